@@ -1,0 +1,41 @@
+"""The game. The data player moves records, the query player moves queries, the payoff is q(D) − q(x).
+
+Every mechanism is a choice of who learns and who best-responds (docs/game.md). The value of the game is
+zero, so the average move of a data player without regret answers every query approximately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dualquery.game.moves import Challenge, Record, Transcript
+
+
+class QueryPlayer(Protocol):
+    """Wants queries on which the records played so far are wrong."""
+
+    def challenge(self, transcript: Transcript) -> Challenge: ...
+
+
+class DataPlayer(Protocol):
+    """Wants records that answer the challenge. Never sees private data."""
+
+    def reply(self, transcript: Transcript, challenge: Challenge) -> Record: ...
+
+
+def play(
+    query_player: QueryPlayer,
+    data_player: DataPlayer,
+    *,
+    rounds: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Transcript:
+    """Play a fixed, public number of rounds."""
+    transcript = Transcript()
+    for done in range(1, rounds + 1):
+        challenge = query_player.challenge(transcript)
+        reply = data_player.reply(transcript, challenge)
+        transcript = transcript.append(challenge, reply)
+        progress(done, rounds)
+    return transcript

@@ -1,0 +1,193 @@
+"""The question that a best response answers: weighted clauses over one record.
+
+Sampling a query q gives a clause of weight +1, sampling its negation 1 − q one of weight −1 (the
+constant does not move the maximum), so a round of samples becomes integer weights w_c = #q − #(not q)
+and the data player looks for
+
+    max_x  Σ_c w_c · q_c(x)        over records x with one value per attribute,
+
+with q_c a product of literals or a parity. This is the best response of Gaboardi, Gallego Arias, Hsu,
+Roth and Wu, "Dual Query" (2014), written over values instead of bits, so that every answer is a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dualquery.queries.query import NONE, Predicates
+
+Scalar = TypeVar("Scalar", np.int32, np.int64)
+
+
+class Status(Enum):
+    """What is known about a response: nothing is better, or something might be."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """Conjunctions and parities with integer weights, over attributes with `sizes` values.
+
+    `literals` has a row of 2·predicate + negated a clause, `parities` a row of attributes a clause that
+    holds where an even number of them has code 1. Rows are padded with -1 and name an attribute once.
+    """
+
+    sizes: NDArray[np.int32]
+    predicates: Predicates
+    literals: NDArray[np.int32]
+    weights: NDArray[np.int64]
+    parities: NDArray[np.int32]
+    parity_weights: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.literals.ndim != 2 or self.parities.ndim != 2:
+            raise ValueError("literals and parities are matrices with a row a clause")
+        if self.weights.shape != self.literals.shape[:1] or self.parity_weights.shape != self.parities.shape[:1]:
+            raise ValueError("every clause needs one weight")
+
+    @property
+    def ceiling(self) -> int:
+        """What a record would score that satisfied every clause it likes and no other: Σ_c max(0, w_c)."""
+        return int(self.weights[self.weights > 0].sum() + self.parity_weights[self.parity_weights > 0].sum())
+
+
+def merge(clauses: Clauses) -> Clauses:
+    """The same objective with equal clauses joined into one, rows sorted, weights of zero left out."""
+    literals, weights = _merged(frozen(clauses.literals, np.int32), frozen(clauses.weights, np.int64))
+    parities, parity_weights = _merged(
+        frozen(clauses.parities, np.int32), frozen(clauses.parity_weights, np.int64)
+    )
+    return Clauses(clauses.sizes, clauses.predicates, literals, weights, parities, parity_weights)
+
+
+def value(clauses: Clauses, record: NDArray[np.int32]) -> int:
+    """Σ_c w_c · q_c(record), clause by clause from the definition."""
+    predicates = clauses.predicates
+    return int(
+        _value(
+            frozen(predicates.attribute, np.int32),
+            frozen(predicates.start, np.int64),
+            frozen(predicates.values, np.int32),
+            frozen(clauses.literals, np.int32),
+            frozen(clauses.weights, np.int64),
+            frozen(clauses.parities, np.int32),
+            frozen(clauses.parity_weights, np.int64),
+            frozen(record, np.int32),
+        )
+    )
+
+
+def frozen(array: NDArray[np.generic], dtype: type[Scalar]) -> NDArray[Scalar]:
+    """A read-only contiguous view: one signature for every kernel, whatever the caller's flags are."""
+    view = np.ascontiguousarray(array, dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+@njit(cache=True)
+def _merged(
+    rows: NDArray[np.int32], weights: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Rows with equal entries joined, in order of first appearance, by an open-addressed table."""
+    count, width = rows.shape
+    kept = np.empty((count, width), np.int32)
+    sums = np.empty(count, np.int64)
+    size = 4
+    while size < 2 * count:
+        size *= 2
+    table = np.zeros(size, np.int32)  # place of a kept row, plus 1
+    found = 0
+    for c in range(count):
+        if weights[c] == 0:
+            continue
+        row = kept[found]  # written here, and overwritten if it turns out to be known
+        length = 0
+        for k in range(width):
+            entry = rows[c, k]
+            if entry == NONE:
+                continue
+            at = length
+            while at > 0 and row[at - 1] > entry:
+                row[at] = row[at - 1]
+                at -= 1
+            row[at] = entry
+            length += 1
+        mix = np.uint64(length)
+        for k in range(length):
+            mix = (mix ^ np.uint64(row[k])) * np.uint64(0x9E3779B97F4A7C15)
+            mix ^= mix >> np.uint64(29)
+        for k in range(length, width):
+            row[k] = NONE
+        slot = np.int64(mix & np.uint64(size - 1))
+        while True:
+            if table[slot] == 0:
+                found += 1
+                table[slot] = found
+                sums[found - 1] = weights[c]
+                break
+            known = table[slot] - 1
+            same = True
+            for k in range(width):
+                if kept[known, k] != row[k]:
+                    same = False
+                    break
+            if same:
+                sums[known] += weights[c]
+                break
+            slot = (slot + 1) & (size - 1)
+    final = 0
+    for c in range(found):
+        if sums[c] != 0:
+            for k in range(width):
+                kept[final, k] = kept[c, k]
+            sums[final] = sums[c]
+            final += 1
+    return kept[:final], sums[:final]
+
+
+@njit(cache=True)
+def _value(
+    attribute: NDArray[np.int32],
+    start: NDArray[np.int64],
+    values: NDArray[np.int32],
+    literals: NDArray[np.int32],
+    weights: NDArray[np.int64],
+    parities: NDArray[np.int32],
+    parity_weights: NDArray[np.int64],
+    record: NDArray[np.int32],
+) -> np.int64:
+    total = np.int64(0)
+    for c in range(len(literals)):
+        product = True
+        for k in range(literals.shape[1]):
+            literal = literals[c, k]
+            if literal == NONE:
+                continue
+            predicate = literal >> 1
+            code = record[attribute[predicate]]
+            accepted = False
+            for i in range(start[predicate], start[predicate + 1]):
+                if values[i] == code:
+                    accepted = True
+                    break
+            if accepted == (literal & 1 == 1):
+                product = False
+                break
+        if product:
+            total += weights[c]
+    for c in range(len(parities)):
+        ones = 0
+        for k in range(parities.shape[1]):
+            if parities[c, k] != NONE and record[parities[c, k]] == 1:
+                ones += 1
+        if ones % 2 == 0:
+            total += parity_weights[c]
+    return total

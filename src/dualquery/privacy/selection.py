@@ -1,0 +1,256 @@
+"""The exponential mechanism over millions of candidates, drawn exactly.
+
+Precondition   integer scores c_i; a public rate M / 2^S (bits of log-weight per unit of score).
+Pseudocode     x_i = c_i · M / 2^S exactly; weight_i = ⌊2^40 · 2^(x_i − ⌊x_i⌋)⌋ · 2^⌊x_i⌋, an integer
+               multiple of a power of two; draw a uniform integer below the sum of all weights.
+Postcondition  candidate i is drawn with probability exactly weight_i / Σ weight, and ln weight_i is
+               within κ = 2⁻³⁸ of x_i · ln 2.
+Proof          docs/privacy.md, "Selection".
+
+Nothing underflows: weights of equal integer exponent ⌊x⌋ form a *band*, each band is summed in 64-bit
+integers, and the bands are joined as big integers. The fractional power of two is evaluated by a table
+and a short polynomial in IEEE double arithmetic (no library function), so it is one and the same function
+of the score on every machine; its rounding is part of κ.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from dualquery.randomness import Entropy
+
+MANTISSA_BITS = 40
+TABLE_BITS = 11
+CHUNK = 8192  # candidates summed, and later searched, together
+SCORE_BITS = 62  # |c · M| stays below 2^62
+SLACK = Fraction(1, 1 << 36)  # 4κ: what the rounding of log-weights can add to their range
+LN2_ABOVE = Fraction(6931471805599454, 10**16)  # ln 2 = 0.69314718055994530…
+
+_LN2 = 0.6931471805599453
+
+
+def _powers_of_two() -> NDArray[np.float64]:
+    """2^(i / 2048) for each i, from integer square roots alone, so that every machine has the same table."""
+    precision = 256
+    root = 2 << precision
+    for _ in range(TABLE_BITS):
+        root = math.isqrt(root << precision)
+    powers, power = [], 1 << precision
+    for _ in range(1 << TABLE_BITS):
+        powers.append(math.ldexp(power >> (precision - 52), -52))
+        power = (power * root) >> precision
+    return np.array(powers)
+
+
+_POWERS = _powers_of_two()
+
+
+class Candidates(Enum):
+    """Which candidates a score c stands for."""
+
+    SIGNED = "the query, weighted by c, and its negation, weighted by -c"
+    ABSOLUTE = "the query, weighted by |c|"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A public rate of M / 2^S bits of log-weight per unit of score."""
+
+    multiplier: int
+    shift: int
+
+    @staticmethod
+    def below(nats: float, largest_score: int) -> Rate:
+        """The finest rate of at most `nats` (natural log-weight per unit) that keeps c · M below 2^62."""
+        bits = Fraction(nats) / LN2_ABOVE
+        spread = bits * max(1, largest_score)
+        shift = SCORE_BITS - 1 - max(0, math.ceil(math.log2(spread)) if spread > 0 else 0)
+        shift = min(shift, 52 + TABLE_BITS - 3)
+        return Rate(math.floor(bits * (1 << shift)), shift)
+
+    @property
+    def nats(self) -> Fraction:
+        """An upper bound of the natural log-weight per unit of score."""
+        return Fraction(self.multiplier, 1 << self.shift) * LN2_ABOVE
+
+
+@dataclass(frozen=True)
+class PublicScores:
+    """The score of query q is c_q = repeats · count_q − scale · offsets_q; all but the counts is public."""
+
+    repeats: int
+    scale: int
+    offsets: NDArray[np.int32] | NDArray[np.int64]
+    candidates: Candidates
+
+    def largest(self, rows: int) -> int:
+        """A public bound of |c|, given a public bound of the counts."""
+        most = int(np.abs(self.offsets).max(initial=0))
+        return self.repeats * rows + self.scale * most
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Drawn queries, in the order of the draws; `negated` marks those drawn as their negation."""
+
+    queries: NDArray[np.int64]
+    negated: NDArray[np.bool_]
+
+
+def draw(
+    counts: NDArray[np.int64], scores: PublicScores, *, rate: Rate, surplus: int, draws: int, entropy: Entropy
+) -> Selected:
+    """Draw independently, each candidate with probability proportional to its weight.
+
+    `surplus` is added to the score of every negation: the difference between the private and the public
+    number of records, times the repeats; zero where the number of records is public.
+    """
+    signed = scores.candidates is Candidates.SIGNED
+    arguments = (
+        counts,
+        scores.offsets,
+        scores.repeats,
+        scores.scale,
+        surplus,
+        signed,
+        rate.multiplier,
+        rate.shift,
+        _POWERS,
+    )
+    low, high = exponent_range(*arguments)
+    chunks = -(-len(counts) // CHUNK)
+    sums = np.zeros((chunks, high - low + 1), np.uint64)
+    sum_bands(*arguments, low, sums)
+
+    bands, positions = _draw_bands(sums, draws, entropy)
+    chunk, residue = _find_chunks(sums, bands, positions)
+    order = np.lexsort((residue, bands, chunk))
+    found = np.empty(draws, np.int64)
+    first = np.searchsorted(chunk[order], np.arange(chunks + 1))
+    found[order] = find_candidates(*arguments, low, sums.shape[1], first, bands[order], residue[order])
+    return Selected(found >> 1, (found & 1).astype(np.bool_))
+
+
+def _draw_bands(
+    sums: NDArray[np.uint64], draws: int, entropy: Entropy
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """For each draw its band, and its position within the sum of that band."""
+    half = np.uint64(0xFFFFFFFF)
+    totals = [
+        (int(high) << 32) + int(low)
+        for high, low in zip((sums >> np.uint64(32)).sum(axis=0), (sums & half).sum(axis=0), strict=True)
+    ]
+    joined = [0]
+    for band, total in enumerate(totals):
+        joined.append(joined[-1] + (total << band))
+    bands = np.empty(draws, np.int64)
+    positions = np.empty(draws, np.uint64 if max(totals) < 1 << 64 else object)
+    for i in range(draws):
+        point = entropy.below(joined[-1])
+        band = bisect_right(joined, point) - 1
+        bands[i] = band
+        positions[i] = (point - joined[band]) >> band
+    return bands, positions
+
+
+def _find_chunks(
+    sums: NDArray[np.uint64], bands: NDArray[np.int64], positions: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The chunk of each draw, and what is left of its position there."""
+    chunk = np.empty(len(bands), np.int64)
+    residue = np.empty(len(bands), np.uint64)
+    for band in np.unique(bands):
+        mine = bands == band
+        ends = np.cumsum(sums[:, band].astype(positions.dtype))
+        at = np.searchsorted(ends, positions[mine], side="right")
+        chunk[mine] = at
+        residue[mine] = positions[mine] - (ends[at] - sums[at, band].astype(positions.dtype))
+    return chunk, residue
+
+
+@njit(cache=True, inline="always")
+def _mantissa(fraction, shift, powers):  # type: ignore[no-untyped-def]
+    """⌊2^40 · 2^(fraction / 2^shift)⌋ for 0 ≤ fraction < 2^shift, up to a relative 2^-50 before the floor."""
+    below = shift - TABLE_BITS
+    table = powers[fraction >> below]
+    r = np.float64(fraction & ((np.int64(1) << below) - 1)) * (_LN2 / np.float64(np.int64(1) << shift))
+    power = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0))))
+    return np.uint64(table * power * 1099511627776.0)
+
+
+@njit(cache=True, inline="always")
+def _score(counts, offsets, repeats, scale, signed, q):  # type: ignore[no-untyped-def]
+    score = repeats * counts[q] - scale * np.int64(offsets[q])
+    if not signed and score < 0:
+        score = -score
+    return score
+
+
+@njit(cache=True, parallel=True)
+def exponent_range(counts, offsets, repeats, scale, surplus, signed, rate, shift, powers):  # type: ignore[no-untyped-def]
+    """The least and the greatest ⌊x⌋ over all candidates."""
+    low = np.int64(1) << 62
+    high = -low
+    for q in prange(counts.shape[0]):
+        score = _score(counts, offsets, repeats, scale, signed, q)
+        low = min(low, score)
+        high = max(high, score)
+    if signed:
+        low, high = min(low, surplus - high), max(high, surplus - low)
+    return (low * rate) >> shift, (high * rate) >> shift
+
+
+@njit(cache=True, parallel=True)
+def sum_bands(counts, offsets, repeats, scale, surplus, signed, rate, shift, powers, low, sums):  # type: ignore[no-untyped-def]
+    """sums[chunk, band] = the sum of the mantissas of the chunk's candidates with exponent low + band."""
+    mask = (np.int64(1) << shift) - 1
+    for chunk in prange(sums.shape[0]):
+        mine = sums[chunk]
+        for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
+            score = _score(counts, offsets, repeats, scale, signed, q)
+            x = score * rate
+            mine[(x >> shift) - low] += _mantissa(x & mask, shift, powers)
+            if signed:
+                x = (surplus - score) * rate
+                mine[(x >> shift) - low] += _mantissa(x & mask, shift, powers)
+
+
+@njit(cache=True, parallel=True)
+def find_candidates(  # type: ignore[no-untyped-def]
+    counts, offsets, repeats, scale, surplus, signed, rate, shift, powers, low, bands, first, band, residue
+):
+    """The candidate (2·query + negated) of each draw; draws are sorted by chunk, band and residue.
+
+    The draws of chunk k are first[k] : first[k + 1]. One walk over a chunk serves all of its draws.
+    """
+    mask = (np.int64(1) << shift) - 1
+    found = np.empty(residue.shape[0], np.int64)
+    for chunk in prange(first.shape[0] - 1):
+        begin, end = first[chunk], first[chunk + 1]
+        if begin == end:
+            continue
+        running = np.zeros(bands, np.uint64)
+        pending = np.full(bands, -1, np.int64)  # the next draw of each band
+        for i in range(end - 1, begin - 1, -1):
+            pending[band[i]] = i
+        for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
+            score = _score(counts, offsets, repeats, scale, signed, q)
+            for side in range(2 if signed else 1):
+                x = (surplus - score) * rate if side else score * rate
+                b = (x >> shift) - low
+                i = pending[b]
+                if i >= 0:
+                    running[b] += _mantissa(x & mask, shift, powers)
+                    while i >= 0 and residue[i] < running[b]:
+                        found[i] = 2 * q + side
+                        i = i + 1 if i + 1 < end and band[i + 1] == b else -1
+                    pending[b] = i
+    return found

@@ -1,0 +1,195 @@
+"""Formulas of conditions, and the one product (or complement of a product) that each must be.
+
+A product Π_j [x_j ∈ A_j] is a box in the space of records. Boxes are closed under intersection, so
+conjunctions of boxes are immediate, and so by De Morgan are disjunctions of complements of boxes.
+Whatever else a formula mixes is decided by its truth table over the *classes* of values that its
+conditions tell apart: a set is a box exactly where it is as large as the product of its shadows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import QueryError
+from dualquery.queries.vocabulary import bits
+
+MOST_CELLS = 1 << 20  # of a truth table
+
+
+@dataclass(frozen=True)
+class Condition:
+    """[x_attribute ∈ accepted], with the accepted codes as a bit set, out of `size` codes."""
+
+    attribute: int
+    accepted: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Negation:
+    part: Formula
+
+
+@dataclass(frozen=True)
+class Every:
+    """All parts hold."""
+
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True)
+class Some:
+    """At least one part holds."""
+
+    parts: tuple[Formula, ...]
+
+
+Formula = Condition | Negation | Every | Some
+
+
+@dataclass(frozen=True)
+class Box:
+    """Π_j [x_j ∈ sides[j]], or 1 minus that. Sides are proper subsets; `sides` None is the empty box.
+
+    A complement of a single side is always written as the box of the other side, and a complement
+    of nothing as the whole, so that equal sets of records are equal boxes.
+    """
+
+    sides: dict[int, int] | None
+    complement: bool = False
+
+
+WHOLE = Box({})
+EMPTY = Box(None)
+
+
+def as_box(formula: Formula) -> Box:
+    """The one box, or complement of a box, that a formula describes; QueryError where there is none."""
+    sizes = dict(_sizes(formula))
+    box = _reduced(formula, sizes)
+    return box if box is not None else _from_truth_table(formula, sizes)
+
+
+def _sizes(formula: Formula) -> list[tuple[int, int]]:
+    if isinstance(formula, Condition):
+        return [(formula.attribute, formula.size)]
+    parts = (formula.part,) if isinstance(formula, Negation) else formula.parts
+    return [pair for part in parts for pair in _sizes(part)]
+
+
+def _reduced(formula: Formula, sizes: dict[int, int]) -> Box | None:
+    """By intersection alone; None where that does not suffice."""
+    if isinstance(formula, Condition):
+        return _box({formula.attribute: formula.accepted}, sizes)
+    if isinstance(formula, Negation):
+        box = _reduced(formula.part, sizes)
+        return None if box is None else _complement(box, sizes)
+    boxes: list[Box] = []
+    for part in formula.parts:
+        box = _reduced(part, sizes)
+        if box is None:
+            return None
+        boxes.append(box if isinstance(formula, Every) else _complement(box, sizes))
+    meet = _intersection(boxes, sizes)
+    return meet if meet is None or isinstance(formula, Every) else _complement(meet, sizes)
+
+
+def _box(sides: dict[int, int], sizes: dict[int, int]) -> Box:
+    """The box of these sides: full ones left out, empty if one is empty."""
+    if not all(sides.values()):
+        return EMPTY
+    return Box({j: side for j, side in sides.items() if side != (1 << sizes[j]) - 1})
+
+
+def _complement(box: Box, sizes: dict[int, int]) -> Box:
+    if box.sides is None:
+        return WHOLE
+    if not box.sides:
+        return EMPTY
+    if len(box.sides) == 1:
+        ((attribute, side),) = box.sides.items()
+        return Box({attribute: side ^ ((1 << sizes[attribute]) - 1)})
+    return Box(box.sides, not box.complement)
+
+
+def _intersection(boxes: list[Box], sizes: dict[int, int]) -> Box | None:
+    sides: dict[int, int] = {}
+    complements: list[Box] = []
+    for box in boxes:
+        if box.sides is None:
+            return EMPTY
+        if box.complement:
+            if box not in complements:
+                complements.append(box)
+            continue
+        for attribute, side in box.sides.items():
+            sides[attribute] = sides.get(attribute, side) & side
+    if not complements:
+        return _box(sides, sizes)
+    return complements[0] if len(complements) == 1 and not sides else None
+
+
+def _from_truth_table(formula: Formula, sizes: dict[int, int]) -> Box:
+    attributes = sorted(sizes)
+    classes = [_classes(formula, j, sizes[j]) for j in attributes]
+    shape = tuple(len(parts) for parts in classes)
+    if prod(shape) > MOST_CELLS:
+        raise QueryError("this formula is too tangled to be one query; ask for its parts as queries of their own")
+    axis = {j: i for i, j in enumerate(attributes)}
+
+    def truth(node: Formula) -> NDArray[np.bool_]:
+        if isinstance(node, Condition):
+            i = axis[node.attribute]
+            column = np.array([bool(part & node.accepted) for part in classes[i]])
+            return column.reshape([-1 if k == i else 1 for k in range(len(shape))])
+        if isinstance(node, Negation):
+            return ~truth(node.part)
+        join: Callable[..., NDArray[np.bool_]] = np.logical_and if isinstance(node, Every) else np.logical_or
+        return reduce(join, (truth(part) for part in node.parts))
+
+    table = np.broadcast_to(truth(formula), shape)
+    for complement in (False, True):
+        held = table ^ complement
+        shadows = [held.any(axis=tuple(k for k in range(len(shape)) if k != i)) for i in range(len(shape))]
+        if held.sum() == prod(int(shadow.sum()) for shadow in shadows):
+            sides = {
+                j: sum(part for part, inside in zip(classes[axis[j]], shadows[axis[j]], strict=True) if inside)
+                for j in attributes
+            }
+            box = _box(sides, sizes)
+            return _complement(box, sizes) if complement else box
+    raise QueryError(
+        "this is neither a product of conditions on single attributes nor the complement of one; "
+        "ask for its parts as queries of their own"
+    )
+
+
+def _classes(formula: Formula, attribute: int, size: int) -> list[int]:
+    """The coarsest partition of an attribute's codes that every condition on it respects."""
+    parts = [(1 << size) - 1]
+    for accepted in dict.fromkeys(_accepted(formula, attribute)):
+        parts = [piece for part in parts for piece in (part & accepted, part & ~accepted) if piece]
+    return parts
+
+
+def _accepted(formula: Formula, attribute: int) -> list[int]:
+    if isinstance(formula, Condition):
+        return [formula.accepted] if formula.attribute == attribute else []
+    parts = (formula.part,) if isinstance(formula, Negation) else formula.parts
+    return [accepted for part in parts for accepted in _accepted(part, attribute)]
+
+
+def canonical(accepted: int, size: int) -> tuple[tuple[int, ...], bool]:
+    """The codes of a predicate and whether the literal negates it: of the two the shorter.
+
+    Of two equally long, the one without code 0; so `= 0` of a binary attribute is the negated `= 1`.
+    """
+    count = accepted.bit_count()
+    negated = 2 * count > size or (2 * count == size and bool(accepted & 1))
+    return tuple(bits(accepted ^ ((1 << size) - 1) if negated else accepted)), negated
