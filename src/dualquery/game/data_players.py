@@ -23,5 +23,5 @@ class BestResponseDataPlayer:
         self._fallback = fallback
         self._rng = rng
 
-    def reply(self, transcript: Transcript, challenge: Challenge) -> Record:
+    def reply(self, transcript: Transcript[Challenge, Record], challenge: Challenge) -> Record:
         return self._oracle(challenge, self._fallback(self._rng), self._rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +22,23 @@ class Challenge:
     weights: NDArray[np.int64]
 
 
+Asked = TypeVar("Asked")  # what a query player says: a Challenge, or a measurement
+Replied = TypeVar("Replied")  # what a data player says: a Record, or a distribution over records
+
+
 @dataclass(frozen=True)
-class Transcript:
+class Transcript(Generic[Asked, Replied]):
     """All moves so far. Everything in it is public."""
 
-    challenges: tuple[Challenge, ...] = ()
-    replies: tuple[Record, ...] = ()
+    challenges: tuple[Asked, ...] = ()
+    replies: tuple[Replied, ...] = ()
 
-    def append(self, challenge: Challenge, reply: Record) -> Transcript:
+    def append(self, challenge: Asked, reply: Replied) -> Transcript[Asked, Replied]:
         return Transcript((*self.challenges, challenge), (*self.replies, reply))
 
-    def average_reply(self) -> NDArray[np.int32]:
+    def average_reply(self: Transcript[Challenge, Record]) -> NDArray[np.int32]:
         """The uniform distribution over the replies, as a matrix with a row per reply: synthetic data."""
         return np.stack(self.replies)
+
+    def last_reply(self) -> Replied:
+        return self.replies[-1]

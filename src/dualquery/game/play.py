@@ -9,30 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from dualquery.game.moves import Challenge, Record, Transcript
+from dualquery.game.moves import Asked, Replied, Transcript
 
 
-class QueryPlayer(Protocol):
+class QueryPlayer(Protocol[Asked, Replied]):
     """Wants queries on which the records played so far are wrong."""
 
-    def challenge(self, transcript: Transcript) -> Challenge: ...
+    def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked: ...
 
 
-class DataPlayer(Protocol):
+class DataPlayer(Protocol[Asked, Replied]):
     """Wants records that answer the challenge. Never sees private data."""
 
-    def reply(self, transcript: Transcript, challenge: Challenge) -> Record: ...
+    def reply(self, transcript: Transcript[Asked, Replied], challenge: Asked) -> Replied: ...
 
 
 def play(
-    query_player: QueryPlayer,
-    data_player: DataPlayer,
+    query_player: QueryPlayer[Asked, Replied],
+    data_player: DataPlayer[Asked, Replied],
     *,
     rounds: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Transcript:
+) -> Transcript[Asked, Replied]:
     """Play a fixed, public number of rounds."""
-    transcript = Transcript()
+    transcript: Transcript[Asked, Replied] = Transcript()
     for done in range(1, rounds + 1):
         challenge = query_player.challenge(transcript)
         reply = data_player.reply(transcript, challenge)

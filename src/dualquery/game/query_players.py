@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Challenge, Transcript
+from dualquery.game.moves import Challenge, Record, Transcript
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.selection import Candidates, PublicScores, Rate, Selected
 from dualquery.queries.counting import add_answers
@@ -38,7 +38,7 @@ class LearningQueryPlayer:
         self._answers: NDArray[np.int32] = np.zeros(workload.size, np.int32)
         self._heard = 0
 
-    def challenge(self, transcript: Transcript) -> Challenge:
+    def challenge(self, transcript: Transcript[Challenge, Record]) -> Challenge:
         for reply in transcript.replies[self._heard :]:
             for group, start in zip(self._workload.groups, self._workload.starts, strict=False):
                 add_answers(group, reply, self._answers[start : start + group.size])

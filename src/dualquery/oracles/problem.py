@@ -1,13 +1,10 @@
-"""Clauses in the form in which they are searched: only what they touch, only what they can tell apart.
+"""Clauses in the form in which they are searched: variables, their choices, and who depends on whom.
 
-Attributes that a clause names become *variables*, numbered from 0. Values of an attribute that no
-predicate in use tells apart become one *choice*, so a range costs no more than its ends and an attribute
-of 5,000 values, ten of them named, has eleven choices. A predicate accepts a set of choices; of the set
-and its complement the smaller is kept, and the literals' signs are turned accordingly:
+A predicate accepts a set of one variable's choices; a literal asks for it or for its negation, and since
 
-    w · [x ∉ A] = w − w · [x ∈ A],      so that a negated literal is a sign.
+    w · [x ∉ A] = w − w · [x ∈ A],
 
-Every relation is kept as a pair of flat arrays (`first_x`, `x`): row i is x[first_x[i] : first_x[i + 1]].
+a negated literal is a sign wherever only differences count. Every relation is kept as a pair of flat arrays (`first_x`, `x`): row i is x[first_x[i] : first_x[i + 1]].
 """
 
 from __future__ import annotations
@@ -18,9 +15,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dualquery.oracles.clauses import Clauses, frozen
-from dualquery.queries.query import NONE
-
 
 class Problem(NamedTuple):
     """Maximise Σ_v linear[choice of v] + Σ_c weights[c]·[clause c holds] over one choice per variable.
@@ -29,12 +23,13 @@ class Problem(NamedTuple):
     of them does. `home` is the choice of the record that the search starts from and returns to on ties.
     """
 
+    conjunctions: int
     first_choice: NDArray[np.int32]  # variable → its choices, numbered in a row
     home: NDArray[np.int32]  # variable → choice
     linear: NDArray[np.int64]  # choice → weight
+    weights: NDArray[np.int64]  # clause → weight
     first_literal: NDArray[np.int32]
     literal: NDArray[np.int32]  # clause → literals, 2·predicate + negated
-    weights: NDArray[np.int64]  # clause → weight
     variable: NDArray[np.int32]  # predicate → its variable
     first_accepted: NDArray[np.int32]
     accepted: NDArray[np.int32]  # predicate → choices that it accepts
@@ -42,31 +37,31 @@ class Problem(NamedTuple):
     accepting: NDArray[np.int32]  # choice → predicates that accept it, increasing
     first_use: NDArray[np.int32]
     use: NDArray[np.int32]  # predicate → clauses that ask for it, 2·clause + negated
-    conjunctions: int
 
 
-class Meaning(NamedTuple):
-    """What variables and choices stand for in records."""
+Forward = tuple[
+    int,
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+]  # the fields of a problem up to `accepted`, which determine the others
 
-    attribute: NDArray[np.int32]  # variable → attribute
-    value: NDArray[np.int32]  # choice → value: the fallback's where it has the choice, else any, at random
+
+def chance_from(rng: np.random.Generator) -> NDArray[np.uint64]:
+    """The state of the small generator that the kernels share, see `draw`."""
+    return rng.integers(0, 2**64, size=1, dtype=np.uint64)
 
 
-def compile_clauses(clauses: Clauses, fallback: NDArray[np.int32], seed: int) -> tuple[Problem, Meaning]:
-    """The problem that merged clauses pose, seen from the record `fallback`."""
-    predicates = clauses.predicates
-    return _compile(
-        frozen(clauses.sizes, np.int32),
-        frozen(predicates.attribute, np.int32),
-        frozen(predicates.start, np.int64),
-        frozen(predicates.values, np.int32),
-        frozen(clauses.literals, np.int32),
-        frozen(clauses.weights, np.int64),
-        frozen(clauses.parities, np.int32),
-        frozen(clauses.parity_weights, np.int64),
-        frozen(fallback, np.int32),
-        np.uint64(seed),
-    )
+def complete(forward: Forward) -> Problem:
+    """The problem with its relations in both directions."""
+    _, _, _, linear, _, first_literal, literal, _, first_accepted, accepted = forward
+    return Problem(*forward, *_backward(len(linear), first_literal, literal, first_accepted, accepted))
 
 
 @njit(cache=True)
@@ -81,6 +76,51 @@ def draw(chance: NDArray[np.uint64], bound: int) -> int:
 
 
 @njit(cache=True)
+def differing(
+    first_accepting: NDArray[np.int32], accepting: NDArray[np.int32], old: int, new: int, found: NDArray[np.int32]
+) -> int:
+    """List the predicates that accept one of two choices of a variable but not the other; how many."""
+    i, j, count = first_accepting[old], first_accepting[new], 0
+    last_i, last_j = first_accepting[old + 1], first_accepting[new + 1]
+    while i < last_i or j < last_j:
+        if j == last_j or (i < last_i and accepting[i] < accepting[j]):
+            found[count] = accepting[i]
+            i += 1
+            count += 1
+        elif i == last_i or accepting[j] < accepting[i]:
+            found[count] = accepting[j]
+            j += 1
+            count += 1
+        else:
+            i += 1
+            j += 1
+    return count
+
+
+@njit(cache=True)
+def truths(problem: Problem, choice: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """For each predicate 1 where it accepts its variable's choice; for each clause 0 where it holds.
+
+    The second counts the false literals of a conjunction, and the true ones of a parity modulo 2.
+    """
+    first_accepting, accepting = problem.first_accepting, problem.accepting
+    first_literal, literal = problem.first_literal, problem.literal
+    holds = np.zeros(len(problem.variable), np.int32)
+    unmet = np.zeros(len(problem.weights), np.int32)
+    for u in choice:
+        for i in range(first_accepting[u], first_accepting[u + 1]):
+            holds[accepting[i]] = 1
+    for c in range(len(unmet)):
+        for i in range(first_literal[c], first_literal[c + 1]):
+            met = holds[literal[i] >> 1] != (literal[i] & 1)
+            if c >= problem.conjunctions:
+                unmet[c] ^= met
+            else:
+                unmet[c] += not met
+    return holds, unmet
+
+
+@njit(cache=True)
 def rows_from(counts: NDArray[np.int32]) -> NDArray[np.int32]:
     """Where each row starts when rows have these lengths, and at the end the total."""
     first = np.empty(len(counts) + 1, np.int32)
@@ -91,21 +131,16 @@ def rows_from(counts: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 @njit(cache=True)
-def index(
-    first_choice: NDArray[np.int32],
-    home: NDArray[np.int32],
-    linear: NDArray[np.int64],
+def _backward(
+    choices: int,
     first_literal: NDArray[np.int32],
     literal: NDArray[np.int32],
-    weights: NDArray[np.int64],
-    variable: NDArray[np.int32],
     first_accepted: NDArray[np.int32],
     accepted: NDArray[np.int32],
-    conjunctions: int,
-) -> Problem:
-    """The problem with its two backward relations: choice → predicates and predicate → clauses."""
-    predicates = len(variable)
-    counts = np.zeros(len(linear), np.int32)
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """The two relations read backwards: choice → predicates, and predicate → clauses."""
+    predicates = len(first_accepted) - 1
+    counts = np.zeros(choices, np.int32)
     for choice in accepted:
         counts[choice] += 1
     first_accepting = rows_from(counts)
@@ -121,198 +156,24 @@ def index(
     first_use = rows_from(counts)
     use = np.empty(len(literal), np.int32)
     place = first_use.copy()
-    for c in range(len(weights)):
+    for c in range(len(first_literal) - 1):
         for i in range(first_literal[c], first_literal[c + 1]):
             p = literal[i] >> 1
             use[place[p]] = 2 * c + (literal[i] & 1)
             place[p] += 1
-    return Problem(
-        first_choice,
-        home,
-        linear,
-        first_literal,
-        literal,
-        weights,
-        variable,
-        first_accepted,
-        accepted,
-        first_accepting,
-        accepting,
-        first_use,
-        use,
-        conjunctions,
-    )
+    return first_accepting, accepting, first_use, use
 
 
 @njit(cache=True)
-def _code(values: NDArray[np.int32], place: int) -> int:
-    """An accepted value: `place` -1 is the only value that the members of a parity accept, 1."""
-    return 1 if place < 0 else values[place]
-
-
-@njit(cache=True)
-def _compile(
-    sizes: NDArray[np.int32],
-    predicate_attribute: NDArray[np.int32],
-    predicate_start: NDArray[np.int64],
-    predicate_values: NDArray[np.int32],
-    conjunctions: NDArray[np.int32],
-    weights: NDArray[np.int64],
-    parities: NDArray[np.int32],
-    parity_weights: NDArray[np.int64],
-    fallback: NDArray[np.int32],
-    seed: np.uint64,
-) -> tuple[Problem, Meaning]:
-    entries = conjunctions.size + parities.size  # at most; the padding is not counted out
-    clauses = len(conjunctions) + len(parities)
-
-    # Number what is used, in order of appearance. The untouched pages of these three are never visited.
-    variable_of = np.zeros(len(sizes), np.int32)  # attribute → variable, plus 1
-    number_of = np.zeros(len(predicate_attribute), np.int32)  # predicate → number in use, plus 1
-    is_one = np.zeros(len(sizes) if len(parities) else 0, np.int32)  # attribute → number of its "= 1", plus 1
-    attribute = np.empty(entries, np.int32)
-    variable = np.empty(entries, np.int32)
-    first_code = np.empty(entries, np.int64)  # number in use → where `_code` finds its values
-    last_code = np.empty(entries, np.int64)
-    last_clause = np.full(entries, NONE, np.int32)  # variable → the last clause that named it
-    first_literal = np.zeros(clauses + 1, np.int32)
-    literal = np.empty(entries, np.int32)
-    variables, used, filled = 0, 0, 0
-    for c in range(clauses):
-        parity = c >= len(conjunctions)
-        row = parities[c - len(conjunctions)] if parity else conjunctions[c]
-        for entry in row:
-            if entry == NONE:
-                continue
-            p = entry >> 1
-            at = entry if parity else predicate_attribute[p]
-            if variable_of[at] == 0:
-                attribute[variables] = at
-                variables += 1
-                variable_of[at] = variables
-            v = variable_of[at] - 1
-            if last_clause[v] == c:
-                raise ValueError("a clause names an attribute twice")
-            if parity and sizes[at] != 2:
-                raise ValueError("a parity names an attribute that is not binary")
-            last_clause[v] = c
-            number = is_one[at] if parity else number_of[p]
-            if number == 0:
-                variable[used] = v
-                first_code[used] = -1 if parity else predicate_start[p]
-                last_code[used] = 0 if parity else predicate_start[p + 1]
-                used += 1
-                number = used
-                if parity:
-                    is_one[at] = number
-                else:
-                    number_of[p] = number
-            literal[filled] = 2 * (number - 1) + (0 if parity else entry & 1)
-            filled += 1
-        first_literal[c + 1] = filled
-    attribute, variable, literal = attribute[:variables], variable[:used], literal[:filled]
-
-    # Refine each variable's values, at first one class, by every predicate: a class that it accepts in
-    # part is split. The classes of v are numbered from first_value[v], at most one a value.
-    lengths = np.empty(variables, np.int32)
-    for v in range(variables):
-        lengths[v] = sizes[attribute[v]]
-    first_value = rows_from(lengths)
-    class_of = np.empty(first_value[-1], np.int32)
-    members = np.zeros(first_value[-1], np.int32)
-    hits = np.zeros(first_value[-1], np.int32)
-    becomes = np.empty(first_value[-1], np.int32)
-    touched = np.empty(first_value[-1], np.int32)
-    classes = np.ones(variables, np.int32)
-    for v in range(variables):
-        for i in range(first_value[v], first_value[v + 1]):
-            class_of[i] = first_value[v]
-        members[first_value[v]] = first_value[v + 1] - first_value[v]
-    for p in range(used):
-        v = variable[p]
-        count = 0
-        for i in range(first_code[p], last_code[p]):
-            old = class_of[first_value[v] + _code(predicate_values, i)]
-            if hits[old] == 0:
-                touched[count] = old
-                count += 1
-            hits[old] += 1
-        for i in range(count):
-            old = touched[i]
-            becomes[old] = old
-            if hits[old] < members[old]:
-                becomes[old] = first_value[v] + classes[v]
-                classes[v] += 1
-                members[becomes[old]] = hits[old]
-                members[old] -= hits[old]
-            hits[old] = 0
-        for i in range(first_code[p], last_code[p]):
-            at = first_value[v] + _code(predicate_values, i)
-            class_of[at] = becomes[class_of[at]]
-
-    # The classes, without gaps, are the choices.
-    first_choice = rows_from(classes)
-    home = np.empty(variables, np.int32)
-    value = np.empty(first_choice[-1], np.int32)
-    seen = np.zeros(first_choice[-1], np.int32)
-    chance = np.array([seed], np.uint64)
-    for v in range(variables):
-        for code in range(first_value[v + 1] - first_value[v]):
-            choice = class_of[first_value[v] + code] - first_value[v] + first_choice[v]
-            class_of[first_value[v] + code] = choice
-            seen[choice] += 1
-            if seen[choice] == 1 or draw(chance, seen[choice]) == 0:
-                value[choice] = code
-        home[v] = class_of[first_value[v] + fallback[attribute[v]]]
-        value[home[v]] = fallback[attribute[v]]
-
-    # Each predicate as a set of choices, or as the complement of one if that is smaller.
-    seen = np.full(len(value), NONE, np.int32)
-    lengths = np.zeros(used, np.int32)
-    turned = np.zeros(used, np.int32)
-    for p in range(used):
-        for i in range(first_code[p], last_code[p]):
-            choice = class_of[first_value[variable[p]] + _code(predicate_values, i)]
-            if seen[choice] != p:
-                seen[choice] = p
-                lengths[p] += 1
-        if 2 * lengths[p] > classes[variable[p]]:
-            lengths[p] = classes[variable[p]] - lengths[p]
-            turned[p] = 1
-    first_accepted = rows_from(lengths)
-    accepted = np.empty(first_accepted[-1], np.int32)
-    seen = np.full(len(value), NONE, np.int32)
-    for p in range(used):
-        v = variable[p]
-        at = first_accepted[p]
-        for i in range(first_code[p], last_code[p]):
-            choice = class_of[first_value[v] + _code(predicate_values, i)]
-            if seen[choice] != p:
-                seen[choice] = p
-                if turned[p] == 0:
-                    accepted[at] = choice
-                    at += 1
-        if turned[p] == 1:
-            for choice in range(first_choice[v], first_choice[v + 1]):
-                if seen[choice] != p:
-                    accepted[at] = choice
-                    at += 1
-    for i in range(len(literal)):
-        literal[i] ^= turned[literal[i] >> 1]
-    all_weights = np.empty(clauses, np.int64)
-    for c in range(clauses):
-        all_weights[c] = weights[c] if c < len(weights) else parity_weights[c - len(weights)]
-
-    problem = index(
-        first_choice,
-        home,
-        np.zeros(len(value), np.int64),
-        first_literal,
-        literal,
-        all_weights,
-        variable,
-        first_accepted,
-        accepted,
-        len(conjunctions),
-    )
-    return problem, Meaning(attribute, value)
+def grouped(keys: NDArray[np.int32], groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The places of each key, in order: a relation from keys to places."""
+    counts = np.zeros(groups, np.int32)
+    for key in keys:
+        counts[key] += 1
+    first = rows_from(counts)
+    filled = first.copy()
+    place = np.empty(len(keys), np.int32)
+    for i in range(len(keys)):
+        place[filled[keys[i]]] = i
+        filled[keys[i]] += 1
+    return first, place

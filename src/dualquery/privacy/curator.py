@@ -98,9 +98,7 @@ class Curator:
         self.count()
         assert self._true_counts is not None
         surplus = scores.repeats * (self._records.rows - public_rows)
-        return draw(
-            self._true_counts, scores, rate=rate, surplus=surplus, draws=draws, entropy=self._entropy
-        )
+        return draw(self._true_counts, scores, rate=rate, surplus=surplus, draws=draws, entropy=self._entropy)
 
     def measure(self, group: Group, *, noise: Gaussian | Laplace) -> NDArray[np.int64]:
         """The counts of a group with fresh integer noise on each."""

@@ -103,7 +103,11 @@ def _count_conjunctions(group: Conjunctions, records: Records, progress: Progres
 
 
 def _count_slab(
-    bits: NDArray[np.uint64], column: NDArray[np.int64], rows: int, literals: NDArray[np.int32], counts: Counts
+    bits: NDArray[np.uint64],
+    column: NDArray[np.int64],
+    rows: int,
+    literals: NDArray[np.int32],
+    counts: Counts,
 ) -> None:
     block_words = min(BLOCK_WORDS_MOST, BLOCK_BYTES // (16 * len(column)) // 8 * 8)
     if block_words >= BLOCK_WORDS_LEAST:

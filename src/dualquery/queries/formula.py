@@ -9,21 +9,19 @@ conditions tell apart: a set is a box exactly where it is as large as the produc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.vocabulary import bits
 
 MOST_CELLS = 1 << 20  # of a truth table
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(NamedTuple):
     """[x_attribute ∈ accepted], with the accepted codes as a bit set, out of `size` codes."""
 
     attribute: int
@@ -31,20 +29,17 @@ class Condition:
     size: int
 
 
-@dataclass(frozen=True)
-class Negation:
+class Negation(NamedTuple):
     part: Formula
 
 
-@dataclass(frozen=True)
-class Every:
+class Every(NamedTuple):
     """All parts hold."""
 
     parts: tuple[Formula, ...]
 
 
-@dataclass(frozen=True)
-class Some:
+class Some(NamedTuple):
     """At least one part holds."""
 
     parts: tuple[Formula, ...]
@@ -53,8 +48,7 @@ class Some:
 Formula = Condition | Negation | Every | Some
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """Π_j [x_j ∈ sides[j]], or 1 minus that. Sides are proper subsets; `sides` None is the empty box.
 
     A complement of a single side is always written as the box of the other side, and a complement
@@ -71,9 +65,8 @@ EMPTY = Box(None)
 
 def as_box(formula: Formula) -> Box:
     """The one box, or complement of a box, that a formula describes; QueryError where there is none."""
-    sizes = dict(_sizes(formula))
-    box = _reduced(formula, sizes)
-    return box if box is not None else _from_truth_table(formula, sizes)
+    box = _reduced(formula, {})
+    return box if box is not None else _from_truth_table(formula, dict(_sizes(formula)))
 
 
 def _sizes(formula: Formula) -> list[tuple[int, int]]:
@@ -84,8 +77,9 @@ def _sizes(formula: Formula) -> list[tuple[int, int]]:
 
 
 def _reduced(formula: Formula, sizes: dict[int, int]) -> Box | None:
-    """By intersection alone; None where that does not suffice."""
+    """By intersection alone; None where that does not suffice. `sizes` collects those that are met."""
     if isinstance(formula, Condition):
+        sizes[formula.attribute] = formula.size
         return _box({formula.attribute: formula.accepted}, sizes)
     if isinstance(formula, Negation):
         box = _reduced(formula.part, sizes)
@@ -140,7 +134,7 @@ def _from_truth_table(formula: Formula, sizes: dict[int, int]) -> Box:
     classes = [_classes(formula, j, sizes[j]) for j in attributes]
     shape = tuple(len(parts) for parts in classes)
     if prod(shape) > MOST_CELLS:
-        raise QueryError("this formula is too tangled to be one query; ask for its parts as queries of their own")
+        raise QueryError("this formula is too tangled to be one query; ask its parts as queries of their own")
     axis = {j: i for i, j in enumerate(attributes)}
 
     def truth(node: Formula) -> NDArray[np.bool_]:
@@ -156,17 +150,16 @@ def _from_truth_table(formula: Formula, sizes: dict[int, int]) -> Box:
     table = np.broadcast_to(truth(formula), shape)
     for complement in (False, True):
         held = table ^ complement
-        shadows = [held.any(axis=tuple(k for k in range(len(shape)) if k != i)) for i in range(len(shape))]
-        if held.sum() == prod(int(shadow.sum()) for shadow in shadows):
-            sides = {
-                j: sum(part for part, inside in zip(classes[axis[j]], shadows[axis[j]], strict=True) if inside)
-                for j in attributes
-            }
+        shadows = [
+            np.flatnonzero(np.moveaxis(held, i, 0).reshape(shape[i], -1).any(1)) for i in range(len(shape))
+        ]
+        if held.sum() == prod(map(len, shadows)):
+            sides = {j: sum(classes[i][c] for c in shadows[i]) for i, j in enumerate(attributes)}
             box = _box(sides, sizes)
             return _complement(box, sizes) if complement else box
     raise QueryError(
         "this is neither a product of conditions on single attributes nor the complement of one; "
-        "ask for its parts as queries of their own"
+        "ask its parts as queries of their own"
     )
 
 
@@ -183,13 +176,3 @@ def _accepted(formula: Formula, attribute: int) -> list[int]:
         return [formula.accepted] if formula.attribute == attribute else []
     parts = (formula.part,) if isinstance(formula, Negation) else formula.parts
     return [accepted for part in parts for accepted in _accepted(part, attribute)]
-
-
-def canonical(accepted: int, size: int) -> tuple[tuple[int, ...], bool]:
-    """The codes of a predicate and whether the literal negates it: of the two the shorter.
-
-    Of two equally long, the one without code 0; so `= 0` of a binary attribute is the negated `= 1`.
-    """
-    count = accepted.bit_count()
-    negated = 2 * count > size or (2 * count == size and bool(accepted & 1))
-    return tuple(bits(accepted ^ ((1 << size) - 1) if negated else accepted)), negated

@@ -21,7 +21,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
-THREADS_MOST = 64
 
 
 @intrinsic
@@ -123,10 +122,8 @@ def count_blocked(bits, rows, literals, block_words, threads, counts):  # type: 
                         total += popcount(joint[w])
                     mine[q] += np.int32(total)
     for q in prange(queries):
-        total = np.int64(0)
         for thread in range(threads):
-            total += partial[thread, q]
-        counts[q] += total
+            counts[q] += partial[thread, q]
 
 
 @njit(cache=True, parallel=True)

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,9 +123,9 @@ class Tables:
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """The number of each table's first cell, and at the end the number of all cells."""
-        sizes = self.domain.sizes.astype(object)  # exact, however large
-        cells = [int(np.prod([sizes[j] for j in members])) for members in self.sets]
-        return np.array([0, *np.cumsum(np.array(cells, dtype=object))], dtype=np.int64)
+        sizes = self.domain.sizes.tolist()  # Python integers: exact, however large
+        cells = (prod(sizes[j] for j in members) for members in self.sets)
+        return np.array([*accumulate(cells, initial=0)], dtype=np.int64)
 
     @property
     def size(self) -> int:

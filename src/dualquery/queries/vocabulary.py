@@ -1,4 +1,4 @@
-"""What a condition on one attribute means, in codes, and how a set of codes is said in words.
+"""What a condition on one attribute means, in codes.
 
 The set of accepted codes is a Python integer used as a bit set: bit v is set where code v is
 accepted. Intersection, union and negation are then single operations, also on an attribute of
@@ -14,9 +14,11 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import Enum
+
+import numpy as np
 
 from dualquery.errors import QueryError
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
@@ -38,12 +40,27 @@ def everything(column: Column) -> int:
     return (1 << len(column.labels)) - 1
 
 
-def bits(mask: int) -> Iterator[int]:
+def codes_in(mask: int) -> list[int]:
     """The codes of a bit set, increasing."""
+    if mask.bit_length() > 64:
+        packed = np.frombuffer(mask.to_bytes(-(-mask.bit_length() // 8), "little"), np.uint8)
+        codes: list[int] = np.flatnonzero(np.unpackbits(packed, bitorder="little")).tolist()
+        return codes
+    codes = []
     while mask:
         lowest = mask & -mask
-        yield lowest.bit_length() - 1
+        codes.append(lowest.bit_length() - 1)
         mask ^= lowest
+    return codes
+
+
+def bit_set(codes: Sequence[int]) -> int:
+    """The bit set of some codes, which increase."""
+    if not codes or codes[-1] < 64:
+        return sum(1 << code for code in codes)
+    inside = np.zeros(codes[-1] + 1, np.bool_)
+    inside[list(codes)] = True
+    return int.from_bytes(np.packbits(inside, bitorder="little").tobytes(), "little")
 
 
 def ranked_codes(column: Column) -> Sequence[int] | None:
@@ -56,9 +73,6 @@ def ranked_codes(column: Column) -> Sequence[int] | None:
     return None
 
 
-# From words to codes
-
-
 def missing_code(column: Column) -> int | None:
     """The code of an absent value, where the schema declares one."""
     if isinstance(column, Items) or column.missing is None:
@@ -68,12 +82,12 @@ def missing_code(column: Column) -> int | None:
 
 def code_of(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) -> int:
     """The code that `= value` asks for. `codes` numbers the column's labels."""
-    if isinstance(column, Numeric) and not quoted and (number := _number(value)) is not None:
+    if isinstance(column, Numeric) and not quoted and (number := number_in(value)) is not None:
         return _bin_of(column, number)
     code = codes.get(value)
     if code is not None:
         return code
-    if isinstance(column, Numeric) and (number := _number(value)) is not None:
+    if isinstance(column, Numeric) and (number := number_in(value)) is not None:
         return _bin_of(column, number)
     raise QueryError(f"{_noun(column)} has no value '{value}'{_suggestion(value, column.labels)}")
 
@@ -81,7 +95,7 @@ def code_of(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) 
 def cut(column: Column, bound: str, side: Side, *, codes: dict[str, int]) -> int:
     """How many of the ranked codes lie before a cut at this bound."""
     if isinstance(column, Numeric):
-        number = _number(bound)
+        number = number_in(bound)
         if number is None:
             raise QueryError(f"'{bound}' is not a number, and {_noun(column)} is numeric")
         return _cut_bins(column, number, side)
@@ -101,10 +115,10 @@ def between(column: Column, first: int, last: int) -> int:
     assert ranked is not None, "cut() has refused the others"
     if isinstance(ranked, range):
         return (1 << last) - (1 << first) if first < last else 0
-    return sum(1 << code for code in ranked[first:last])
+    return bit_set(ranked[first:last])
 
 
-def _number(text: str) -> float | None:
+def number_in(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
@@ -123,7 +137,7 @@ def _bin_of(column: Numeric, number: float) -> int:
         return code
     raise QueryError(
         f"{_noun(column)} is known by its bins only, and {mark(number)} shares one with other numbers; "
-        f"ask for {name_text(column.name)} in {column.labels[code]}"
+        f"ask for {quoted_where_needed(column.name)} in {column.labels[code]}"
     )
 
 
@@ -133,8 +147,7 @@ def _cut_bins(column: Numeric, number: float, side: Side) -> int:
     Where only integers occur, > 49 and >= 50 are the same cut, and so is any edge between 49 and 50.
     """
     edges, bins = column.edges, column.bins
-    near = bisect_left(edges, number)
-    edge = next((i for i in (near, near - 1) if 0 <= i <= bins and mark(edges[i]) == mark(number)), None)
+    edge = _edge_at(column, number)
     if edge is not None and (edge < bins) == (side is Side.BEFORE):
         return edge  # the last bin is closed: before its upper edge there is no cut, after it there is
     if column.integer:
@@ -150,6 +163,17 @@ def _cut_bins(column: Numeric, number: float, side: Side) -> int:
     raise QueryError(
         f"a bound at {mark(number)} would split the bin {column.labels[code]} of {_noun(column)}; "
         f"the nearest edges are {mark(edges[code])} and {mark(edges[code + 1])}"
+    )
+
+
+def _edge_at(column: Numeric, number: float) -> int | None:
+    """The place of the edge at a number, also where the edge carries a rounding error of its own."""
+    edges = column.edges
+    near = bisect_left(edges, number)
+    if near < len(edges) and edges[near] == number:
+        return near
+    return next(
+        (i for i in (near, near - 1) if 0 <= i < len(edges) and f"{edges[i]:.15g}" == f"{number:.15g}"), None
     )
 
 
@@ -181,12 +205,10 @@ def unknown_name(domain: Domain, name: str) -> str:
     return f"unknown attribute '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")
 
 
-# From codes to words
-
-
 def mark(number: float) -> str:
-    """A number as it stands in labels and messages."""
-    return f"{number:.15g}"
+    """A number as it stands in labels: plain text where that loses nothing."""
+    plain = f"{number:.15g}"
+    return plain if float(plain) == number else repr(float(number))
 
 
 def quoted_where_needed(text: str) -> str:
@@ -194,98 +216,3 @@ def quoted_where_needed(text: str) -> str:
     if _WORD.fullmatch(text) and text.isprintable() and text.lower() not in KEYWORDS:
         return text
     return "'" + text.replace("'", "''") + "'"
-
-
-name_text = quoted_where_needed
-
-
-def attribute_text(domain: Domain, attribute: int) -> str:
-    """An attribute's name as the language reads it back."""
-    position, column = domain.column_of(attribute)
-    if isinstance(column, Items):
-        return f"{name_text(column.name)}[{column.first + attribute - domain.starts[position]}]"
-    return name_text(column.name)
-
-
-def condition_text(domain: Domain, attribute: int, accepted: int) -> str:
-    """The condition that a bit set of accepted codes stands for. It never needs parentheses."""
-    column = domain.column_of(attribute)[1]
-    name = attribute_text(domain, attribute)
-    if isinstance(column, Items):
-        return name if accepted == 0b10 else f"!{name}"
-    rejected = everything(column) ^ accepted
-    absent = missing_code(column)
-    if absent is not None and accepted == 1 << absent:
-        return f"{name} is missing"
-    if absent is not None and rejected == 1 << absent:
-        return f"{name} is not missing"
-    if isinstance(column, Categorical) and accepted.bit_count() == 1:
-        return f"{name} = {_value_text(column, accepted)}"
-    if isinstance(column, Categorical) and rejected.bit_count() == 1:
-        return f"{name} != {_value_text(column, rejected)}"
-    return (
-        _range_text(column, name, accepted, negated=False)
-        or _range_text(column, name, rejected, negated=True)
-        or _set_text(column, name, accepted, rejected)
-    )
-
-
-def _value_text(column: Categorical, mask: int) -> str:
-    return quoted_where_needed(column.values[mask.bit_length() - 1])
-
-
-def _range_text(column: Categorical | Numeric, name: str, mask: int, *, negated: bool) -> str | None:
-    """One comparison or interval for a run of ranked codes; None where there is no such run."""
-    ranked = ranked_codes(column)
-    if ranked is None or not mask:
-        return None
-    codes = list(bits(mask))
-    first = bisect_left(ranked, codes[0])
-    last = first + len(codes)
-    if list(ranked[first:last]) != codes:
-        return None
-    starts, ends = first == 0, last == len(ranked)
-    if not (starts or ends):
-        return f"{name} {'not in' if negated else 'in'} {_interval(column, codes[0], codes[-1])}"
-    if isinstance(column, Numeric):
-        bound = f"< {_edge(column, last)}" if starts else f">= {_edge(column, first)}"
-    else:
-        bound = f"<= {_value_text(column, mask)}" if starts else f">= {_value_text(column, 1 << codes[0])}"
-    return f"!({name} {bound})" if negated else f"{name} {bound}"
-
-
-def _edge(column: Numeric, place: int) -> str:
-    return mark(column.edges[place])
-
-
-def _interval(column: Categorical | Numeric, first: int, last: int) -> str:
-    if isinstance(column, Numeric):
-        close = "]" if last == column.bins - 1 else ")"
-        return f"[{_edge(column, first)}, {_edge(column, last + 1)}{close}"
-    return f"[{_value_text(column, 1 << first)}, {_value_text(column, 1 << last)}]"
-
-
-def _set_text(column: Categorical | Numeric, name: str, accepted: int, rejected: int) -> str:
-    """The shorter of the two sets; neighbouring bins are joined."""
-    negated = rejected.bit_count() < accepted.bit_count()
-    codes = list(bits(rejected if negated else accepted))
-    if isinstance(column, Categorical):
-        members = [quoted_where_needed(column.values[code]) for code in codes]
-    else:
-        members = []
-        while codes:
-            run = next((i for i in range(1, len(codes)) if codes[i] != codes[0] + i), len(codes))
-            if codes[0] + run - 1 == column.bins and run > 1:
-                run -= 1  # the place of missing numbers follows the last bin but does not continue it
-            members.append(_member(column, codes[0], codes[run - 1]))
-            codes = codes[run:]
-    return f"{name} {'not in' if negated else 'in'} {{{', '.join(members)}}}"
-
-
-def _member(column: Numeric, first: int, last: int) -> str:
-    if first < column.bins:
-        return _interval(column, first, last)
-    assert column.missing is not None, "the code after the bins"
-    # A label that looks like a number must not be read as one.
-    label = column.missing
-    return f"'{label}'" if _number(label) is not None else quoted_where_needed(label)

@@ -100,9 +100,11 @@ class Domain:
             name = column.name
             if not name:
                 raise SchemaError("an attribute of the schema has an empty name")
+            if any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
+                raise SchemaError(f"the name of attribute {name!r} holds a control character")
             if name in seen:
                 raise SchemaError(f"attribute '{name}' stands twice in the schema")
-            if name.endswith("]") and name.partition("[")[0] in blocks:
+            if name not in blocks and name.endswith("]") and name.rpartition("[")[0] in blocks:
                 raise SchemaError(
                     f"attribute '{name}' has the name of an item of a block; rename one of them"
                 )
@@ -162,7 +164,7 @@ class Domain:
         position = self._numbers.get(name)
         if position is not None and not isinstance(self.columns[position], Items):
             return self.starts[position]
-        block, bracket, rest = name.partition("[")
+        block, bracket, rest = name.rpartition("[")
         position = self._numbers.get(block)
         if position is None or not bracket or not rest.endswith("]"):
             return None
@@ -234,12 +236,21 @@ def _check_numeric(column: Numeric) -> None:
         raise SchemaError(f"the bin edges of attribute '{name}' must increase")
     if column.missing is not None and (not column.missing or column.missing in column.labels[:-1]):
         raise SchemaError(f"attribute '{name}': the label for missing numbers must be a text of its own")
+    if column.missing is not None and _reads_within(column.missing, edges[0], edges[-1]):
+        raise SchemaError(f"attribute '{name}': the label for missing numbers is a number within its edges")
     if column.integer:
         # Past 2^53 a float no longer tells neighbouring integers apart.
         if max(abs(edges[0]), abs(edges[-1])) > 2**53:
             raise SchemaError(f"attribute '{name}' is integer, so its edges must lie within ±2^53")
         if any(math.ceil(a) >= b for a, b in pairwise(edges[:-1])) or math.ceil(edges[-2]) > edges[-1]:
             raise SchemaError(f"attribute '{name}' is integer, but no integer lies in one of its bins")
+
+
+def _reads_within(label: str, low: float, high: float) -> bool:
+    try:
+        return low <= float(label) <= high
+    except ValueError:
+        return False
 
 
 def _check_categorical(column: Categorical) -> None:

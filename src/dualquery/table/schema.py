@@ -43,6 +43,7 @@ from dualquery.errors import SchemaError
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
 
 T = TypeVar("T")
+Reader = Callable[[str, str, Mapping[str, Any]], Column]
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,11 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
     schema = Schema.of(schema)
     parts = []
     if heading is not None:
-        parts.append("\n".join(f"# {line}".rstrip() for line in heading.splitlines()))
+        # Comments may not hold control characters, which names of files and columns may.
+        lines = ["".join(c if c.isprintable() else "?" for c in line) for line in heading.splitlines()]
+        parts.append("\n".join(f"# {line}".rstrip() for line in lines))
     if schema.drop_rows_containing is not None:
-        parts.append(_section("[table]", {"drop_rows_containing": _quoted(schema.drop_rows_containing)}))
+        parts.append(_section("[table]", {"drop_rows_containing": quoted(schema.drop_rows_containing)}))
     parts += [_section("[[attribute]]", _entries(column)) for column in schema.domain.columns]
     return "\n\n".join(parts) + "\n"
 
@@ -113,7 +116,7 @@ def _schema(document: Mapping[str, Any]) -> Schema:
 def _column(entry: Mapping[str, Any], number: int) -> Column:
     name = _required(entry, f"attribute number {number}", "name", _text)
     where = f"attribute '{name}'"
-    kinds: dict[str, Callable[[str, str, Mapping[str, Any]], Column]] = {
+    kinds: dict[str, Reader] = {
         "values": _categorical,
         "edges": _numeric_by_edges,
         "low": _numeric_by_width,
@@ -121,7 +124,10 @@ def _column(entry: Mapping[str, Any], number: int) -> Column:
         "bins": _numeric_by_width,
         "count": _items,
     }
-    given = {kinds[key]: key for key in kinds if key in entry}
+    given: dict[Reader, str] = {}
+    for key, kind in kinds.items():
+        if key in entry:
+            given.setdefault(kind, key)
     if not given:
         raise SchemaError(f"{where} needs 'values', or 'low', 'high' and 'bins', or 'edges', or 'count'")
     if len(given) > 1:
@@ -233,18 +239,18 @@ def _section(header: str, entries: Mapping[str, str]) -> str:
 
 def _entries(column: Column) -> dict[str, str]:
     """The keys of a column with their TOML values; what has its usual value is not written."""
-    entries = {"name": _quoted(column.name)}
+    entries = {"name": quoted(column.name)}
     if isinstance(column, Items):
         return {**entries, "count": str(column.count), "first": str(column.first)}
     if isinstance(column, Categorical):
-        entries["values"] = _listed([_quoted(value) for value in column.values])
+        entries["values"] = _listed([quoted(value) for value in column.values])
         flags = {"ordered": column.ordered}
         texts = {"unknown": column.unknown, "missing": column.missing}
     else:
         entries |= _bins(column)
         flags = {"clamp": column.clamp, "integer": column.integer}
         texts = {"missing": column.missing}
-    entries |= {key: _quoted(text) for key, text in texts.items() if text is not None}
+    entries |= {key: quoted(text) for key, text in texts.items() if text is not None}
     return entries | {key: "true" for key, flag in flags.items() if flag}
 
 
@@ -259,7 +265,8 @@ def _figure(x: float) -> str:
     return str(int(x)) if x.is_integer() and abs(x) < 2**53 else repr(x)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A TOML string."""
     # A JSON string is a TOML string, but for one control character that only TOML forbids.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 

@@ -1,0 +1,51 @@
+# Each target makes its own environment in .venv the first time. Another Python: make test PYTHON=python3.12
+PYTHON ?= python3
+TESTS ?= tests
+BENCH ?= $(basename $(notdir $(shell grep -l '__main__' benchmarks/*.py)))
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Without venv (Debian leaves it out) the environment is made by virtualenv, fetched for the purpose.
+MAKER := $(VENV)-maker
+
+.PHONY: demo test check bench clean help
+
+help:
+	@echo "make demo     release an invented survey, print its errors and where the report is"
+	@echo "make test     run the tests (make test TESTS=tests/release for some of them)"
+	@echo "make check    ruff and mypy"
+	@echo "make bench    measure speed, memory and accuracy (make bench BENCH=counting for one of them)"
+	@echo "make clean    remove the environment and everything made here"
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Python 3.11 or later is needed; name one with PYTHON=..." >&2; exit 2; }
+	@echo "Making the environment in $(VENV); this happens once and takes a minute or two."
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
+	    rm -rf $(VENV) $(MAKER); \
+	    $(PYTHON) -m pip install --quiet --target $(MAKER) virtualenv && \
+	    PYTHONPATH=$(MAKER) $(PYTHON) -m virtualenv --quiet $(VENV); } || \
+	    { echo "Neither venv nor pip works for $(PYTHON); on Debian: apt-get install python3-venv" >&2; exit 2; }
+	@rm -rf $(MAKER)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: $(READY)
+	@rm -rf demo-release
+	@$(BIN)/dualquery demo --out demo-release
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	@for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+clean:
+	rm -rf $(VENV) $(MAKER) demo-release benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Speed, memory and accuracy, measured: `make bench`, or `python -m benchmarks.NAME` for one of them."""

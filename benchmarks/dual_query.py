@@ -1,0 +1,319 @@
+"""DualQuery: time of a round, accuracy on Adult, the paper's runs on KDD99, Kosarak and biased data.
+
+python -m benchmarks.dual_query                 # everything
+python -m benchmarks.dual_query round adult     # some of it: round adult kdd99 kosarak biased linear
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.biased import biased_records
+from benchmarks.harness import (
+    RESULTS,
+    Figure,
+    in_fresh_process,
+    records_of,
+    schema_path,
+    seconds_of,
+    show,
+    table_path,
+)
+from dualquery.game.data_players import BestResponseDataPlayer
+from dualquery.game.moves import Challenge, Transcript
+from dualquery.game.query_players import LearningQueryPlayer
+from dualquery.mechanisms.dual_query import DUAL_QUERY, search_oracle
+from dualquery.mechanisms.free_values import uniform
+from dualquery.mechanisms.plan import Options, Shape, silent
+from dualquery.privacy.accounting import Ledger
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.curator import Curator
+from dualquery.queries.counting import literal_truth, true_counts
+from dualquery.queries.families import random_conjunctions
+from dualquery.queries.query import Conjunctions
+from dualquery.queries.workload import Workload
+from dualquery.randomness import SeededEntropy
+from dualquery.table.records import Records
+
+GENEROUS = 1e6  # an epsilon for runs whose parameters are fixed beforehand
+
+
+def budget(epsilon: float, delta: float, accounting: Accounting = Accounting.ZCDP) -> Budget:
+    return Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=accounting)
+
+
+def errors_of_run(
+    records: Records, workload: Workload, pays: Budget, options: Options, seed: int
+) -> tuple[float, float, dict[str, Any]]:
+    """Mean and max error over the workload of one release, and the parameters."""
+    shape = Shape(workload, records.rows, pays)
+    plan = DUAL_QUERY.checked_plan(shape, options)
+    entropy = SeededEntropy(seed)
+    curator = Curator(records, workload, Ledger(pays), entropy)
+    outcome = DUAL_QUERY.run(plan, shape, curator, entropy.public_generator(), silent)
+    assert outcome.records is not None
+    error = np.zeros(0)
+    for group in workload.groups:
+        truth = true_counts(group, records) / records.rows
+        answer = true_counts(group, outcome.records) / outcome.records.rows
+        error = np.append(error, np.abs(truth - answer))
+    return float(error.mean()), float(error.max()), dict(plan.parameters)
+
+
+def one_round() -> None:
+    """A round over 2 million queries beside np.exp and np.cumsum over as many floats as there are weights."""
+    records = records_of("kddcup99")
+    workload = random_conjunctions(records.domain, 3, 2_000_000)
+    curator = Curator(records, workload, Ledger(budget(GENEROUS, 1e-3)), SeededEntropy(0))
+    rng = np.random.default_rng(0)
+    query_player = LearningQueryPlayer(
+        curator, workload, learning_rate=1.2, samples=1750, rounds=170, public_rows=records.rows
+    )
+    data_player = BestResponseDataPlayer(search_oracle(workload), uniform(records.domain), rng)
+    transcript = Transcript()
+    challenge_seconds, reply_seconds = [], []
+    for _ in range(25):
+        started = time.perf_counter()
+        challenge = query_player.challenge(transcript)
+        between = time.perf_counter()
+        reply = data_player.reply(transcript, challenge)
+        challenge_seconds.append(between - started)
+        reply_seconds.append(time.perf_counter() - between)
+        transcript = transcript.append(challenge, reply)
+    floats = rng.random(4_000_000)
+    limit = seconds_of(lambda: np.cumsum(np.exp(floats)), 7)
+    ours = float(np.median(challenge_seconds[5:]) + np.median(reply_seconds[5:]))
+    show(
+        "One DualQuery round, 2 million queries, 4 million weights, 1750 samples",
+        [
+            Figure("update, weights and draws", 1e3 * float(np.median(challenge_seconds[5:])), unit=" ms"),
+            Figure("best response", 1e3 * float(np.median(reply_seconds[5:])), unit=" ms"),
+            Figure("np.exp and np.cumsum of 4 million floats", 1e3 * limit, unit=" ms"),
+            Figure("round over that", ours / limit, 3, "×"),
+        ],
+    )
+
+
+def adult() -> None:
+    """Three ways to spend epsilon = 1, delta = 10⁻³ on Adult, and the whole command by the clock."""
+    records = records_of("adult")
+    workload = random_conjunctions(records.domain, 3, 500_000)
+    paper = Options(learning_rate=2.0, samples=1000)
+    figures = []
+    for what, accounting, options, required in (
+        ("Theorem 4.3, the paper's η = 2, s = 1000", Accounting.THEOREM_4_3, paper, (None, None)),
+        ("ρ, the paper's η = 2, s = 1000", Accounting.ZCDP, paper, (None, None)),
+        ("ρ, parameters by the program", Accounting.ZCDP, Options(), (0.007, 0.10)),
+    ):
+        runs = [
+            errors_of_run(records, workload, budget(1, 1e-3, accounting), options, seed) for seed in range(5)
+        ]
+        chosen = runs[0][2]
+        what += f" (η = {chosen['learning_rate']:.3g}, s = {chosen['samples']}, T = {chosen['rounds']})"
+        figures.append(Figure(f"mean error: {what}", float(np.mean([r[0] for r in runs])), required[0]))
+        figures.append(Figure(f"max error: {what}", float(np.mean([r[1] for r in runs])), required[1]))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "dualquery", "release", str(table_path("adult"))]
+        command += ["--schema", str(schema_path("adult")), "--queries", "random:3:500000"]
+        command += ["--epsilon", "1", "--delta", "1e-3", "--mechanism", "dualquery", "--quiet"]
+        command += ["--out", str(Path(folder) / "release")]
+        started = time.perf_counter()
+        subprocess.run(command, check=True)
+        figures.append(Figure("the whole command", time.perf_counter() - started, 15, " s"))
+    show("Adult, 500,000 random 3-way queries, ε = 1, δ = 10⁻³, mean of 5 runs", figures)
+
+
+def plain_numpy_run(records: Records, group: Conjunctions, rounds: int, samples: int, rate: float) -> float:
+    """Seconds for the same run in plain numpy, each part timed on a share and scaled: counting and rounds."""
+    columns = {}
+    for predicate in range(len(group.predicates)):
+        attribute = int(group.predicates.attribute[predicate])
+        codes = records.columns[attribute]
+        assert isinstance(codes, np.ndarray)
+        columns[predicate] = np.packbits(np.isin(codes, group.predicates.accepted(predicate)))
+    negated = {predicate: ~column for predicate, column in columns.items()}
+    started = time.perf_counter()
+    for row in group.literals[:2000]:
+        joint = None
+        for literal in row.tolist():
+            column = (negated if literal & 1 else columns)[literal >> 1]
+            joint = column if joint is None else joint & column
+        assert joint is not None
+        np.bitwise_count(joint).sum()
+    counting = (time.perf_counter() - started) * group.size / 2000
+
+    rng = np.random.default_rng(0)
+    payoff = np.zeros(group.size)
+    truth = rng.random(group.size)
+    record = np.zeros(records.domain.width, np.int32)
+    oracle = search_oracle(Workload(records.domain, (group,), "plain"))
+    started = time.perf_counter()
+    for _ in range(3):
+        weights = np.exp(rate * np.concatenate([payoff, -payoff]))
+        drawn = rng.choice(len(weights), samples, p=weights / weights.sum())
+        queries, inverse = np.unique(drawn % group.size, return_inverse=True)
+        challenge = Challenge(
+            queries, np.bincount(inverse, np.where(drawn < group.size, 1, -1)).astype(np.int64)
+        )
+        record = oracle(challenge, record, rng)
+        holds = literal_truth(group.predicates, record)
+        payoff += truth - holds[group.literals].prod(axis=1)
+    return counting + (time.perf_counter() - started) / 3 * rounds
+
+
+def kdd99() -> None:
+    """The paper's Figure 3 at its right end: 2 million queries, η = 1.2, T = 170, s = 1750."""
+    records = records_of("kddcup99")
+    workload = random_conjunctions(records.domain, 3, 2_000_000)
+    options = Options(learning_rate=1.2, samples=1750, rounds=170)
+    shape = Shape(workload, records.rows, budget(1, 1e-3))
+    plan = DUAL_QUERY.checked_plan(shape, options)
+    entropy = SeededEntropy(0)
+    started = time.perf_counter()
+    curator = Curator(records, workload, Ledger(shape.budget), entropy)
+    outcome = DUAL_QUERY.run(plan, shape, curator, entropy.public_generator(), silent)
+    seconds = time.perf_counter() - started
+    spent = curator.ledger.spent()
+    assert outcome.records is not None
+    group = workload.groups[0]
+    assert isinstance(group, Conjunctions)
+    truth = true_counts(group, records) / records.rows
+    error = np.abs(truth - true_counts(group, outcome.records) / outcome.records.rows)
+    plain = plain_numpy_run(records, group, 170, 1750, 1.2)
+    show(
+        "KDD99, 2 million queries, η = 1.2, T = 170, s = 1750",
+        [
+            Figure("mean error", float(error.mean()), 0.01),
+            Figure("max error", float(error.max())),
+            Figure("ε spent by ρ accounting at δ = 10⁻³", spent.epsilon),
+            Figure("counting and 170 rounds", seconds, unit=" s"),
+            Figure("the same in plain numpy (each part timed on a share)", plain, unit=" s"),
+            Figure("speed-up", plain / seconds, 10, "×", at_least=True),
+        ],
+    )
+
+
+def kosarak_run() -> tuple[float, float, float]:
+    started = time.perf_counter()
+    records = records_of("kosarak")
+    workload = random_conjunctions(records.domain, 3, 500_000)
+    mean, most, _ = errors_of_run(records, workload, budget(1, 1e-6), Options(), 0)
+    return mean, most, time.perf_counter() - started
+
+
+def kosarak() -> None:
+    """23,496 items, sparse."""
+    (mean, most, seconds), peak = in_fresh_process(kosarak_run)
+    show(
+        "Kosarak, 23,496 items, 500,000 random 3-way queries, ε = 1, δ = 10⁻⁶",
+        [
+            Figure("reading, counting, release and evaluation", seconds, 120, " s"),
+            Figure("peak memory", peak, 2, " GB"),
+            Figure("mean error", mean),
+            Figure("max error", most),
+        ],
+    )
+
+
+def biased_run(width: int, seed: int) -> tuple[float, float, float, dict[str, Any]]:
+    records = biased_records(width, 100_000, seed)
+    workload = random_conjunctions(records.domain, 3, 100_000, seed)
+    started = time.perf_counter()
+    mean, most, chosen = errors_of_run(records, workload, budget(1, 1e-3), Options(), seed)
+    return mean, most, time.perf_counter() - started, chosen
+
+
+def biased(widths: tuple[int, ...] = (50, 500, 2000, 8000, 64_000, 512_000), seeds: int = 1) -> None:
+    """The paper's Figure 4: a bias per attribute, 100,000 records and queries."""
+    figures = []
+    for width in widths:
+        runs = [in_fresh_process(biased_run, width, seed) for seed in range(seeds)]
+        chosen = runs[0][0][3]
+        setting = f"η = {chosen['learning_rate']:.3g}, s = {chosen['samples']}, T = {chosen['rounds']}"
+        mean = float(np.mean([run[0][0] for run in runs]))
+        figures.append(Figure(f"d = {width:,}: mean error ({setting}, free {chosen['free']})", mean, 0.09))
+        largest = width == 512_000
+        seconds = float(np.mean([run[0][2] for run in runs]))
+        figures.append(
+            Figure(
+                f"d = {width:,}: plan, counting, rounds, evaluation", seconds, 90 if largest else None, " s"
+            )
+        )
+        figures.append(
+            Figure(f"d = {width:,}: peak memory", max(run[1] for run in runs), 8 if largest else None, " GB")
+        )
+    show("Biased data, n = 100,000, 100,000 queries, ε = 1, δ = 10⁻³", figures)
+
+
+def linear() -> None:
+    """Time against queries, rounds and records: linear, linear, constant after counting. Drawn as a picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    records = records_of("adult")
+
+    def seconds(queries: int, rounds: int, copies: int) -> float:
+        repeated = Records(
+            records.domain, records.rows * copies, tuple(np.tile(c, copies) for c in records.columns)
+        )
+        workload = random_conjunctions(records.domain, 3, queries)
+        pays = budget(GENEROUS, 1e-3)
+        shape = Shape(workload, repeated.rows, pays)
+        plan = DUAL_QUERY.checked_plan(shape, Options(learning_rate=1.0, samples=100, rounds=rounds))
+        curator = Curator(repeated, workload, Ledger(pays), SeededEntropy(0))
+        curator.count()
+        started = time.perf_counter()
+        DUAL_QUERY.run(plan, shape, curator, np.random.default_rng(0), silent)
+        return time.perf_counter() - started
+
+    seconds(1000, 5, 1)
+    axes = {
+        "queries": ([250_000, 500_000, 1_000_000, 2_000_000, 4_000_000], lambda x: seconds(x, 40, 1)),
+        "rounds": ([20, 40, 80, 160], lambda x: seconds(500_000, x, 1)),
+        "records (after counting)": (
+            [30_162 * c for c in (1, 4, 16)],
+            lambda x: seconds(500_000, 40, x // 30_162),
+        ),
+    }
+    picture, panels = pyplot.subplots(1, 3, figsize=(12, 3.5))
+    figures = []
+    for panel, (name, (values, measure)) in zip(panels, axes.items(), strict=True):
+        times = [min(measure(x) for _ in range(2)) for x in values]
+        slope = float(np.polyfit(np.log(values), np.log(times), 1)[0])
+        panel.plot(values, times, "o-")
+        panel.set(
+            xlabel=name, ylabel="seconds", ylim=(0, None), title=f"growth ∝ {name.split()[0]}^{slope:.2f}"
+        )
+        figures.append(Figure(f"exponent of growth in {name}", slope, 1.15))
+    picture.tight_layout()
+    RESULTS.mkdir(exist_ok=True)
+    picture.savefig(RESULTS / "dual_query_cost.svg")
+    show(f"Cost of the game (picture: {RESULTS.name}/dual_query_cost.svg)", figures)
+
+
+CASES = {
+    "round": one_round,
+    "adult": adult,
+    "kdd99": kdd99,
+    "kosarak": kosarak,
+    "biased": biased,
+    "linear": linear,
+}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or CASES:
+        CASES[name]()
+
+
+if __name__ == "__main__":
+    main()

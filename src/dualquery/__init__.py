@@ -1,0 +1,130 @@
+"""Answers to very many statistical questions about a private table, with differential privacy.
+
+    import dualquery
+    from dualquery import Accounting, Budget, Neighbours, marginals, read_schema
+
+    schema = read_schema("schema.toml")
+    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    release = dualquery.release(frame, schema=schema, workload=marginals(schema.domain, 3), budget=budget)
+    print(release.answer("age >= 50 & sex = Female"))     # 0.142 ± 0.003
+    release.save("release")
+
+Names are imported when they are first used, so that a command that needs no kernels starts at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Accounting": "dualquery.privacy.budget",
+    "Answer": "dualquery.release.release",
+    "Budget": "dualquery.privacy.budget",
+    "BudgetError": "dualquery.errors",
+    "Categorical": "dualquery.table.domain",
+    "Certificate": "dualquery.release.certificate",
+    "DataError": "dualquery.errors",
+    "Domain": "dualquery.table.domain",
+    "DualQueryError": "dualquery.errors",
+    "Evaluation": "dualquery.release.evaluation",
+    "Items": "dualquery.table.domain",
+    "Neighbours": "dualquery.privacy.budget",
+    "Numeric": "dualquery.table.domain",
+    "Options": "dualquery.mechanisms.plan",
+    "Plan": "dualquery.mechanisms.plan",
+    "QueryError": "dualquery.errors",
+    "Records": "dualquery.table.records",
+    "Release": "dualquery.release.release",
+    "ReleaseError": "dualquery.errors",
+    "Schema": "dualquery.table.schema",
+    "SchemaError": "dualquery.errors",
+    "Workload": "dualquery.queries.workload",
+    "default_delta": "dualquery.privacy.budget",
+    "encode": "dualquery.table.encoding",
+    "equal_width": "dualquery.table.domain",
+    "evaluate": "dualquery.release.evaluation",
+    "from_spec": "dualquery.queries.families",
+    "marginals": "dualquery.queries.families",
+    "parities": "dualquery.queries.families",
+    "plan": "dualquery.release.planning",
+    "random_conjunctions": "dualquery.queries.families",
+    "ranges": "dualquery.queries.families",
+    "read_schema": "dualquery.table.schema",
+}
+
+__all__ = [
+    "Accounting",
+    "Answer",
+    "Budget",
+    "BudgetError",
+    "Categorical",
+    "Certificate",
+    "DataError",
+    "Domain",
+    "DualQueryError",
+    "Evaluation",
+    "Items",
+    "Neighbours",
+    "Numeric",
+    "Options",
+    "Plan",
+    "QueryError",
+    "Records",
+    "Release",
+    "ReleaseError",
+    "Schema",
+    "SchemaError",
+    "Workload",
+    "__version__",
+    "default_delta",
+    "encode",
+    "equal_width",
+    "evaluate",
+    "from_spec",
+    "marginals",
+    "parities",
+    "plan",
+    "random_conjunctions",
+    "ranges",
+    "read_schema",
+    "release",
+]
+
+if TYPE_CHECKING:
+    from dualquery.errors import (
+        BudgetError,
+        DataError,
+        DualQueryError,
+        QueryError,
+        ReleaseError,
+        SchemaError,
+    )
+    from dualquery.mechanisms.plan import Options, Plan
+    from dualquery.privacy.budget import Accounting, Budget, Neighbours, default_delta
+    from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions, ranges
+    from dualquery.queries.workload import Workload
+    from dualquery.release.certificate import Certificate
+    from dualquery.release.evaluation import Evaluation, evaluate
+    from dualquery.release.making import release
+    from dualquery.release.planning import plan
+    from dualquery.release.release import Answer, Release
+    from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width
+    from dualquery.table.encoding import encode
+    from dualquery.table.records import Records
+    from dualquery.table.schema import Schema, read_schema
+
+
+def __getattr__(name: str) -> Any:
+    if name == "release":  # a package that can be called: see its own page
+        return import_module("dualquery.release")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dualquery' has no attribute '{name}'")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

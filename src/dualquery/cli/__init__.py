@@ -1,0 +1,49 @@
+"""The command line: thin commands that read flags, call the library, and print.
+
+Whatever the user got wrong is one sentence on the standard error and exit code 2; an interrupt is exit
+code 130. Nothing heavy is imported before a command needs it, so that help appears at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from dualquery.errors import DualQueryError
+
+
+def main() -> None:
+    """The entry point of the `dualquery` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    import typer
+
+    from dualquery.cli.app import app
+
+    try:
+        code = app(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)
+    except DualQueryError as error:
+        return _refuse(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    except MemoryError:
+        return _refuse("not enough memory; ask `dualquery plan` for what is needed, or for fewer queries")
+    except Exception as error:
+        # A bad flag: the classes live in different places in different versions of typer.
+        explain = getattr(error, "format_message", None)
+        if explain is None:
+            raise
+        return _refuse(explain())
+    if code == 130:
+        print("Interrupted.", file=sys.stderr)
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(sentence: str) -> int:
+    sentence = sentence[:1].upper() + sentence[1:]
+    print(f"Error: {sentence}", file=sys.stderr)
+    return 2

@@ -1,0 +1,121 @@
+"""`dualquery demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualquery.cli.flags import QuietFlag
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, default_delta
+
+if TYPE_CHECKING:
+    from dualquery.release.release import Release
+    from dualquery.table.records import Records
+
+QUESTIONS = (
+    "age >= 55 & sex = female",
+    "education = university & income >= 45000",
+    "region = capital & housing = rents",
+    "employment = retired & health in {good, 'very good'}",
+    "smokes = yes & !(commute = car)",
+)
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the survey and its release.")
+    ] = Path("demo-release"),
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget.")] = 1.0,
+    quiet: QuietFlag = False,
+) -> None:
+    """Release an invented survey of 20,000 people, compare it with the truth, and say where the report is.
+
+    Example:
+
+        dualquery demo --out demo-release
+    """
+    from dualquery import example
+    from dualquery.cli import output
+    from dualquery.cli.progress import Bars
+    from dualquery.cli.release import print_summary
+    from dualquery.errors import ReleaseError
+
+    if out.exists():
+        raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
+    delta = default_delta(example.PEOPLE)
+    budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    table, schema, folder = out / "survey.csv", out / "schema.toml", out / "release"
+    with Bars(wanted=not quiet) as progress:
+        import dualquery
+        from dualquery.release.making import release
+        from dualquery.table.schema import read_schema
+
+        _write_survey(out, table, schema)
+        described = read_schema(schema)
+        records = dualquery.encode(table, described)
+        made = release(records, schema=described, workload=example.QUERIES, budget=budget, progress=progress)
+        made.save(folder, csv=True)
+        rows = _error_rows(made, records)
+    if quiet:
+        return
+    print("A survey that nobody answered was written, and released:\n")
+    print(f"  dualquery release {table} --schema {schema} --queries {example.QUERIES} \\")
+    print(f"      --epsilon {epsilon:g} --delta {delta:g} --csv --out {folder}\n")
+    print_summary(folder, made.certificate)
+    print()
+    output.print_table(
+        "Errors, as fractions of the table (not private, but these people are invented)",
+        ["queries", "number", "mean", "max", "L1 of a table"],
+        rows,
+    )
+    output.print_table("Some questions", ["query", "truth", "release"], _question_rows(made, records))
+    print(f"Open {folder / 'report.html'} in a browser, and ask more:\n")
+    print(f'  dualquery answer {folder} "{QUESTIONS[0]}"')
+
+
+def _write_survey(out: Path, table: Path, schema: Path) -> None:
+    import pyarrow.csv
+
+    from dualquery import example
+    from dualquery.errors import ReleaseError
+
+    try:
+        out.mkdir(parents=True)
+        pyarrow.csv.write_csv(example.survey(), table)
+        schema.write_text(example.SCHEMA, encoding="utf-8")
+    except OSError as error:
+        raise ReleaseError(f"'{out}' cannot be written: {error.strerror}") from None
+
+
+def _error_rows(made: Release, records: Records) -> list[list[str]]:
+    from dualquery.cli.output import fraction
+    from dualquery.release.evaluation import evaluate
+
+    rows = []
+    for order in (1, 2, 3):
+        found = evaluate(made, records, f"marginals:{order}")
+        assert found.tables is not None, "marginals are tables"
+        rows.append(
+            [
+                f"all {order}-way tables",
+                f"{found.queries:,}",
+                fraction(found.mean_error),
+                fraction(found.max_error),
+                fraction(found.tables.mean_l1),
+            ]
+        )
+    return rows
+
+
+def _question_rows(made: Release, records: Records) -> list[list[str]]:
+    from dualquery.queries.language import parse, to_groups
+    from dualquery.release.release import fractions_in
+
+    groups = to_groups(records.domain, [parse(text, records.domain) for text in QUESTIONS])
+    truth = fractions_in(records, groups)
+    return [
+        [text, f"{share:.4f}", str(answer)]
+        for text, share, answer in zip(QUESTIONS, truth, made.answers(QUESTIONS), strict=True)
+    ]

@@ -1,0 +1,105 @@
+"""`dualquery plan`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualquery.cli.flags import (
+    AccountingFlag,
+    DeltaFlag,
+    EpsilonFlag,
+    JsonFlag,
+    MechanismFlag,
+    NeighboursFlag,
+    QueriesFlag,
+    SchemaFlag,
+    budget_from,
+    with_mechanism_flags,
+)
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
+
+if TYPE_CHECKING:
+    from dualquery.mechanisms.plan import Plan
+    from dualquery.queries.workload import Workload
+
+
+@with_mechanism_flags(without=["--rows"])
+def plan(
+    *,
+    schema: SchemaFlag,
+    rows: Annotated[
+        int,
+        typer.Option("--rows", "--records", metavar="N", min=1, help="The number of records of the table."),
+    ],
+    queries: QueriesFlag,
+    epsilon: EpsilonFlag,
+    delta: DeltaFlag = None,
+    mechanism: MechanismFlag = None,
+    accounting: AccountingFlag = Accounting.ZCDP,
+    neighbours: NeighboursFlag = Neighbours.REPLACE,
+    json: JsonFlag = False,
+    options: dict[str, object],
+) -> None:
+    """Say what a release would be: parameters, predicted error, time, memory. **Needs no data.**
+
+    Example:
+
+        dualquery plan --schema schema.toml --rows 30162 --queries random:3:500000 --epsilon 1 --delta 1e-6
+    """
+    budget = budget_from(epsilon, delta, rows=rows, neighbours=neighbours, accounting=accounting)
+    from dualquery.cli import output
+    from dualquery.queries.families import from_spec
+    from dualquery.release.planning import plan as make_plan
+    from dualquery.release.planning import warnings_of
+    from dualquery.table.schema import read_schema
+
+    described = read_schema(schema)
+    workload = from_spec(described.domain, queries)
+    made = make_plan(described, rows=rows, workload=workload, budget=budget, mechanism=mechanism, **options)
+    warnings = warnings_of(budget, rows)
+    if json:
+        output.print_json(_json(made, workload, rows, budget, warnings))
+        return
+    output.print_facts(
+        {
+            "mechanism": made.mechanism,
+            "because": made.reason,
+            "queries": f"{workload.size:,} ({workload.spec})",
+            "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {neighbours.value}, "
+            f"accounting {accounting.value}",
+            **{name.replace("_", " "): output.parameter(value) for name, value in made.parameters.items()},
+            "predicted error": output.errors(made.mean_error, made.max_error),
+            "time": output.seconds(made.seconds),
+            "memory": output.size(made.bytes),
+        }
+    )
+    for note in made.notes:
+        print(f"Note: {note}")
+    output.print_warnings(warnings)
+
+
+def _json(
+    made: Plan, workload: Workload, rows: int, budget: Budget, warnings: list[str]
+) -> dict[str, object]:
+    return {
+        "mechanism": made.mechanism,
+        "reason": made.reason,
+        "parameters": dict(made.parameters),
+        "rows": rows,
+        "queries": workload.size,
+        "workload": workload.spec,
+        "budget": {
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "neighbours": budget.neighbours.value,
+            "accounting": budget.accounting.value,
+        },
+        "mean_error": made.mean_error,
+        "max_error": made.max_error,
+        "seconds": made.seconds,
+        "bytes": made.bytes,
+        "notes": list(made.notes),
+        "warnings": warnings,
+    }

@@ -1,0 +1,162 @@
+"""`dualquery release`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualquery.cli.flags import (
+    AccountingFlag,
+    DeltaFlag,
+    EpsilonFlag,
+    JsonFlag,
+    MechanismFlag,
+    NeighboursFlag,
+    QueriesFlag,
+    QuietFlag,
+    SchemaFlag,
+    budget_from,
+    with_mechanism_flags,
+)
+from dualquery.privacy.budget import Accounting, Neighbours
+
+if TYPE_CHECKING:
+    from dualquery.release.certificate import Certificate
+
+
+@with_mechanism_flags()
+def release(
+    *,
+    table: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="The private table: CSV, Parquet, Arrow, transactions, ….")
+    ],
+    schema: SchemaFlag,
+    queries: QueriesFlag,
+    epsilon: EpsilonFlag,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
+    delta: DeltaFlag = None,
+    mechanism: MechanismFlag = None,
+    accounting: AccountingFlag = Accounting.ZCDP,
+    neighbours: NeighboursFlag = Neighbours.REPLACE,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            "--records",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="The number of records, where it is public although neighbours add or remove one. "
+            "[default: measured with 1% of the budget]",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Make it repeatable, and therefore **not private**."),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    options: dict[str, object],
+) -> None:
+    """Make synthetic data with a certificate from a private table.
+
+    Examples:
+
+        dualquery release people.csv --schema schema.toml --queries marginals:3 --epsilon 1 --out released
+
+        dualquery release people.csv --schema schema.toml --queries random:3:500000 --epsilon 1 --delta 1e-6
+        --mechanism dualquery --out released
+    """
+    known = None if neighbours is Neighbours.ADD_REMOVE else 2
+    budget_from(epsilon, delta, rows=records or known, neighbours=neighbours, accounting=accounting)
+    from dualquery.cli import output
+    from dualquery.cli.progress import Bars
+
+    with Bars(wanted=not (json or quiet)) as progress:
+        from dualquery.queries.families import from_spec
+        from dualquery.release.folder import refuse_occupied
+        from dualquery.release.making import release as make_release
+        from dualquery.release.planning import check_mechanism
+        from dualquery.table.encoding import encode
+        from dualquery.table.schema import read_schema
+
+        refuse_occupied(out)
+        check_mechanism(mechanism)
+        described = read_schema(schema)
+        workload = from_spec(described.domain, queries)
+        progress("reading the table", 0, 1)
+        encoded = encode(table, described)
+        progress("reading the table", 1, 1)
+        public = records if neighbours is Neighbours.ADD_REMOVE else encoded.rows
+        budget = budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
+        made = make_release(
+            encoded,
+            schema=described,
+            workload=workload,
+            budget=budget,
+            mechanism=mechanism,
+            **options,
+            seed=seed,
+            public_rows=records,
+            progress=progress,
+            warnings=draft_warnings(schema),
+        )
+        progress("writing the release", 0, 1)
+        made.save(out, csv=csv)
+    if json:
+        output.print_json(_json(out, made.certificate))
+    elif not quiet:
+        print_summary(out, made.certificate)
+    if not quiet:
+        output.print_warnings(made.certificate["warnings"])
+
+
+def draft_warnings(schema: Path) -> list[str]:
+    """A schema that still carries the warning of a draft makes no private release."""
+    from dualquery.table.draft import WARNING
+
+    if WARNING.splitlines()[0] not in schema.read_text(encoding="utf-8-sig"):
+        return []
+    return [
+        "the schema still says that it is a draft, read off the private table; no guarantee holds until "
+        "everything in it is public knowledge and the warning at its top is deleted"
+    ]
+
+
+def print_summary(folder: Path, certificate: Certificate) -> None:
+    """What was released, what it cost, and where it is."""
+    from dualquery.cli import output
+    from dualquery.release import words
+
+    predicted = certificate.predicted_error
+    spent, budget = certificate["spent"], certificate["budget"]
+    output.print_facts(
+        {
+            "released": words.headline(certificate),
+            "mechanism": f"{certificate['mechanism']}. {certificate['reason']}",
+            "privacy": f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
+            f"δ = {words.number(spent['delta'])}, neighbours {budget['neighbours']}, "
+            f"from {certificate['entropy']['statement']}",
+            "predicted error": output.errors(predicted.mean, predicted.maximum),
+            "folder": str(folder),
+            "report": str(folder / "report.html"),
+        }
+    )
+
+
+def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
+    import json
+
+    whole = json.loads(certificate.to_json())
+    kept = ("mechanism", "reason", "parameters", "budget", "spent", "records", "synthetic_rows", "workload")
+    predicted = certificate.predicted_error
+    return {
+        "folder": str(folder),
+        **{key: whole[key] for key in kept},
+        "private": certificate.private,
+        "predicted_error": {"mean": predicted.mean, "max": predicted.maximum},
+        "notes": whole["notes"],
+        "warnings": whole["warnings"],
+    }

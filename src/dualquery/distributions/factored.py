@@ -1,0 +1,169 @@
+"""A distribution as a product of parts: each a small histogram over attributes of its own.
+
+As long as no measured query crosses two parts, the distribution that multiplicative weights makes is their
+product (Hardt, Ligett, McSherry 2012, section 4). Parts are merged only when a query forces it, and a query
+that would make a part larger than `part_cells` is not measured at all. The explicit form is the special
+case of one part.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numba import get_num_threads
+from numpy.typing import NDArray
+
+from dualquery.distributions.histogram import Histogram, Table
+from dualquery.distributions.kernels import evaluate_products, fitting_products
+from dualquery.distributions.products import Products
+from dualquery.queries.query import NONE
+from dualquery.table.domain import Domain
+
+
+class Factored:
+    """The uniform distribution over a domain, until told otherwise."""
+
+    def __init__(self, domain: Domain, *, part_cells: int) -> None:
+        self.domain = domain
+        self.part_cells = part_cells
+        self.owner = np.arange(domain.width)  # the part of each attribute
+        self.changes = np.zeros(domain.width, np.int64)  # how often each part was changed
+        self._parts: dict[int, Histogram] = {}  # attributes without one are uniform and alone
+
+    @staticmethod
+    def explicit(domain: Domain) -> Factored:
+        """One part that holds every attribute."""
+        cells = prod(domain.sizes.tolist())
+        whole = Factored(domain, part_cells=cells)
+        whole.part_with(tuple(range(domain.width)))
+        return whole
+
+    def part(self, number: int) -> Histogram:
+        """A part by its number."""
+        if number not in self._parts:
+            self._parts[number] = Histogram((number,), (int(self.domain.sizes[number]),))
+        return self._parts[number]
+
+    def cells_with(self, members: tuple[int, ...]) -> int:
+        """How many cells a part would have that holds these attributes."""
+        numbers = {int(self.owner[j]) for j in members}
+        return prod(
+            self._parts[p].cells if p in self._parts else int(self.domain.sizes[p]) for p in numbers
+        )
+
+    def fitting(self, products: Products) -> NDArray[np.int64]:
+        """The queries that could be measured without a part larger than the limit."""
+        if prod(self.domain.sizes.tolist()) <= self.part_cells:
+            return np.arange(products.size)
+        bits = np.log2(self.domain.sizes)
+        for number, part in self._parts.items():
+            bits[number] = np.log2(part.cells)
+        limit = np.log2(self.part_cells) + 1e-9
+        return np.flatnonzero(
+            fitting_products(products.factors, products.attribute, self.owner, bits, limit, get_num_threads())
+        )
+
+    def part_with(self, members: tuple[int, ...]) -> Histogram:
+        """The part that holds all of these attributes, merged from several where it must be."""
+        numbers = sorted({int(self.owner[j]) for j in members})
+        merged = self.part(numbers[0]) if numbers else self.part(0)
+        for number in numbers[1:]:
+            merged = _product(merged, self.part(number))
+        if len(numbers) > 1:
+            for number in numbers:
+                del self._parts[number]
+            self.owner[list(merged.attributes)] = numbers[0]
+            self._parts[numbers[0]] = merged
+            self.changes[numbers[0]] += 1
+        return merged
+
+    def marginal(self, members: tuple[int, ...]) -> Table:
+        """The probabilities of the table over some attributes (increasing), one axis an attribute."""
+        if len({int(self.owner[j]) for j in members}) <= 1 and members:
+            return self.part(int(self.owner[members[0]])).marginal(members)
+        table = np.ones(())
+        axes: list[int] = []
+        for number in sorted({int(self.owner[j]) for j in members}):
+            mine = tuple(j for j in members if self.owner[j] == number)
+            table = np.multiply.outer(table, self.part(number).marginal(mine))
+            axes += mine
+        return np.transpose(table, np.argsort(axes))
+
+    def multiply(self, members: tuple[int, ...], factors: Table, *, mass: float) -> None:
+        """Multiply by a function of some attributes (increasing), whose expectation is `mass`."""
+        part = self.part_with(members)
+        part.multiply(members, factors, mass=mass)
+        self.changes[self.owner[part.attributes[0]]] += 1
+
+    def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int32]:
+        """`count` records, a row each: every part sampled systematically, and the parts shuffled together."""
+        rows = np.empty((count, self.domain.width), np.int32)
+        for number in np.unique(self.owner).tolist():
+            part = self.part(number)
+            digits = np.unravel_index(rng.permutation(part.sample(count, rng)), part.sizes)
+            rows[:, list(part.attributes)] = np.column_stack(digits)
+        return rows
+
+
+class Evaluation:
+    """The answers of a distribution to many queries, kept up to date part by part.
+
+    The answer to a product is the product over parts of what the part answers to its share of the factors
+    (`fragments`), so that only the queries which touch a changed part are worked out again.
+    """
+
+    def __init__(self, products: Products, distribution: Factored) -> None:
+        self._products = products
+        self._distribution = distribution
+        self._seen = np.zeros(products.domain.width, np.int64)
+        means = np.array([products.values_of(f).mean() for f in range(len(products.attribute))])
+        self._fragments = np.where(
+            products.factors == NONE, 1.0, np.append(means, 1.0)[products.factors]
+        )  # padding -1 meets the one at the end
+        self._values = self._fragments.prod(axis=1)
+
+    def answers(self) -> NDArray[np.float64]:
+        """The fraction that each query has under the distribution as it stands."""
+        changes = self._distribution.changes
+        for number in np.flatnonzero(changes != self._seen).tolist():
+            if self._distribution.owner[number] == number:  # else it was merged into another
+                self._refresh(self._distribution.part(number))
+        self._seen = changes.copy()
+        return self._products.offset + self._products.slope * self._values
+
+    def measurable(self) -> NDArray[np.int64]:
+        """The queries that the distribution has room for, increasing."""
+        return self._distribution.fitting(self._products)
+
+    def question(self, query: int) -> tuple[tuple[int, ...], Table]:
+        """The attributes of a query, and its value on each cell of the table over them."""
+        return self._products.attributes_of(query), self._products.table_of(query)
+
+    def _refresh(self, part: Histogram) -> None:
+        products = self._products
+        survival = part.survival(products.order)
+        place = np.zeros(products.domain.width, np.int64)
+        place[list(part.attributes)] = part.strides
+        evaluate_products(
+            products.factors,
+            products.attribute,
+            products.start,
+            products.digit,
+            products.jump,
+            place,
+            survival.row_length,
+            survival.column,
+            survival.table,
+            self._fragments,
+            self._values,
+            get_num_threads() if products.size > 1000 else 1,
+        )
+
+
+def _product(first: Histogram, second: Histogram) -> Histogram:
+    """The product of two independent distributions, its attributes in order."""
+    attributes = first.attributes + second.attributes
+    order = np.argsort(attributes)
+    weights = np.multiply.outer(first.probabilities(), second.probabilities())
+    return Histogram.of(tuple(sorted(attributes)), np.transpose(weights, order))

@@ -1,0 +1,106 @@
+"""What may be spent: ε, δ, between which tables, and by which theorem the spending is added up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from dualquery.errors import BudgetError
+
+
+class Neighbours(Enum):
+    """Which two tables must be hard to tell apart. One ledger keeps one relation."""
+
+    REPLACE = "replace"
+    ADD_REMOVE = "add-remove"
+
+    def words(self) -> str:
+        """The relation in words, for the certificate."""
+        return _NEIGHBOUR_WORDS[self]
+
+    @property
+    def cells_moved(self) -> int:
+        """How many cells of one table (marginal) move between neighbours, each by one.
+
+        This is the L1 sensitivity of the table's counts and the square of their L2 sensitivity: a
+        replaced record leaves one cell and enters another; an added one only enters.
+        """
+        return 2 if self is Neighbours.REPLACE else 1
+
+
+class Accounting(Enum):
+    """The theorem that adds up what the events cost."""
+
+    ZCDP = "zcdp"
+    GAUSSIAN = "gaussian"
+    THEOREM_4_3 = "theorem-4.3"
+    PURE = "pure"
+
+    def words(self) -> str:
+        """The theorem in words, for the certificate."""
+        return _ACCOUNTING_WORDS[self]
+
+
+_NEIGHBOUR_WORDS = {
+    Neighbours.REPLACE: "tables that differ in the values of one record; the number of records is public",
+    Neighbours.ADD_REMOVE: "tables of which one has one record more; the number of records is private",
+}
+
+_ACCOUNTING_WORDS = {
+    Accounting.ZCDP: "zero-concentrated differential privacy (conversion of Canonne, Kamath, Steinke 2020)",
+    Accounting.GAUSSIAN: "Gaussian differential privacy of a release that only adds discrete Gaussian noise",
+    Accounting.THEOREM_4_3: "advanced composition (Theorem 4.3 of Gaboardi et al., 2014)",
+    Accounting.PURE: "sums of pure differential privacy (Theorem 4.2 of Gaboardi et al., 2014)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """(ε, δ)-differential privacy between `neighbours`, added up by `accounting`."""
+
+    epsilon: float
+    delta: float
+    neighbours: Neighbours
+    accounting: Accounting
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise BudgetError(f"epsilon must be a positive number, and {self.epsilon} is not.")
+        if self.delta == 0 and self.accounting is not Accounting.PURE:
+            raise BudgetError(
+                "delta may be 0 only with pure accounting; choose a delta well below one over the number of "
+                "records, or ask for pure accounting."
+            )
+        if self.delta != 0 and not 0 < self.delta < 1:
+            raise BudgetError(f"delta must lie between 0 and 1, and {self.delta} does not.")
+
+    def words(self) -> str:
+        """The promise in words, for the certificate."""
+        return (
+            f"({self.epsilon:g}, {self.delta:g})-differential privacy between {self.neighbours.words()}; "
+            f"accounting by {self.accounting.words()}"
+        )
+
+
+def default_delta(rows: int) -> float:
+    """δ = 1/n²: even over all n records together, the chance of a failure stays below 1/n."""
+    if rows < 2:
+        raise BudgetError("A default delta needs a table of at least two records; give delta yourself.")
+    return 1 / rows**2
+
+
+def delta_warning(budget: Budget, rows: int) -> str | None:
+    """A sentence when δ > 1/n, where publishing a random record in the clear would be allowed."""
+    if rows * decimal(budget.delta) <= 1:
+        return None
+    return (
+        f"delta = {budget.delta:g} is more than one over the number of records: a promise that weak would "
+        "allow publishing a whole record now and then; one over its square is usual."
+    )
+
+
+def decimal(value: float) -> Fraction:
+    """The rational that a float prints as: 0.3 means 3/10 to whoever typed it and on the certificate."""
+    return Fraction(repr(float(value)))

@@ -1,0 +1,134 @@
+"""A name for what a workload asks: equal queries give equal digests, however they are stored.
+
+Predicates are numbered anew by their contents, each in canonical form; literals are translated and
+sorted within each query; padding is dropped. What is hashed is then the same for any numbering,
+padding, integer type or order of literals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Predicates
+from dualquery.table.domain import Domain
+
+_PAD = np.iinfo(np.int32).max  # sorts behind every literal
+
+
+def digest_of(domain: Domain, groups: Iterable[Group]) -> str:
+    """SHA-256, in hexadecimal, of a domain and of groups of queries about it."""
+    digest = hashlib.sha256()
+
+    def add(label: str, contents: bytes | memoryview, shape: tuple[int, ...]) -> None:
+        # Label and shape in front: the bytes could be read back, so different queries have different bytes.
+        digest.update(f"{label} {shape}\n".encode())
+        digest.update(contents)
+
+    def add_integers(label: str, array: NDArray[np.integer]) -> None:
+        add(label, np.ascontiguousarray(array, dtype="<i4").data, array.shape)
+
+    schema = _schema_text(domain).encode()
+    add("schema", schema, (len(schema),))
+    for group in groups:
+        if isinstance(group, Conjunctions):
+            numbering = _numbering(group)
+            literals, complement = _canonical_rows(group, numbering)
+            add_integers("predicates of one value", numbering.short)
+            long = json.dumps(numbering.long).encode()
+            add("predicates of more values", long, (len(long),))
+            add_integers("conjunctions", literals)
+            add("complement", np.packbits(complement).tobytes(), complement.shape)
+        elif isinstance(group, Parities):
+            add_integers("parities", _sorted_rows(np.where(group.attributes == NONE, _PAD, group.attributes)))
+        else:
+            add_integers("tables", np.array([len(members) for members in group.sets], np.int32))
+            add_integers("members", np.array([j for members in group.sets for j in members], np.int32))
+    return digest.hexdigest()
+
+
+def _schema_text(domain: Domain) -> str:
+    columns = []
+    for column in domain.columns:
+        fields = asdict(column)
+        if "edges" in fields:
+            fields["edges"] = [float(edge) for edge in fields["edges"]]
+        columns.append([type(column).__name__, fields])
+    return json.dumps(columns, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class _Numbering:
+    """New numbers for the predicates in use: first those of one value, then the longer ones."""
+
+    number: NDArray[np.int64]  # of each old predicate, where it is in use
+    flipped: NDArray[np.bool_]  # whether the canonical predicate is the negation of the old one
+    short: NDArray[np.int64]  # (attribute, value) by increasing number
+    long: list[tuple[int, tuple[int, ...]]]  # (attribute, values) by increasing number
+
+
+def _numbering(group: Conjunctions) -> _Numbering:
+    predicates = group.predicates
+    used = np.zeros(len(predicates) + 1, np.bool_)
+    used[group.literals >> 1] = True  # padding, -1 >> 1 = -1, marks the last place, which is nobody's
+    lengths = np.diff(predicates.start)
+    sizes = group.domain.sizes[predicates.attribute]
+    flipped = np.zeros(len(predicates), np.bool_)
+    value = np.full(len(predicates), NONE, np.int64)
+
+    ones = np.flatnonzero(used[:-1] & (lengths == 1))
+    value[ones] = predicates.values[predicates.start[ones]]
+    flipped[ones] = (sizes[ones] == 2) & (value[ones] == 0)
+    value[flipped] = 1
+
+    contents: dict[int, tuple[int, tuple[int, ...]]] = {}
+    for p in np.flatnonzero(used[:-1] & (lengths != 1)).tolist():
+        values, flipped[p] = _canonical_values(predicates, p, int(sizes[p]))
+        if len(values) == 1:
+            value[p] = values[0]
+        else:
+            contents[p] = (int(predicates.attribute[p]), values)
+
+    number = np.zeros(len(predicates), np.int64)
+    singles = np.flatnonzero(value != NONE)
+    keys = (predicates.attribute[singles].astype(np.int64) << 32) | value[singles]
+    short, number[singles] = np.unique(keys, return_inverse=True)
+    long = sorted(set(contents.values()))
+    places = {content: len(short) + i for i, content in enumerate(long)}
+    for p, content in contents.items():
+        number[p] = places[content]
+    return _Numbering(number, flipped, np.stack([short >> 32, short & (2**32 - 1)]), long)
+
+
+def _canonical_values(predicates: Predicates, p: int, size: int) -> tuple[tuple[int, ...], bool]:
+    values = np.unique(predicates.accepted(p))
+    if 2 * len(values) > size or (2 * len(values) == size and values[0] == 0):
+        return tuple(np.setdiff1d(np.arange(size), values).tolist()), True
+    return tuple(values.tolist()), False
+
+
+def _canonical_rows(
+    group: Conjunctions, numbering: _Numbering
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    translation = np.empty(2 * len(numbering.number) + 1, np.int32)
+    translation[:-1:2] = 2 * numbering.number + numbering.flipped
+    translation[1::2] = 2 * numbering.number + ~numbering.flipped
+    translation[-1] = _PAD  # padding, -1, reads the last place
+    rows = _sorted_rows(translation[group.literals])
+    complement = np.zeros(len(rows), np.bool_) if group.complement is None else group.complement.copy()
+    if complement.any():  # 1 − f is the negated literal
+        alone = np.flatnonzero(complement & ((rows != _PAD).sum(axis=1) == 1))
+        rows[alone, 0] ^= 1
+        complement[alone] = False
+    return rows, complement
+
+
+def _sorted_rows(rows: NDArray[np.integer]) -> NDArray[np.int32]:
+    """Each row sorted, and columns that hold nothing but padding dropped."""
+    out = np.sort(rows.astype(np.int32, copy=False), axis=1)
+    return out[:, : int((out != _PAD).any(axis=0).sum())]

@@ -1,0 +1,265 @@
+"""Families of queries: all tables, all parities, random conjunctions, random ranges, and a file's own.
+
+A workload is public, and so is the seed that draws it. Queries are kept as drawn: where one comes
+twice, it is asked twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from os.path import isfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dualquery.errors import QueryError
+from dualquery.queries.draws import Stream, Urn, range_pairs
+from dualquery.queries.language import Query, Reader, to_groups
+from dualquery.queries.limits import check_count, check_order, check_tables, number_of_sets_up_to
+from dualquery.queries.query import NONE, Conjunctions, Parities, Predicates, Tables
+from dualquery.queries.vocabulary import ranked_codes, unknown_name
+from dualquery.queries.workload import Workload, concatenated, equalities, equality_literal
+from dualquery.table.domain import Domain
+
+MOST_RANGE_VALUES = 200_000_000
+_CELLS_AT_ONCE = 1 << 22
+_CHUNK = 1 << 17  # queries drawn at a time; part of what a seed means
+
+
+def marginals(domain: Domain, k: int) -> Workload:
+    """Every cell of every table over k attributes."""
+    check_order(domain, k, "tables")
+    check_tables(domain, k)
+    sets = tuple(combinations(range(domain.width), k))
+    return Workload(domain, (Tables(domain, sets),), f"marginals:{k}")
+
+
+def parities(domain: Domain, k: int) -> Workload:
+    """All parities of one to k attributes of a domain where every attribute is binary.
+
+    Every order up to k is there because marginals are made from all of them (Theorem A.2 of the 2014 paper).
+    """
+    check_order(domain, k, "parities")
+    wide = np.flatnonzero(domain.sizes != 2)
+    if len(wide):
+        raise QueryError(f"parities need binary attributes, and '{domain.name(int(wide[0]))}' is not binary")
+    count = number_of_sets_up_to(domain.width, k)
+    check_count(count)
+    attributes = np.full((count, k), NONE, np.int32)
+    sets = np.arange(domain.width, dtype=np.int32)[:, None]
+    begin = 0
+    for order in range(1, k + 1):
+        if order > 1:
+            sets = _one_larger(sets, domain.width)
+        attributes[begin : begin + len(sets), :order] = sets
+        begin += len(sets)
+    return Workload(domain, (Parities(domain, attributes),), f"parities:{k}")
+
+
+def _one_larger(sets: NDArray[np.int32], width: int) -> NDArray[np.int32]:
+    """Every increasing set of numbers below `width` whose first members are one of the given sets."""
+    choices = width - 1 - sets[:, -1].astype(np.int64)
+    begin = np.cumsum(choices) - choices
+    following = np.arange(choices.sum()) - np.repeat(begin - sets[:, -1] - 1, choices)
+    return np.column_stack([np.repeat(sets, choices, axis=0), following.astype(np.int32)])
+
+
+def random_conjunctions(domain: Domain, k: int, count: int, seed: int = 0) -> Workload:
+    """Conjunctions of k literals, as in the experiments of the DualQuery papers.
+
+    Each literal is an attribute-value pair, uniform over all pairs of the attributes that the query
+    does not have yet (so an attribute is drawn in proportion to its number of values), negated by
+    the flip of a coin.
+    """
+    weights = np.where(domain.sizes > 1, domain.sizes, 0).astype(np.int64)
+    group = _drawn_conjunctions(domain, k, count, seed, weights)
+    return Workload(domain, (group,), f"random:{k}:{count}:{seed}")
+
+
+def weighted_conjunctions(domain: Domain, k: int, count: int, seed: int, popularity: ArrayLike) -> Workload:
+    """Conjunctions of k literals on attributes drawn in proportion to a *public* popularity.
+
+    The value is uniform over the attribute's values, and the literal negated by the flip of a coin.
+    """
+    given = np.asarray(popularity, dtype=np.float64)
+    if given.shape != (domain.width,):
+        raise QueryError(f"the popularity needs one number for each of the {domain.width} attributes")
+    if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
+        raise QueryError("the popularity must be finite, nowhere negative, and somewhere positive")
+    # Integer weights make drawing without replacement exact; their sum stays below 2^53.
+    scaled = np.ceil(given / given.max() * 2**32).astype(np.int64)
+    group = _drawn_conjunctions(domain, k, count, seed, np.where(domain.sizes > 1, scaled, 0))
+    return Workload(domain, (group,), f"weighted:{k}:{count}:{seed}")
+
+
+def _drawn_conjunctions(
+    domain: Domain, k: int, count: int, seed: int, weights: NDArray[np.int64]
+) -> Conjunctions:
+    check_order(domain, k, "conjunctions")
+    check_count(count)
+    eligible = int(np.count_nonzero(weights))
+    if k > eligible:
+        raise QueryError(
+            f"conjunctions of {k} attributes cannot be drawn: only {eligible} can be asked about"
+        )
+    attributes = np.arange(domain.width, dtype=np.int32)
+    predicates, first = equalities(domain, attributes)
+    stream = Stream(seed)
+    urn = Urn(weights)
+    literals = np.empty((count, k), np.int32)
+    for begin in range(0, count, _CHUNK):
+        size = min(_CHUNK, count - begin)
+        chosen = urn.draw(stream, k, size)
+        sizes = domain.sizes[chosen]
+        codes = stream.below(sizes)
+        literal = equality_literal(first[chosen], sizes, codes) ^ stream.coins(chosen.shape)
+        literals[begin : begin + size] = literal.T
+    return Conjunctions(domain, predicates, literals)
+
+
+def ranges(domain: Domain, attributes: str | Sequence[str], count: int, seed: int = 0) -> Workload:
+    """Random ranges over an ordered attribute, or boxes over several.
+
+    First and last are a uniform pair first <= last of the attribute's ranked values. The range of all
+    values is not drawn where it would hold for every record.
+    """
+    names = [attributes] if isinstance(attributes, str) else list(attributes)
+    check_count(count)
+    numbers = sorted(_ordered_attribute(domain, name) for name in names)
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise QueryError("a range needs at least one attribute, and each only once")
+    stream = Stream(seed)
+    tables: list[Predicates] = []
+    columns: list[NDArray[np.int64]] = []
+    for attribute in numbers:
+        predicates, literals = _drawn_ranges(domain, attribute, count, stream)
+        columns.append(literals + 2 * sum(map(len, tables)))
+        tables.append(predicates)
+    group = Conjunctions(domain, concatenated(tables), np.column_stack(columns).astype(np.int32))
+    return Workload(domain, (group,), f"ranges:{'*'.join(names)}:{count}:{seed}")
+
+
+def _ordered_attribute(domain: Domain, name: str) -> int:
+    attribute = domain.find(name)
+    if attribute is None:
+        raise QueryError(unknown_name(domain, name))
+    ranked = ranked_codes(domain.column_of(attribute)[1])
+    if ranked is None:
+        raise QueryError(f"attribute '{name}' has no order, so it has no ranges; declare it as ordered")
+    if len(ranked) < 1 or domain.sizes[attribute] < 2:
+        raise QueryError(f"attribute '{name}' has too few values for a range")
+    return attribute
+
+
+def _drawn_ranges(
+    domain: Domain, attribute: int, count: int, stream: Stream
+) -> tuple[Predicates, NDArray[np.int64]]:
+    """The distinct ranges that were drawn, and the literal of each draw."""
+    ranked = np.array(ranked_codes(domain.column_of(attribute)[1]), np.int64)
+    size, steps = int(domain.sizes[attribute]), len(ranked)
+    first, last, which = range_pairs(stream, steps, count, whole=steps < size)
+    length = last - first + 1
+    if np.minimum(length, size - length).sum() > MOST_RANGE_VALUES:
+        raise QueryError(
+            f"{count:,} ranges over the {size:,} values of '{domain.name(attribute)}' are too many"
+        )
+    negated = (2 * length > size) | ((2 * length == size) & (ranked[first] == 0))
+    rank = np.full(size, NONE)
+    rank[ranked] = np.arange(steps)
+    values = []
+    many = max(1, _CELLS_AT_ONCE // size)
+    for begin in range(0, len(first), many):
+        rows = slice(begin, begin + many)
+        inside = ((rank >= first[rows, None]) & (rank <= last[rows, None])) ^ negated[rows, None]
+        values.append(np.nonzero(inside)[1].astype(np.int32))
+    predicates = Predicates(
+        np.full(len(first), attribute, np.int32),
+        np.concatenate([[0], np.cumsum(np.where(negated, size - length, length))]).astype(np.int64),
+        np.concatenate(values),
+    )
+    return predicates, (2 * np.arange(len(first)) + negated)[which]
+
+
+def from_texts(domain: Domain, texts: Sequence[str]) -> Workload:
+    """The queries of some texts in the query language, in their order."""
+    reader = Reader(domain)
+    queries = [reader.read(text, place=f"query {i + 1}") for i, text in enumerate(texts)]
+    return Workload(domain, to_groups(domain, queries), f"{len(queries)} queries as given")
+
+
+def from_file(domain: Domain, path: str | Path) -> Workload:
+    """The queries of a file, one a line; blank lines and what follows a # are passed over."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError:
+        raise QueryError(f"the query file '{path}' is not text in UTF-8") from None
+    except OSError as error:
+        raise QueryError(f"the query file '{path}' cannot be read: {error.strerror}") from None
+    reader = Reader(domain)
+    queries: list[Query] = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            queries.append(reader.read(line, place=f"{path}, line {number}"))
+    if not queries:
+        raise QueryError(f"the query file '{path}' holds no query")
+    return Workload(domain, to_groups(domain, queries), str(path))
+
+
+# SPEC
+
+
+def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
+    """The workload that a SPEC names, or several joined by `+` or given as a list.
+
+    marginals:K, random:K:COUNT[:SEED], parities:K, ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the
+    path of a file with one query a line.
+    """
+    parts: list[str] = []
+    for text in [spec] if isinstance(spec, str) else spec:
+        # A path may contain a plus.
+        parts += [text] if isfile(text) else [part.strip() for part in text.split("+")]
+    workloads = [_from_one_spec(domain, part) for part in parts]
+    groups = tuple(group for workload in workloads for group in workload.groups)
+    return Workload(domain, groups, " + ".join(workload.spec for workload in workloads))
+
+
+def _from_one_spec(domain: Domain, spec: str) -> Workload:
+    family, colon, rest = spec.partition(":")
+    fields = rest.split(":")
+    if colon and family in ("marginals", "parities"):
+        if len(fields) != 1:
+            raise QueryError(f"'{spec}' should read {family}:K")
+        k = _integer(fields[0], "K", spec)
+        return marginals(domain, k) if family == "marginals" else parities(domain, k)
+    if colon and family == "random":
+        if len(fields) not in (2, 3):
+            raise QueryError(f"'{spec}' should read random:K:COUNT or random:K:COUNT:SEED")
+        k, count = _integer(fields[0], "K", spec), _integer(fields[1], "COUNT", spec)
+        return random_conjunctions(domain, k, count, _integer(fields[2], "SEED", spec) if fields[2:] else 0)
+    if colon and family == "ranges":
+        return _ranges_from_spec(domain, fields, spec)
+    if not isfile(spec):
+        raise QueryError(
+            f"'{spec}' is neither a family of queries (marginals:K, random:K:COUNT, parities:K, "
+            "ranges:ATTRIBUTE:COUNT) nor a file"
+        )
+    return from_file(domain, spec)
+
+
+def _ranges_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:
+    """An attribute's own name may contain a colon or an asterisk; a name of the domain wins."""
+    for numbers in (1, 2):
+        name = ":".join(fields[:-numbers])
+        names = [name] if domain.find(name) is not None else name.split("*")
+        if name and (numbers == len(fields) - 1 or all(domain.find(each) is not None for each in names)):
+            count, *seed = [_integer(fields[i], "COUNT or SEED", spec) for i in range(-numbers, 0)]
+            return ranges(domain, names, count, *seed)
+    raise QueryError(f"'{spec}' should read ranges:ATTRIBUTE:COUNT or ranges:ATTRIBUTE:COUNT:SEED")
+
+
+def _integer(text: str, what: str, spec: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise QueryError(f"{what} must be a whole number in '{spec}', and '{text}' is not")
+    return int(text)

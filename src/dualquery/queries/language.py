@@ -1,0 +1,280 @@
+"""Queries as people write them: `age >= 50 & sex = Female & !(workclass = Private)`.
+
+    formula    = term { ("|" | "or") term }
+    term       = factor { ("&" | "and") factor }
+    factor     = ("!" | "not") factor | "(" formula ")" | condition | "parity" "(" name { "," name } ")"
+    condition  = name [ operator value | ["not"] "in" (set | interval) | "is" ["not"] "missing" ]
+    operator   = "=" | "!=" | "<" | "<=" | ">" | ">="
+    set        = "{" value { "," value } "}"
+    interval   = ("[" | "(") value "," value (")" | "]")
+    value      = word | quoted | interval
+    name       = (word | quoted) [ "[" number "]" ]
+
+A condition without operator is for items: `item[17]` is `item[17] = 1`. Every formula must be one
+product of conditions on single attributes or the complement of one (see `formula`). What is read
+is a `Query` in canonical form, so that queries with the same meaning are equal and print alike.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from dualquery.errors import QueryError
+from dualquery.queries import vocabulary
+from dualquery.queries.canonical import Literal, Query, canonical, to_groups
+from dualquery.queries.formula import Condition, Every, Formula, Negation, Some, as_box
+from dualquery.queries.tokens import SIGNS_IN_WORDS, Fault, Token, pointing_at, tokens_of
+from dualquery.queries.vocabulary import KEYWORDS, Side
+from dualquery.table.domain import Column, Domain, Items
+
+__all__ = ["Literal", "Query", "Reader", "parse", "to_groups"]
+
+DEEPEST = 50  # nested parentheses
+_ORDER = {
+    "<": (Side.BEFORE, False),
+    "<=": (Side.AFTER, False),
+    ">=": (Side.BEFORE, True),
+    ">": (Side.AFTER, True),
+}
+_SPECIAL = frozenset({"&", "|", "!", "=", "!=", "<", "<=", ">", ">=", "(", ")", "[", "]", "{", "}", ","})
+
+
+def parse(text: str, domain: Domain, *, place: str = "") -> Query:
+    """The query that a text asks. `place` (a file and line, say) is named in front of an error."""
+    return Reader(domain).read(text, place=place)
+
+
+class Reader:
+    """Reads many queries about one domain; it remembers names and values between them."""
+
+    def __init__(self, domain: Domain) -> None:
+        self._domain = domain
+        self._positions = {column.name: i for i, column in enumerate(domain.columns)}
+        self._codes: dict[int, dict[str, int]] = {}
+        self._tokens: list[Token] = []
+        self._next = 0
+
+    def read(self, text: str, *, place: str = "") -> Query:
+        """The query that a text asks; QueryError with the column of the fault where it asks none."""
+        try:
+            self._tokens, self._next = tokens_of(text), 0
+            return self._query()
+        except Fault as fault:
+            raise QueryError(pointing_at(text, fault.column, str(fault), place)) from None
+
+    def _query(self) -> Query:
+        begin = self._tokens[0]
+        if begin.kind == "end":
+            raise Fault(0, "the query is empty")
+        formula = self._formula(0)
+        if self._token.kind != "end":
+            self._expected("'&', '|' or the end of the query")
+        if isinstance(formula, Query):
+            return formula
+        try:
+            box = as_box(formula)
+        except QueryError as error:
+            raise Fault(begin.column, str(error)) from None
+        if box.sides is None:
+            raise Fault(begin.column, "no record can satisfy this query")
+        if not box.sides:
+            raise Fault(begin.column, "this query holds for every record")
+        sizes = self._domain.sizes
+        literals = [Literal(j, *canonical(box.sides[j], int(sizes[j]))) for j in sorted(box.sides)]
+        return Query(tuple(literals), box.complement)
+
+    # The grammar, one method a rule. A parity is a query of its own kind and joins no formula.
+
+    def _formula(self, depth: int) -> Formula | Query:
+        return self._joined("|", depth)
+
+    def _joined(self, sign: str, depth: int) -> Formula | Query:
+        column = self._token.column
+        parts = [self._joined("&", depth) if sign == "|" else self._factor(depth)]
+        while self._takes(sign):
+            parts.append(self._joined("&", depth) if sign == "|" else self._factor(depth))
+        if len(parts) == 1:
+            return parts[0]
+        formulas = tuple(self._no_parity(part, column) for part in parts)
+        return Some(formulas) if sign == "|" else Every(formulas)
+
+    def _factor(self, depth: int) -> Formula | Query:
+        column = self._token.column
+        negated = False
+        while self._takes("!"):
+            negated = not negated
+        if depth == DEEPEST:
+            raise Fault(column, f"more than {DEEPEST} nested parentheses")
+        token = self._token
+        if self._takes("("):
+            part = self._formula(depth + 1)
+            self._take(")", f"')' to close the '(' at column {token.column + 1}")
+        elif self._takes_word("parity"):
+            part = self._parity()
+        else:
+            part = self._condition()
+        return Negation(self._no_parity(part, column)) if negated else part
+
+    def _no_parity(self, part: Formula | Query, column: int) -> Formula:
+        if isinstance(part, Query):
+            raise Fault(column, "a parity stands alone: it cannot be negated or joined with other conditions")
+        return part
+
+    def _parity(self) -> Query:
+        self._take("(", "'(' (a name 'parity' needs quotes)")
+        attributes: list[int] = []
+        while True:
+            column = self._token.column
+            attribute = self._name()
+            name = self._domain.name(attribute)
+            if self._domain.sizes[attribute] != 2:
+                raise Fault(column, f"a parity needs binary attributes, and '{name}' is not binary")
+            if attribute in attributes:
+                raise Fault(column, f"'{name}' stands twice in this parity")
+            attributes.append(attribute)
+            if not self._takes(","):
+                break
+        self._take(")", "',' or ')'")
+        return Query((), parity=tuple(sorted(attributes)))
+
+    def _name(self) -> int:
+        """The number of the attribute that is named next."""
+        token = self._token
+        if token.kind not in ("word", "quoted") or (token.kind == "word" and token.text.lower() in KEYWORDS):
+            self._expected("an attribute")
+        self._next += 1
+        position = self._positions.get(token.text)
+        column = None if position is None else self._domain.columns[position]
+        if self._token.kind != "[":
+            if position is None or column is None:
+                raise Fault(token.column, vocabulary.unknown_name(self._domain, token.text))
+            if isinstance(column, Items):
+                example = f"{column.name}[{column.first}]"
+                raise Fault(token.column, f"'{column.name}' is a block of items; name one, as {example}")
+            return self._domain.starts[position]
+        self._next += 1
+        number = self._take_value()
+        self._take("]", "']'")
+        if position is None or column is None:
+            raise Fault(token.column, vocabulary.unknown_name(self._domain, f"{token.text}[{number.text}]"))
+        if not isinstance(column, Items):
+            raise Fault(token.column, f"'{column.name}' is not a block of items; leave out [{number.text}]")
+        last = column.first + column.count - 1
+        digits = number.text
+        if not (digits.isdecimal() and len(digits) < 19 and column.first <= int(digits) <= last):
+            raise Fault(number.column, f"'{column.name}' has items {column.first} to {last}")
+        return self._domain.starts[position] + int(digits) - column.first
+
+    def _condition(self) -> Condition:
+        column_number = self._token.column
+        attribute = self._name()
+        position, column = self._domain.column_of(attribute)
+        codes = self._codes.get(position)
+        if codes is None:
+            codes = self._codes[position] = {label: code for code, label in enumerate(column.labels)}
+        token = self._token
+        full = vocabulary.everything(column)
+        if token.kind in ("=", "!="):
+            self._next += 1
+            accepted = self._value(column, codes)
+            if token.kind == "!=":
+                accepted ^= full
+        elif token.kind in _ORDER:
+            self._next += 1
+            accepted = self._comparison(token, column, codes)
+        elif self._takes("!"):
+            if not self._takes_word("in"):
+                self._expected("'in'")
+            accepted = full ^ self._membership(column, codes)
+        elif self._takes_word("in"):
+            accepted = self._membership(column, codes)
+        elif self._takes_word("is"):
+            accepted = full if self._takes("!") else 0
+            if not self._takes_word("missing"):
+                self._expected("'missing'")
+            absent = vocabulary.missing_code(column)
+            if absent is None:
+                raise Fault(column_number, f"'{column.name}' declares no place for missing values")
+            accepted ^= 1 << absent
+        elif column.labels == Items.labels:
+            accepted = 0b10
+        else:
+            self._expected(f"a comparison of '{column.name}' with a value")
+        return Condition(attribute, accepted, len(column.labels))
+
+    def _comparison(self, operator: Token, column: Column, codes: dict[str, int]) -> int:
+        side, upwards = _ORDER[operator.kind]
+        place = self._cut(column, codes, side)
+        first, last = (place, len(vocabulary.ranked_codes(column) or ())) if upwards else (0, place)
+        return vocabulary.between(column, first, last)
+
+    def _membership(self, column: Column, codes: dict[str, int]) -> int:
+        if not self._takes("{"):
+            if self._token.kind not in ("[", "("):
+                self._expected("'{' or '['")
+            return self._value(column, codes)
+        accepted = self._value(column, codes)
+        while self._takes(","):
+            accepted |= self._value(column, codes)
+        self._take("}", "',' or '}'")
+        return accepted
+
+    def _value(self, column: Column, codes: dict[str, int]) -> int:
+        """The codes of one value or of one interval."""
+        token = self._token
+        if token.kind in ("[", "("):
+            self._next += 1
+            first = self._cut(column, codes, Side.BEFORE if token.kind == "[" else Side.AFTER)
+            self._take(",", "','")
+            close = self._tokens[min(self._next + 1, len(self._tokens) - 1)].kind
+            last = self._cut(column, codes, Side.AFTER if close == "]" else Side.BEFORE)
+            if not self._takes("]"):
+                self._take(")", "')' or ']' to close the interval")
+            return vocabulary.between(column, first, last)
+        self._take_value()
+        try:
+            return 1 << vocabulary.code_of(column, token.text, quoted=token.kind == "quoted", codes=codes)
+        except QueryError as error:
+            raise Fault(token.column, str(error)) from None
+
+    def _cut(self, column: Column, codes: dict[str, int], side: Side) -> int:
+        token = self._take_value()
+        try:
+            return vocabulary.cut(column, token.text, side, codes=codes)
+        except QueryError as error:
+            raise Fault(token.column, str(error)) from None
+
+    # Tokens
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._next]
+
+    def _takes(self, sign: str) -> bool:
+        taken = self._tokens[self._next].kind == sign
+        self._next += taken
+        return taken
+
+    def _takes_word(self, word: str) -> bool:
+        token = self._tokens[self._next]
+        taken = token.kind == "word" and token.text.lower() == word
+        self._next += taken
+        return taken
+
+    def _take(self, sign: str, description: str) -> None:
+        if not self._takes(sign):
+            self._expected(description)
+
+    def _take_value(self) -> Token:
+        token = self._token
+        # A word such as `not` is a value where a value is due.
+        if token.kind not in ("word", "quoted") and token.text.lower() not in SIGNS_IN_WORDS:
+            self._expected("a value")
+        self._next += 1
+        return token
+
+    def _expected(self, description: str) -> NoReturn:
+        token = self._token
+        found = "the end of the query" if token.kind == "end" else f"'{token.text}'"
+        hint = "; put quotes around it if it is part of a name or value" if token.kind in _SPECIAL else ""
+        raise Fault(token.column, f"expected {description}, found {found}{hint}")

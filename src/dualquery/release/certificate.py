@@ -1,0 +1,197 @@
+"""The certificate: what was done, what it cost, and what was public, as plain data that anyone can check.
+
+Nothing in it is private. The number of records stands there only where it is public or was paid for, and
+how long a run took stands nowhere, because time can depend on the data.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+from dualquery import __version__
+from dualquery.errors import ReleaseError
+from dualquery.mechanisms.plan import Mechanism, Plan, Shape
+from dualquery.privacy.accounting import Event, Ledger
+from dualquery.privacy.conversion import UNITS
+from dualquery.randomness import Entropy
+from dualquery.release.prediction import PredictedError
+from dualquery.table.schema import Schema, parse_schema, schema_text
+
+FORMAT = 1
+_PACKAGES = ("numpy", "numba", "pyarrow", "opendp", "dp-accounting")
+_NEEDED = (
+    "format",
+    "mechanism",
+    "parameters",
+    "budget",
+    "spent",
+    "events",
+    "entropy",
+    "records",
+    "workload",
+    "predicted_error",
+    "schema",
+    "files",
+)
+
+
+class RowsFrom(Enum):
+    """How the number of records came to be known to the public."""
+
+    TABLE = "the length of the table, which these neighbours share"
+    DECLARED = "declared by the curator as public"
+    MEASURED = "measured with noise, out of the same budget"
+
+
+@dataclass(frozen=True)
+class Certificate(Mapping[str, Any]):
+    """A read-only mapping, nested like the JSON that it is saved as."""
+
+    _data: Mapping[str, Any]
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Certificate:
+        return Certificate(_frozen(data))
+
+    def __getitem__(self, key: str) -> Any:
+        return self._data[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __str__(self) -> str:
+        return self.to_json()
+
+    def with_files(self, digests: Mapping[str, str]) -> Certificate:
+        """The same certificate, tied to the contents of the files that it certifies."""
+        return Certificate.of({**self._data, "files": digests})
+
+    def to_json(self) -> str:
+        return json.dumps(_thawed(self._data), indent=2, ensure_ascii=False) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> Certificate:
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError:
+            raise ReleaseError("certificate.json is damaged: it is not JSON") from None
+        if not isinstance(data, dict) or not all(key in data for key in _NEEDED):
+            raise ReleaseError("certificate.json is not a certificate of dualquery")
+        if data["format"] != FORMAT:
+            raise ReleaseError(
+                f"the release was written by another version of dualquery (format {data['format']}, not "
+                f"{FORMAT}); read it with that version"
+            )
+        return Certificate.of(data)
+
+    @property
+    def private(self) -> bool:
+        """Whether the release may claim differential privacy at all."""
+        return bool(self["entropy"]["private"])
+
+    @property
+    def schema(self) -> Schema:
+        return parse_schema(self["schema"], origin="the schema of the release")
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        return PredictedError.from_json(self["predicted_error"])
+
+
+def certify(
+    *,
+    plan: Plan,
+    mechanism: Mechanism,
+    shape: Shape,
+    schema: Schema,
+    ledger: Ledger,
+    entropy: Entropy,
+    rows_from: RowsFrom,
+    synthetic_rows: int | None,
+    predicted_error: PredictedError,
+    warnings: Sequence[str],
+    notes: Sequence[str],
+) -> Certificate:
+    """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
+    budget, spent = ledger.budget, ledger.spent()
+    return Certificate.of(
+        {
+            "format": FORMAT,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "mechanism": plan.mechanism,
+            "mechanism_words": mechanism.words,
+            "reason": plan.reason,
+            "parameters": dict(plan.parameters),
+            "budget": {
+                "epsilon": budget.epsilon,
+                "delta": budget.delta,
+                "neighbours": budget.neighbours.value,
+                "neighbours_words": budget.neighbours.words(),
+                "accounting": budget.accounting.value,
+                "accounting_words": budget.accounting.words(),
+            },
+            "spent": {
+                "epsilon": spent.epsilon,
+                "delta": spent.delta,
+                "rho": None if spent.rho_units is None else f"{spent.rho_units / UNITS:.12f}",
+            },
+            "events": event_list(ledger.events),
+            "entropy": {"statement": entropy.statement, "private": entropy.private},
+            "records": {"rows": shape.rows, "from": rows_from.value},
+            "synthetic_rows": synthetic_rows,
+            "workload": {
+                "spec": shape.workload.spec,
+                "queries": shape.workload.size,
+                "digest": shape.workload.digest(),
+            },
+            "predicted_error": predicted_error.to_json(),
+            "warnings": list(warnings),
+            "notes": list(notes),
+            "versions": versions(),
+            "schema": schema_text(schema),
+            "files": {},
+        }
+    )
+
+
+def event_list(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """The events in order, equal neighbours written once with the number of times."""
+    return [{**event.to_json(), "times": len(list(run))} for event, run in groupby(events)]
+
+
+def versions() -> dict[str, str]:
+    """The versions of everything that decided a bit of the output."""
+    found = {"dualquery": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: _frozen(item) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    return value
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _thawed(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_thawed(item) for item in value]
+    return value

@@ -1,0 +1,178 @@
+"""How far a release is from the truth. For the curator's eyes: nothing computed here is private.
+
+Errors are absolute differences of fractions, |q(D) − q(release)|, over the queries of a workload as they
+stand (the error of a negated query is the same), every cell of a table being a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import QueryError, ReleaseError
+from dualquery.queries.counting import true_counts
+from dualquery.queries.families import from_spec
+from dualquery.queries.query import Group, Tables
+from dualquery.queries.workload import Workload
+from dualquery.release.release import Release, fractions_in
+from dualquery.table.encoding import encode
+from dualquery.table.records import Records
+from dualquery.table.source import Source
+
+STAMP = "not private: for the curator's eyes"
+WORST = 5
+_CELLS_AT_ONCE = 8_000_000
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class TableErrors:
+    """Errors of whole tables: the sum over its cells of the absolute differences of fractions (L1)."""
+
+    tables: int
+    mean_l1: float
+    max_l1: float
+
+
+@dataclass(frozen=True)
+class WorstQuery:
+    """A query with one of the largest errors."""
+
+    query: str
+    truth: float
+    answer: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Errors of a release over a workload, as fractions of the table."""
+
+    max_error: float
+    mean_error: float
+    rms_error: float
+    median_error: float
+    percentile_95_error: float
+    queries: int
+    rows: int
+    synthetic_rows: int | None
+    workload: str
+    predicted_mean_error: float | None
+    predicted_max_error: float | None
+    tables: TableErrors | None
+    worst: tuple[WorstQuery, ...]
+    stamp: str = STAMP
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def evaluate(
+    release: Release,
+    table: Source | Records,
+    workload: Workload | str | None = None,
+    *,
+    progress: Progress = lambda stage, done, total: None,
+) -> Evaluation:
+    """Compare a release with the table that it was made from, over its own workload or another."""
+    asked = workload_of(release, workload)
+    if isinstance(table, Records):
+        records = table
+    else:
+        progress("reading the table", 0, 1)
+        records = encode(table, release.certificate.schema)
+        progress("reading the table", 1, 1)
+    errors = np.empty(asked.size, np.float64)
+    per_table: list[NDArray[np.float64]] = []
+    worst: list[tuple[float, int, float, float]] = []
+    begin = 0
+    for group in _in_parts(asked):
+        progress("comparing", begin, asked.size)
+        truth = true_counts(group, records) / records.rows
+        answers = _answers(release, group)
+        part = np.abs(truth - answers)
+        errors[begin : begin + group.size] = part
+        if isinstance(group, Tables):
+            per_table.append(np.add.reduceat(part, group.starts[:-1]))
+        for i in np.argsort(part)[::-1][:WORST].tolist():
+            worst.append((float(part[i]), begin + i, float(truth[i]), float(answers[i])))
+        begin += group.size
+    progress("comparing", asked.size, asked.size)
+    worst.sort(reverse=True)
+    predicted = release.certificate.predicted_error
+    return Evaluation(
+        max_error=float(errors.max()),
+        mean_error=float(errors.mean()),
+        rms_error=float(np.sqrt(np.mean(errors**2))),
+        median_error=float(np.median(errors)),
+        percentile_95_error=float(np.quantile(errors, 0.95)),
+        queries=asked.size,
+        rows=records.rows,
+        synthetic_rows=None if release.records is None else release.records.rows,
+        workload=asked.spec,
+        predicted_mean_error=predicted.mean,
+        predicted_max_error=predicted.maximum,
+        tables=_table_errors(per_table),
+        worst=tuple(WorstQuery(asked.text(i), truth, answer) for _, i, truth, answer in worst[:WORST]),
+    )
+
+
+def workload_of(release: Release, workload: Workload | str | None) -> Workload:
+    """The workload asked for, or that of the release, made again from its SPEC and checked by its digest."""
+    if isinstance(workload, Workload):
+        if workload.domain != release.domain:
+            raise QueryError("the workload was made for another schema than the release")
+        return workload
+    written = release.certificate["workload"]
+    if workload is not None:
+        return from_spec(release.domain, workload)
+    try:
+        again = from_spec(release.domain, written["spec"])
+    except QueryError:
+        raise ReleaseError(
+            f"the queries of the release ({written['spec']}) cannot be made again here; "
+            "name the ones to evaluate with --queries"
+        ) from None
+    if again.digest() != written["digest"]:
+        raise ReleaseError(
+            f"'{written['spec']}' no longer holds the queries that the release was made for; "
+            "name the ones to evaluate with --queries"
+        )
+    return again
+
+
+def _answers(release: Release, group: Group) -> NDArray[np.float64]:
+    if release.records is not None:
+        return fractions_in(release.records, (group,))
+    bare = release.bare_answers
+    assert bare is not None, "a release has records or answers"
+    part = Workload(release.domain, (group,), "")
+    places = [bare.places.get(part.text(i)) for i in range(group.size)]
+    if None in places:
+        raise QueryError("the release holds answers to its own queries only; evaluate it without --queries")
+    return bare.values[np.array(places, np.int64)]
+
+
+def _in_parts(workload: Workload) -> Iterator[Group]:
+    """The groups in order, long groups of tables cut so that the memory needed stays bounded."""
+    for group in workload.groups:
+        if not isinstance(group, Tables):
+            yield group
+            continue
+        first = 0
+        while first < len(group.sets):
+            last = int(np.searchsorted(group.starts, group.starts[first] + _CELLS_AT_ONCE, side="right")) - 1
+            last = max(last, first + 1)
+            yield Tables(group.domain, group.sets[first:last])
+            first = last
+
+
+def _table_errors(per_table: list[NDArray[np.float64]]) -> TableErrors | None:
+    if not per_table:
+        return None
+    sums = np.concatenate(per_table)
+    return TableErrors(tables=len(sums), mean_l1=float(sums.mean()), max_l1=float(sums.max()))

@@ -1,0 +1,194 @@
+"""From a private table to a release, in the order that keeps the promise.
+
+Read the table; fix everything public; plan from that alone; open a ledger; let the mechanism play through the
+curator; write the certificate from what the ledger paid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dualquery.errors import BudgetError, DataError, DualQueryError
+from dualquery.mechanisms.plan import Options, Outcome, Plan, Progress, Shape, silent
+from dualquery.privacy.accounting import Ledger
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
+from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of
+from dualquery.privacy.curator import Curator, Gaussian, Laplace
+from dualquery.queries.families import from_spec
+from dualquery.queries.query import Tables
+from dualquery.queries.workload import Workload
+from dualquery.randomness import entropy_from
+from dualquery.release.certificate import RowsFrom, certify
+from dualquery.release.planning import merged_options, plan_for, warnings_of
+from dualquery.release.prediction import PredictedError
+from dualquery.release.release import BareAnswers, Release, fractions_in
+from dualquery.table.domain import Domain
+from dualquery.table.encoding import encode
+from dualquery.table.records import Records
+from dualquery.table.schema import Schema
+from dualquery.table.source import Source
+
+SHARE_FOR_ROWS = Fraction(1, 100)  # of the budget, where the number of records must be measured
+
+
+def release(
+    table: Source | Records,
+    *,
+    budget: Budget,
+    workload: Workload | str,
+    domain: Domain | None = None,
+    schema: Schema | Domain | None = None,
+    mechanism: str | None = None,
+    options: Options | None = None,
+    seed: int | None = None,
+    public_rows: int | None = None,
+    progress: Progress | None = None,
+    warnings: Sequence[str] = (),
+    **named_options: object,
+) -> Release:
+    """A differentially private release of a table, made for a workload of queries.
+
+    `table` is a pandas, Polars or Arrow table, a path, or encoded records; `domain` (or `schema`) says what
+    is public about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
+    (`rounds=40`). `seed` makes the release repeatable, and so not private. Where neighbours add or remove a
+    record, `public_rows` declares the number of records; without it 1% of the budget measures it. `warnings`
+    are written into the certificate beside our own.
+    """
+    tell = silent if progress is None else progress
+    described = _described(table, domain, schema)
+    if isinstance(workload, str):
+        workload = from_spec(described.domain, workload)
+    if workload.domain != described.domain:
+        raise DualQueryError("the workload was made for another schema than the table's")
+    wanted = merged_options(options, named_options)
+    if isinstance(table, Records):
+        records = table
+    else:
+        tell("reading the table", 0, 1)
+        records = encode(table, described)
+        tell("reading the table", 1, 1)
+
+    ledger, entropy = Ledger(budget), entropy_from(seed)
+    curator = Curator(
+        records, workload, ledger, entropy, progress=lambda done, total: tell("counting", done, total)
+    )
+    known = known_rows(curator, records, workload.domain, public_rows)
+    shape = Shape(workload=workload, rows=known.rows, budget=known.left)
+    tell("planning", 0, 1)
+    chosen, plan = plan_for(shape, wanted, mechanism)
+    tell("planning", 1, 1)
+    outcome = chosen.run(plan, shape, curator, entropy.public_generator(), tell)
+
+    synthetic = outcome.records
+    bare = _bare(workload, outcome, tell) if synthetic is None else None
+    certificate = certify(
+        plan=plan,
+        mechanism=chosen,
+        shape=shape,
+        schema=described,
+        ledger=ledger,
+        entropy=entropy,
+        rows_from=known.source,
+        synthetic_rows=None if synthetic is None else synthetic.rows,
+        predicted_error=_predicted(plan, outcome, workload),
+        warnings=(*warnings_of(budget, known.rows, seed=seed), *warnings),
+        notes=(*plan.notes, *outcome.notes),
+    )
+    return Release(certificate, workload.domain, synthetic, bare)
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """The number of records as the public knows it, how, and the budget left for the mechanism."""
+
+    rows: int
+    source: RowsFrom
+    left: Budget
+
+
+def known_rows(curator: Curator, records: Records, domain: Domain, declared: int | None) -> KnownRows:
+    """Under replacement the length of the table is public; otherwise declared, or measured and paid for."""
+    budget = curator.ledger.budget
+    if budget.neighbours is Neighbours.REPLACE:
+        # Between these neighbours the length is no secret, so an error may depend on it.
+        if declared is not None and declared != records.rows:
+            raise DataError("the declared number of records is not that of the table; leave it out")
+        return KnownRows(records.rows, RowsFrom.TABLE, budget)
+    if declared is not None:
+        if declared < 1:
+            raise BudgetError("the declared number of records must be at least 1")
+        return KnownRows(declared, RowsFrom.DECLARED, budget)
+    noise, left = price_of_rows(budget)
+    measured = int(curator.measure(Tables(domain, ((),)), noise=noise)[0])
+    return KnownRows(max(1, measured), RowsFrom.MEASURED, left)
+
+
+def price_of_rows(budget: Budget) -> tuple[Gaussian | Laplace, Budget]:
+    """Noise for the number of records that costs `SHARE_FOR_ROWS` of a budget, and what is left of it.
+
+    One count, changed by 1 between neighbours. Pure: Laplace noise of scale b costs ε = 1/b, and ε adds up.
+    zCDP: Gaussian noise of variance σ² costs ρ = 1/(2σ²), and ρ adds up; what is left is the largest ε whose
+    ρ is at most the rest.
+    """
+    if budget.accounting is Accounting.PURE:
+        epsilon = decimal(budget.epsilon)
+        rest = Fraction(math.floor(epsilon * (1 - SHARE_FOR_ROWS) * UNITS), UNITS)
+        if rest > 0:
+            # Rounded down once more: a float may print above the fraction that it came from.
+            left = replace(budget, epsilon=_below(float(rest), rest))
+            return Laplace(scale=1 / (epsilon * SHARE_FOR_ROWS)), left
+    elif budget.accounting is Accounting.ZCDP:
+        rho = rho_of(epsilon=budget.epsilon, delta=budget.delta)
+        price = rho * SHARE_FOR_ROWS
+        rest = rho - Fraction(math.ceil(price * UNITS), UNITS)
+        if price > 0 and rest > 0:
+            epsilon_left = epsilon_of(rest, delta=budget.delta)
+            while rho_of(epsilon=epsilon_left, delta=budget.delta) > rest:
+                epsilon_left *= 1 - 1e-9
+            return Gaussian(variance=1 / (2 * price)), replace(budget, epsilon=epsilon_left)
+    else:
+        raise BudgetError(
+            f"with {budget.accounting.value} accounting and neighbours that add or remove a record, the "
+            "number of records must be declared as public"
+        )
+    raise BudgetError("the budget is too small to measure the number of records; declare it as public")
+
+
+def _below(x: float, bound: Fraction) -> float:
+    while decimal(x) > bound:
+        x = math.nextafter(x, 0.0)
+    return x
+
+
+def _described(table: Source | Records, domain: Domain | None, schema: Schema | Domain | None) -> Schema:
+    given = [each for each in (domain, schema) if each is not None]
+    if isinstance(table, Records) and not given:
+        return Schema.of(table.domain)
+    if len(given) != 1:
+        raise DualQueryError("say what is public about the table: give one of domain and schema")
+    described = Schema.of(given[0])
+    if isinstance(table, Records) and table.domain != described.domain:
+        raise DualQueryError("the records were encoded with another schema")
+    return described
+
+
+def _bare(workload: Workload, outcome: Outcome, tell: Progress) -> BareAnswers:
+    """The answers beside the texts of their queries, so that the folder explains itself."""
+    assert outcome.answers is not None, "an outcome has records or answers"
+    texts = []
+    for i in range(workload.size):
+        texts.append(workload.text(i))
+        if i % 10_000 == 0:
+            tell("writing out the queries", i, workload.size)
+    return BareAnswers(texts, outcome.answers)
+
+
+def _predicted(plan: Plan, outcome: Outcome, workload: Workload) -> PredictedError:
+    answers, bars = outcome.answers, outcome.error_bars
+    if bars is not None and answers is None:
+        assert outcome.records is not None, "an outcome has records or answers"
+        answers = fractions_in(outcome.records, workload.groups)
+    return PredictedError.of(plan.mean_error, plan.max_error, answers=answers, bars=bars)

@@ -1,0 +1,210 @@
+"""Pictures for the report, written as SVG straight into the page. They show synthetic records only.
+
+A bar chart is a handful of rectangles and words. Writing them down takes microseconds, scales to a phone, and
+makes the same bytes for the same numbers; a plotting library would take longer than many a release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+INK, SOFT, ACCENT, WARM, LINE = "#1f2a37", "#5b6a7b", "#2f6f8f", "#b4530a", "#e3e8ee"
+HEAT = ((255, 255, 255), (207, 227, 236), (111, 168, 192), (47, 111, 143), (18, 63, 86))  # light to dark
+WIDTH = 340.0
+FONT = 12.0
+LETTER = 0.56 * FONT  # the width of a usual letter, to leave room for words
+LONGEST_LABEL = 20
+BAR = 20.0
+
+
+def shortened(label: str) -> str:
+    return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+
+
+def percentage(share: float) -> str:
+    """A share in percent, with the digits that matter."""
+    percent = 100 * share
+    if percent <= 0:
+        return "0%"
+    digits = 1 if percent >= 1 else min(6, 1 - math.floor(math.log10(percent)))
+    return f"{percent:.{digits}f}%"
+
+
+def histogram(labels: Sequence[str], shares: NDArray[np.float64], *, name: str) -> str:
+    """Horizontal bars, the first label on top, each with its share."""
+    texts = [shortened(label) for label in labels]
+    left = _room(texts) + 6
+    longest = WIDTH - left - 48
+    most = max(float(shares.max(initial=0.0)), 1e-12)
+    marks = []
+    for i, (text, share) in enumerate(zip(texts, shares.tolist(), strict=True)):
+        top, length = i * BAR, longest * share / most
+        marks.append(_rectangle(left, top + 3, max(length, 0.6), BAR - 6, ACCENT))
+        marks.append(_text(left - 6, top + BAR / 2, text, anchor="end"))
+        marks.append(_text(left + length + 5, top + BAR / 2, percentage(share), colour=SOFT))
+    return _svg(WIDTH, BAR * len(texts), f"Shares of {name}", marks)
+
+
+def heat_map(
+    rows: Sequence[str], columns: Sequence[str], shares: NDArray[np.float64], *, names: tuple[str, str]
+) -> str:
+    """Joint shares of two attributes; a darker cell holds more records."""
+    down, across = [shortened(label) for label in rows], [shortened(label) for label in columns]
+    left, below = _room(down) + 6, _room(across) + 8
+    wide = (WIDTH - left) / len(across)
+    high = min(24.0, max(13.0, 300 / len(down)))
+    most = max(float(shares.max(initial=0.0)), 1e-12)
+    written = wide >= 20 and high >= 15
+    marks = []
+    for i, text in enumerate(down):
+        marks.append(_text(left - 6, (i + 0.5) * high, text, anchor="end", size=min(FONT, high - 1)))
+    for j, text in enumerate(across):
+        x, y = left + (j + 0.5) * wide, len(down) * high + 6
+        marks.append(_text(x, y, text, anchor="end", size=min(FONT, wide), turn=-90))
+    for (i, j), share in np.ndenumerate(shares):
+        level = float(share) / most
+        marks.append(_rectangle(left + j * wide, i * high, wide - 1, high - 1, heat(level)))
+        if written and share >= 0.005:
+            colour = "#fff" if level > 0.55 else INK
+            middle = (left + (j + 0.5) * wide, (i + 0.5) * high)
+            marks.append(_text(*middle, f"{100 * share:.0f}", anchor="middle", size=10.5, colour=colour))
+    return _svg(WIDTH, len(down) * high + below, f"Joint shares of {names[0]} and {names[1]}", marks)
+
+
+def heat(level: float) -> str:
+    """The colour of a cell, from 0 (white) to 1 (dark)."""
+    place = min(max(level, 0.0), 1.0) * (len(HEAT) - 1)
+    i = min(int(place), len(HEAT) - 2)
+    part = place - i
+    mixed = (round(a + (b - a) * part) for a, b in zip(HEAT[i], HEAT[i + 1], strict=True))
+    return "#" + "".join(f"{value:02x}" for value in mixed)
+
+
+class _Frame:
+    """A wide picture with a horizontal axis of errors and a vertical axis."""
+
+    left, right, top, bottom = 62.0, 700.0, 14.0, 210.0
+    size = (720.0, 252.0)
+
+    def __init__(self, most_x: float, most_y: float) -> None:
+        self.most_x, self.most_y = most_x, most_y
+        self.marks: list[str] = []
+
+    def x(self, value: float) -> float:
+        return self.left + (self.right - self.left) * value / self.most_x
+
+    def y(self, value: float) -> float:
+        return self.bottom - (self.bottom - self.top) * value / self.most_y
+
+    def axes(self, across: str, downwards: str, *, percent: bool) -> None:
+        for value in ticks(self.most_y, 4):
+            self.marks.append(_line(self.left, self.y(value), self.right, self.y(value), LINE))
+            text = f"{100 * value:.0f}%" if percent else f"{value:,.0f}"
+            self.marks.append(_text(self.left - 8, self.y(value), text, anchor="end", colour=SOFT))
+        for value in ticks(self.most_x, 7):
+            label = f"{100 * value:.6g}%"
+            self.marks.append(_text(self.x(value), self.bottom + 16, label, anchor="middle", colour=SOFT))
+        middle = (self.left + self.right) / 2
+        self.marks.append(_text(middle, self.bottom + 36, across, anchor="middle", colour=SOFT))
+        turned = (12.0, (self.top + self.bottom) / 2)
+        self.marks.append(_text(*turned, downwards, anchor="middle", colour=SOFT, turn=-90))
+
+    def mark(self, value: float | None, word: str) -> None:
+        """A vertical line with a word, where it lies within the picture."""
+        if value is None or not 0 < value < self.most_x:
+            return
+        x = self.x(value)
+        self.marks.append(_line(x, self.top - 8, x, self.bottom, WARM, 2))
+        side, anchor = (5, "start") if x < 0.8 * self.right else (-5, "end")
+        self.marks.append(
+            _text(x + side, self.top, f"{word} {percentage(value)}", anchor=anchor, colour=WARM)
+        )
+
+    def svg(self, title: str) -> str:
+        return _svg(*self.size, title, self.marks)
+
+
+def error_histogram(edges: Sequence[float], counts: Sequence[int], mean: float | None) -> str:
+    """How many queries are predicted to be off by how much."""
+    frame = _Frame(max(edges[-1], 1e-12), 1.08 * max(counts))
+    frame.axes("predicted error, as a share of the records", "questions", percent=False)
+    for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True):
+        x, y = frame.x(low), frame.y(count)
+        frame.marks.append(_rectangle(x, y, max(frame.x(high) - x - 1, 0.5), frame.bottom - y, ACCENT))
+    frame.mark(mean, "mean")
+    return frame.svg("Distribution of the predicted error")
+
+
+def error_curve(mean: float, maximum: float | None) -> str:
+    """The errors to expect where only their mean is predicted: |normal| of that mean.
+
+    |N(0, σ²)| has mean σ √(2/π), so σ = mean · √(π/2); the curve shows the share of queries off by more
+    than x, erfc(x / (σ √2)).
+    """
+    spread = mean * math.sqrt(math.pi / 2)
+    frame = _Frame(4 * spread, 1.0)
+    frame.axes("error, as a share of the records", "questions off by more", percent=True)
+    places = [4 * spread * i / 120 for i in range(121)]
+    curve = [(frame.x(x), frame.y(math.erfc(x / (spread * math.sqrt(2))))) for x in places]
+    outline = " ".join(f"{x:.1f},{y:.1f}" for x, y in curve)
+    closed = f"{outline} {frame.right:.1f},{frame.bottom:.1f} {frame.left:.1f},{frame.bottom:.1f}"
+    frame.marks.append(f'<polygon points="{closed}" fill="{ACCENT}" fill-opacity=".16"/>')
+    frame.marks.append(f'<polyline points="{outline}" fill="none" stroke="{ACCENT}" stroke-width="2.5"/>')
+    frame.mark(mean, "mean")
+    frame.mark(maximum, "largest")
+    return frame.svg("Share of the questions predicted to be off by more than a given error")
+
+
+def ticks(most: float, number: int) -> list[float]:
+    """About `number` round places from 0 to `most`: multiples of 1, 2 or 5 times a power of ten."""
+    rough = most / number
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    return [i * step for i in range(int(most / step * (1 + 1e-9)) + 1)]
+
+
+def _room(texts: Iterable[str]) -> float:
+    return min(LONGEST_LABEL, max(map(len, texts), default=0)) * LETTER + 2
+
+
+def _rectangle(x: float, y: float, width: float, height: float, colour: str) -> str:
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1) -> str:
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
+        f'stroke-width="{width:g}"/>'
+    )
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    size: float = FONT,
+    colour: str = INK,
+    turn: float = 0,
+) -> str:
+    """A word whose middle line is at y; with `turn` degrees around its anchor."""
+    # Letters stand a third of their size below the middle; `dominant-baseline` is not known everywhere.
+    place = f'x="{x:.1f}" y="{y + 0.35 * size:.1f}"'
+    if turn:
+        place = f'transform="translate({x + 0.35 * size:.1f} {y:.1f}) rotate({turn:g})"'
+    anchored = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    sized = "" if size == FONT else f' font-size="{size:.1f}"'
+    return f'<text {place}{anchored}{sized} fill="{colour}">{escape(text)}</text>'
+
+
+def _svg(width: float, height: float, title: str, marks: Iterable[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" font-size="{FONT:g}" '
+        f'role="img"><title>{escape(title)}</title>{"".join(marks)}</svg>'
+    )

@@ -1,0 +1,150 @@
+"""The certificate in words: sentences that a data steward can explain to a lawyer."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+from dualquery.release.certificate import Certificate
+
+_EVENT_WORDS = {
+    "selection": "draws of the exponential mechanism",
+    "gaussian noise": "measurements with discrete Gaussian noise",
+    "laplace noise": "measurements with discrete Laplace noise",
+}
+
+
+def number(x: float) -> str:
+    """A number as people write it: 1, 0.5, 2.72, 0.000001 as 10⁻⁶."""
+    if x == 0 or 1e-4 <= abs(x) < 1e6:
+        return f"{x:.4g}" if not float(x).is_integer() else f"{x:,.0f}"
+    exponent = math.floor(math.log10(abs(x)) + 1e-12)
+    lead = f"{x / 10.0**exponent:.2g}"
+    power = "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return power if lead == "1" else f"{lead} · {power}"
+
+
+def number_above(x: float) -> str:
+    """A cost in four digits, rounded up: what was spent must not look like less."""
+    if x <= 0:
+        return "0"
+    step = 10.0 ** (math.floor(math.log10(x)) - 3)
+    return number(math.ceil(x / step - 1e-9) * step)
+
+
+def headline(certificate: Certificate) -> str:
+    """One sentence: what this is."""
+    queries = certificate["workload"]["queries"]
+    what = (
+        "Answers"
+        if certificate["synthetic_rows"] is None
+        else f"{certificate['synthetic_rows']:,} synthetic records"
+    )
+    about = f"made to answer {queries:,} questions about a table of {_rows(certificate)}"
+    return f"{what}, {about}."
+
+
+def _rows(certificate: Certificate) -> str:
+    about = "about " if certificate["records"]["from"].startswith("measured") else ""
+    return f"{about}{certificate['records']['rows']:,} records"
+
+
+def promise(certificate: Certificate) -> list[str]:
+    """What is guaranteed, and to whom."""
+    if not certificate.private:
+        return [
+            "Nothing is promised. This release was drawn from a seed, so that it can be repeated; whoever "
+            "knows the seed can undo the noise. It is for tests and must not be published.",
+        ]
+    budget = certificate["budget"]
+    epsilon, delta = budget["epsilon"], budget["delta"]
+    change = (
+        "were replaced by any other record"
+        if budget["neighbours"] == "replace"
+        else "were left out of the table, or added to it"
+    )
+    return [
+        f"Take any one record, and suppose that it {change}. Whatever anybody concludes from this release, "
+        f"they would have concluded with almost the same probability then: it changes by at most a factor of "
+        f"exp(ε) = {_factor(epsilon)}"
+        + (
+            f", except with a probability of at most δ = {number(delta)}."
+            if delta
+            else ", without exception."
+        ),
+        *_for_instance(epsilon),
+        "This holds for every record, against everybody, whatever they know already, however long they "
+        "compute, and whatever is done with the release afterwards.",
+    ]
+
+
+def _for_instance(epsilon: float) -> list[str]:
+    """The promise in percentages: odds grow by at most exp(ε)."""
+    before = Fraction(1, 10)
+    odds = float(before / (1 - before)) * math.exp(min(epsilon, 50))
+    after = odds / (1 + odds)
+    if after > 0.95:
+        return []
+    return [
+        f"For instance, what somebody would hold to be 10% likely of a person had that person's record been "
+        f"another, they may hold to be at most {math.ceil(100 * after)}% likely with the record as it is."
+    ]
+
+
+def _factor(epsilon: float) -> str:
+    return number(float(f"{math.exp(epsilon):.3g}")) if epsilon < 50 else f"10^{epsilon / math.log(10):.0f}"
+
+
+def price(certificate: Certificate) -> list[str]:
+    """How the promise was paid for."""
+    spent, budget = certificate["spent"], certificate["budget"]
+    uses: Counter[str] = Counter()
+    for event in certificate["events"]:
+        uses[event["event"]] += event["times"] * int(event.get("draws", 1))
+    listed = " and ".join(f"{count:,} {_EVENT_WORDS.get(kind, kind)}" for kind, count in uses.items())
+    rho = f" (ρ = {float(spent['rho']):.6g} of zero-concentrated privacy)" if spent["rho"] is not None else ""
+    return [
+        f"The table was used for {listed or 'nothing at all'}; everything else worked on what they gave. "
+        "Each was charged to a ledger before it was drawn.",
+        f"Together they cost ε = {number_above(spent['epsilon'])} at δ = {number(spent['delta'])}{rho}, "
+        f"within the budget of ε = {number(budget['epsilon'])} and δ = {number(budget['delta'])}; added up "
+        f"by {budget['accounting_words']}.",
+        f"Chance came from: {certificate['entropy']['statement']}. Noise consists of whole numbers added to "
+        "whole numbers, so that no rounding of fractions can betray the table.",
+    ]
+
+
+def public(certificate: Certificate) -> list[str]:
+    """What was taken as known to everybody, and therefore is not protected."""
+    workload = certificate["workload"]
+    return [
+        "The schema: which attributes there are, and which values or ranges each may take. It must have been "
+        "written without looking at the table.",
+        f"The number of records, {certificate['records']['rows']:,}: {certificate['records']['from']}.",
+        f"The questions: {workload['queries']:,} of them, {workload['spec']}.",
+        "Every parameter below.",
+    ]
+
+
+def not_promised(certificate: Certificate) -> list[str]:
+    """Where the promise ends."""
+    return [
+        "It protects one record. A person with several records in the table, or a household, is protected "
+        "less: k records as with k times ε.",
+        "It covers this release. Another release about the same people costs again, and the costs add up.",
+        "It does not hide what is true of people in general. That smokers fall ill more often may be learned "
+        "from it, and believed of a smoker who was never in the table.",
+        f"Answers are approximate{_off(certificate)}. Small groups are the least reliable, and questions far "
+        "from those that the release was made for may be off by more.",
+        "Synthetic records are not people. One may look like somebody by chance; it says nothing about them.",
+    ]
+
+
+def _off(certificate: Certificate) -> str:
+    mean = certificate.predicted_error.mean
+    if mean is None:
+        return ""
+    return (
+        f": on average they are predicted to be off by {number(float(f'{100 * mean:.2g}'))}% of the records"
+    )

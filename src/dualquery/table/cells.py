@@ -1,0 +1,142 @@
+"""The cells of an Arrow column as texts and as numbers, whatever type the source gave them.
+
+The same table must encode alike from CSV, Parquet or a data frame, so a cell of any type has one
+canonical text: an integer in decimals, a float as the shortest decimals that read the same with
+whole numbers written without a point (1.0 is `1`), a truth value as `true` or `false`, a date in
+ISO form. Where that text is not a listed value, close spellings of it may be (`spellings`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dualquery.errors import DataError
+
+_WHOLE = re.compile(r"(-?[0-9]+)(\.0*)?")
+_TRUTHS = {"true": ("true", "True", "TRUE", "1"), "false": ("false", "False", "FALSE", "0")}
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """A column as its distinct cells: row r holds values[index[r]], and is empty at index len(values)."""
+
+    values: pa.Array
+    index: NDArray[np.int64]
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether cells of this type are numbers already."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def plain(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same cells without the types that few functions know: views and extensions."""
+    kind = cells.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(cells.cast(kind.storage_type))
+    if pa.types.is_string_view(kind):
+        return cells.cast(pa.large_string())
+    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+        chunks = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+            for chunk in cells.chunks
+        ]
+        return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.large_string()))
+    return cells
+
+
+def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
+    """The distinct cells of a column. Some may occur in no row: a source may list more than it uses."""
+    try:
+        if not pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_encode()
+        chunks = cells.unify_dictionaries().chunks
+    except pa.ArrowException:
+        raise DataError(f"the cells of column '{name}' are neither texts nor numbers") from None
+    if not chunks:
+        return Distinct(pa.array([], cells.type.value_type), np.empty(0, np.int64))
+    values = chunks[0].dictionary
+    return Distinct(values, np.concatenate([_positions(chunk.indices, len(values)) for chunk in chunks]))
+
+
+def _positions(indices: pa.Array, empty: int) -> NDArray[np.int64]:
+    if indices.null_count:
+        indices = indices.cast(pa.int64()).fill_null(empty)
+    return indices.to_numpy().astype(np.int64, copy=False)
+
+
+def texts_of(values: pa.Array, name: str) -> list[str | None]:
+    """The canonical text of each value; None for null and NaN."""
+    if is_text(values.type):
+        return values.to_pylist()
+    try:
+        written = values.cast(pa.string()).to_pylist()
+    except pa.ArrowException:
+        raise DataError(f"the cells of column '{name}' are neither texts nor numbers") from None
+    if not pa.types.is_floating(values.type):
+        return written
+    return [
+        None if x is None or x != x else str(int(x)) if x.is_integer() and abs(x) < 2**53 else text
+        for x, text in zip(values.to_pylist(), written, strict=True)
+    ]
+
+
+def spellings(text: str) -> Iterator[str]:
+    """The ways in which a list of values may spell a cell, the closest first.
+
+    As it is; without the blanks around it; a whole number without its point and zeros; a truth value
+    in its usual capitals or as 1 and 0.
+    """
+    yield text
+    trimmed = text.strip()
+    yield trimmed
+    if whole := _WHOLE.fullmatch(trimmed):
+        yield "0" if whole[1] == "-0" else whole[1]
+    yield from _TRUTHS.get(trimmed.lower(), ())
+
+
+def numbers_of(values: pa.Array, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Each value as a number, NaN where it is empty, and whether it is no number at all."""
+    if pa.types.is_null(values.type):
+        return np.full(len(values), np.nan), np.zeros(len(values), np.bool_)
+    if is_numeric(values.type):
+        floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return floats, np.zeros(len(values), np.bool_)
+    trimmed = pc.utf8_trim_whitespace(pa.array(texts_of(values, name), pa.large_string()))
+    trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.large_string()), trimmed)
+    try:
+        floats = trimmed.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return floats, np.zeros(len(values), np.bool_)
+    except pa.ArrowInvalid:
+        # Only a table that is about to be refused, or that says "?" for missing, comes this slow way.
+        each = [number_in(text) if text is not None else np.nan for text in trimmed.to_pylist()]
+        floats = np.array([np.nan if x is None else x for x in each])
+        return floats, np.array([x is None for x in each], np.bool_)
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text spells, or None."""
+    try:
+        return float(pa.scalar(text.strip()).cast(pa.float64()).as_py())
+    except pa.ArrowInvalid:
+        return None

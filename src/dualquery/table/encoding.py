@@ -1,0 +1,289 @@
+"""From readable cells to codes, and back.
+
+Encoding goes by the distinct cells of a column: each is looked up once, then all rows at once. A
+number v gets the code b with edges[b] ≤ v < edges[b + 1], the last bin closed, found by bisection of
+the edges. For bins of equal width this is min(bins − 1, ⌊(v − low) / width⌋) in exact arithmetic; a
+division of floats would put 0.3 below the edge 3/10.
+
+Decoding gives one readable value a cell, chosen so that it encodes to the same code again: the listed
+value of a category, the middle of a bin, null for a missing number, the list of the items present.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import IntEnum
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dualquery.errors import DataError
+from dualquery.table.cells import (
+    distinct,
+    is_list,
+    is_numeric,
+    number_in,
+    numbers_of,
+    plain,
+    spellings,
+    texts_of,
+)
+from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
+from dualquery.table.records import (
+    BitItems,
+    Codes,
+    ColumnCodes,
+    Records,
+    SparseItems,
+    smallest_type,
+    unpack_bits,
+)
+from dualquery.table.schema import Schema
+from dualquery.table.source import (
+    Source,
+    describe,
+    is_transaction_file,
+    read_table,
+    read_transactions,
+    transactions,
+)
+
+
+class Unplaced(IntEnum):
+    """Why a cell has no code."""
+
+    EMPTY = -1
+    OUTSIDE = -2
+    NOT_A_NUMBER = -3
+
+
+def encode(source: Source, schema: Schema | Domain) -> Records:
+    """The records of a table; a cell without a place in the schema is an error that says how to make one."""
+    schema = Schema.of(schema)
+    columns = schema.domain.columns
+    names = [column.name for column in columns]
+    if len(columns) == 1 and isinstance(columns[0], Items) and is_transaction_file(source):
+        table = read_transactions(source, names[0])
+    else:
+        table = read_table(source, names)
+    if not table.num_rows:
+        raise DataError(f"{describe(source)} has no rows")
+    table = pa.table([plain(column) for column in table.columns], names=names)
+    if schema.drop_rows_containing is not None:
+        table = table.filter(pa.array(~_rows_containing(schema.drop_rows_containing, table, columns)))
+        if not table.num_rows:
+            raise DataError(f"{describe(source)} has no rows left once those to be dropped are gone")
+    encoded = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
+    return Records(schema.domain, table.num_rows, encoded)
+
+
+def decode(records: Records) -> pa.Table:
+    """The records as readable columns; `encode` gives the same records back."""
+    decoded = {
+        column.name: _decoded(column, codes, records.rows)
+        for column, codes in zip(records.domain.columns, records.columns, strict=True)
+    }
+    return pa.table(decoded)
+
+
+def representatives(column: Numeric) -> NDArray[np.float64]:
+    """A number for each bin that lies in it: its middle, or for integers the whole number at or below it."""
+    chosen = []
+    for low, high in pairwise(column.edges):
+        # In fractions, so that the middle of [0.1, 0.2) reads 0.15.
+        middle = float((Fraction(repr(low)) + Fraction(repr(high))) / 2)
+        if column.integer:
+            middle = float(max(math.floor(middle), math.ceil(low)))
+        chosen.append(middle if low <= middle < high or middle == column.edges[-1] else low)
+    return np.array(chosen)
+
+
+def _rows_containing(marker: str, table: pa.Table, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
+    """Which rows hold the marker in some column; lists of items hold no text."""
+    found = np.zeros(table.num_rows, np.bool_)
+    for column, cells in zip(columns, table.columns, strict=True):
+        if isinstance(column, Items):
+            continue
+        if is_numeric(cells.type) and not pa.types.is_boolean(cells.type):
+            number = number_in(marker)
+            if number is not None:
+                found |= _floats(cells) == number
+            continue
+        held = distinct(cells, column.name)
+        hits = [
+            text is not None and text.strip() == marker.strip() for text in texts_of(held.values, column.name)
+        ]
+        if any(hits):
+            found |= np.array([*hits, False])[held.index]
+    return found
+
+
+def _floats(cells: pa.ChunkedArray) -> NDArray[np.float64]:
+    return cells.cast(pa.float64(), safe=False).to_numpy()
+
+
+def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
+    if isinstance(column, Items):
+        return _encoded_items(column, cells)
+    if isinstance(column, Numeric) and is_numeric(cells.type):
+        codes = _numeric_codes(column, _floats(cells))
+    else:
+        held = distinct(cells, column.name)
+        if isinstance(column, Numeric):
+            code_of, empty = _numeric_code_of(column, held.values)
+        else:
+            code_of, empty = _categorical_code_of(column, held.values)
+        codes = np.append(code_of, empty)[held.index]
+    return _placed(column, codes)
+
+
+def _placed(column: Categorical | Numeric, codes: NDArray[np.int64]) -> Codes:
+    """The codes in the smallest type, once every cell has one."""
+    worst = int(codes.min())
+    if worst < 0:
+        raise DataError(_advice(column, Unplaced(worst)))
+    return codes.astype(smallest_type(len(column.labels)))
+
+
+def _advice(column: Categorical | Numeric, reason: Unplaced) -> str:
+    name = column.name
+    if reason is Unplaced.NOT_A_NUMBER:
+        return (
+            f"column '{name}' holds cells that are not numbers; mend them, set missing = \"...\" in the "
+            "schema to the text that stands for a missing number, or make the attribute categorical"
+        )
+    if isinstance(column, Numeric):
+        if reason is Unplaced.EMPTY:
+            return (
+                f"column '{name}' has empty cells or NaN; set missing = \"missing\" for it in the schema "
+                "to give them a place"
+            )
+        return (
+            f"column '{name}' holds numbers beyond its bin edges; widen the edges in the schema, "
+            "or set clamp = true to send such numbers to the nearest end"
+        )
+    if reason is Unplaced.EMPTY:
+        return (
+            f"column '{name}' has empty cells; set missing = \"...\" for it in the schema "
+            "to the listed value that stands for them"
+        )
+    return (
+        f"column '{name}' holds values that the schema does not list; add them to its values, "
+        'or set unknown = "..." to the listed value that stands for them'
+    )
+
+
+def _categorical_code_of(column: Categorical, values: pa.Array) -> tuple[NDArray[np.int64], int]:
+    """The code of each distinct cell, and that of an empty one."""
+    place = {value: code for code, value in enumerate(column.values)}
+    unknown = int(Unplaced.OUTSIDE) if column.unknown is None else place[column.unknown]
+    # A listed empty text is the place of empty cells, unless another was declared.
+    empty = place.get("", int(Unplaced.EMPTY)) if column.missing is None else place[column.missing]
+
+    def code(text: str | None) -> int:
+        if text is None:
+            return empty
+        for spelling in spellings(text):
+            if spelling in place:
+                return place[spelling]
+        return unknown if text.strip() else empty
+
+    written = texts_of(values, column.name)
+    return np.fromiter(map(code, written), np.int64, len(written)), empty
+
+
+def _numeric_code_of(column: Numeric, values: pa.Array) -> tuple[NDArray[np.int64], int]:
+    numbers, junk = numbers_of(values, column.name)
+    if column.missing is not None and junk.any():
+        written = texts_of(values, column.name)
+        label = column.missing.strip()
+        junk &= np.array([text is None or text.strip() != label for text in written])
+    codes = _numeric_codes(column, numbers)
+    codes[junk] = Unplaced.NOT_A_NUMBER
+    return codes, int(Unplaced.EMPTY) if column.missing is None else column.bins
+
+
+def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The bin of each number; NaN is an empty cell, and so is a number that is the label for one."""
+    edges = np.array(column.edges)
+    codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, column.bins - 1)
+    if not column.clamp:
+        codes[(numbers < edges[0]) | (numbers > edges[-1])] = Unplaced.OUTSIDE
+    empty = np.isnan(numbers)
+    if column.missing is None:
+        codes[empty] = Unplaced.EMPTY
+    else:
+        label = number_in(column.missing)
+        codes[empty if label is None else empty | (numbers == label)] = column.bins
+    return codes
+
+
+def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
+    """Each record's items, from lists of ids or texts of ids between blanks; an empty cell holds none."""
+    where = f"column '{column.name}'"
+    if not is_list(cells.type):
+        held = distinct(cells, column.name)
+        lines = [(text or "").replace("\n", " ") for text in texts_of(held.values, column.name)] + [""]
+        text = "\n".join([lines[i] for i in held.index]) + "\n"
+        cells = pa.chunked_array([transactions(text.encode(), where=where)])
+    lengths = pc.list_value_length(cells).fill_null(0).to_numpy().astype(np.int64)
+    flat = pc.list_flatten(cells)
+    if flat.null_count:
+        raise DataError(f"{where} has a list of items with an empty place in it")
+    try:
+        ids = flat.cast(pa.int64()).to_numpy() - column.first
+    except pa.ArrowException:
+        raise DataError(f"{where} holds something other than item ids, which are whole numbers") from None
+    if len(ids) and not (ids.min() >= 0 and ids.max() < column.count):
+        last = column.first + column.count - 1
+        raise DataError(
+            f"{where} holds item ids outside {column.first} to {last}; set first and count in the schema "
+            "so that every id has a place"
+        )
+    rows = len(lengths)
+    key = np.repeat(np.arange(rows), lengths) * column.count + ids
+    if np.any(key[1:] <= key[:-1]):
+        key.sort()
+        key = key[np.append(True, key[1:] != key[:-1])]
+    start = np.searchsorted(key, np.arange(rows + 1) * column.count)
+    return SparseItems(start.astype(np.int64), (key % column.count).astype(np.int32))
+
+
+def _decoded(column: Column, codes: ColumnCodes, rows: int) -> pa.Array:
+    if isinstance(column, Items):
+        assert not isinstance(codes, np.ndarray)
+        sparse = codes if isinstance(codes, SparseItems) else _sparse(codes, rows)
+        long = int(sparse.start[-1]) > np.iinfo(np.int32).max
+        lists, offset = (pa.LargeListArray, np.int64) if long else (pa.ListArray, np.int32)
+        return lists.from_arrays(sparse.start.astype(offset), pa.array(sparse.ids + np.int32(column.first)))
+    assert isinstance(codes, np.ndarray)
+    if isinstance(column, Categorical):
+        kind = next(t for t in (np.int8, np.int16, np.int32) if len(column.values) <= np.iinfo(t).max + 1)
+        return pa.DictionaryArray.from_arrays(
+            codes.astype(kind), pa.array(column.values, pa.string()), ordered=column.ordered
+        )
+    numbers = np.append(representatives(column), 0.0)
+    kind = pa.int64() if column.integer else pa.float64()
+    return pa.array(numbers[codes], mask=codes == column.bins).cast(kind)
+
+
+def _sparse(bits: BitItems, rows: int) -> SparseItems:
+    """Bits as lists, a block of items at a time so that the bits are never all spread out."""
+    block = max(1, (1 << 26) // max(rows, 1))
+    parts = list(_ones(bits, rows, block))
+    owner = np.concatenate([rows_part for rows_part, _ in parts])
+    ids = np.concatenate([ids_part for _, ids_part in parts])
+    order = np.argsort(owner, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=rows))])
+    return SparseItems(start.astype(np.int64), ids[order].astype(np.int32))
+
+
+def _ones(bits: BitItems, rows: int, block: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    for first in range(0, len(bits.words), block):
+        ids, owner = np.nonzero(unpack_bits(bits.words[first : first + block], rows))
+        yield owner, ids + first

@@ -1,0 +1,40 @@
+"""Where the public data sets are, and which tests wait until they are asked for.
+
+Tests marked `data` read the folder named by DUALQUERY_DATA, or `shared/data` beside the checkout. Without
+either they are skipped, except where CI is set: there they must run. Tests marked `long` run with `-m long`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+if not os.environ.get("DUALQUERY_DATA") and BESIDE.is_dir():
+    os.environ["DUALQUERY_DATA"] = str(BESIDE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("-m"):
+        waiting = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=waiting)
+    place = os.environ.get("DUALQUERY_DATA")
+    if (place and Path(place).is_dir()) or os.environ.get("CI"):
+        return
+    skip = pytest.mark.skip(reason="set DUALQUERY_DATA to the folder of the public data sets")
+    for item in items:
+        if item.get_closest_marker("data"):
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """The folder of the public data sets."""
+    place = os.environ.get("DUALQUERY_DATA")
+    if not place or not Path(place).is_dir():
+        pytest.fail("DUALQUERY_DATA does not name the folder of the public data sets")
+    return Path(place)

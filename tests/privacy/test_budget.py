@@ -1,0 +1,92 @@
+"""Budgets: what is accepted, what is refused and in which words."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualquery.errors import BudgetError
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal, default_delta, delta_warning
+
+
+def budget(epsilon: float = 1.0, delta: float = 1e-6, accounting: Accounting = Accounting.ZCDP) -> Budget:
+    return Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=accounting)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, -math.inf, math.nan])
+def test_epsilon_must_be_positive_and_finite(epsilon: float) -> None:
+    with pytest.raises(BudgetError, match="epsilon"):
+        budget(epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, 1.5, math.inf, math.nan])
+def test_delta_must_lie_between_zero_and_one(delta: float) -> None:
+    with pytest.raises(BudgetError, match="delta"):
+        budget(delta=delta)
+
+
+@pytest.mark.parametrize("accounting", Accounting)
+def test_delta_zero_needs_pure_accounting(accounting: Accounting) -> None:
+    if accounting is Accounting.PURE:
+        assert budget(delta=0.0, accounting=accounting).delta == 0
+    else:
+        with pytest.raises(BudgetError, match="pure accounting"):
+            budget(delta=0.0, accounting=accounting)
+
+
+def test_all_four_parts_are_named_and_none_has_a_default() -> None:
+    with pytest.raises(TypeError):
+        Budget(1.0, 1e-6, Neighbours.REPLACE, Accounting.ZCDP)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Budget(epsilon=1.0, delta=1e-6, accounting=Accounting.ZCDP)  # type: ignore[call-arg]
+
+
+def test_errors_are_one_sentence() -> None:
+    with pytest.raises(BudgetError) as raised:
+        budget(epsilon=-1)
+    assert str(raised.value).count(". ") == 0
+    assert str(raised.value).endswith(".")
+
+
+def test_words_name_the_relation_and_the_theorem() -> None:
+    for neighbours in Neighbours:
+        for accounting in Accounting:
+            words = Budget(epsilon=0.5, delta=1e-9, neighbours=neighbours, accounting=accounting).words()
+            assert neighbours.words() in words
+            assert accounting.words() in words
+            assert "0.5" in words
+            assert "1e-09" in words
+
+
+def test_how_many_cells_of_a_table_move() -> None:
+    assert Neighbours.REPLACE.cells_moved == 2
+    assert Neighbours.ADD_REMOVE.cells_moved == 1
+
+
+@given(st.integers(2, 10**12))
+def test_default_delta_raises_no_warning(rows: int) -> None:
+    assert default_delta(rows) == pytest.approx(rows**-2)
+    assert delta_warning(budget(delta=default_delta(rows)), rows) is None
+
+
+def test_warning_starts_above_one_over_n_and_names_no_count() -> None:
+    assert delta_warning(budget(delta=1e-4), 10_000) is None
+    warning = delta_warning(budget(delta=1.01e-4), 10_000)
+    assert warning is not None
+    assert "10000" not in warning
+    assert "10,000" not in warning
+
+
+def test_default_delta_needs_a_table() -> None:
+    with pytest.raises(BudgetError):
+        default_delta(1)
+
+
+@given(st.floats(1e-300, 1e300))
+def test_decimal_is_what_is_printed(value: float) -> None:
+    assert float(decimal(value)) == value
+    assert decimal(0.3) == Fraction(3, 10)

@@ -1,0 +1,130 @@
+"""The exact exponential mechanism: weights, rates, and where they must not break."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualquery.privacy import selection
+from dualquery.privacy.selection import CHUNK, SLACK, Candidates, PublicScores, Rate, draw
+from dualquery.randomness import SeededEntropy
+
+
+class Scripted:
+    """Plays given fractions of the total, so that a test can walk through every candidate."""
+
+    def __init__(self, share):
+        self.share = share
+        self.total = None
+
+    def below(self, bound):
+        self.total = bound
+        return min(bound - 1, int(bound * Fraction(self.share)))
+
+
+def exact_weights(scores, rate):
+    """Integer weights from the definition, with big rational arithmetic, over a common power of two."""
+    exponents = [(c * rate.multiplier) >> rate.shift for c in scores]
+    mantissas = [
+        selection._mantissa(
+            np.int64((c * rate.multiplier) & ((1 << rate.shift) - 1)), rate.shift, selection._POWERS
+        )
+        for c in scores
+    ]
+    least = min(exponents)
+    return [int(m) << (e - least) for m, e in zip(mantissas, exponents, strict=True)]
+
+
+@given(nats=st.floats(1e-12, 10), largest=st.integers(1, 10**12))
+def test_a_rate_never_exceeds_what_was_asked(nats, largest):
+    rate = Rate.below(nats, largest)
+    assert rate.nats <= Fraction(nats)
+    assert largest * rate.multiplier < 1 << 62
+    assert rate.multiplier == 0 or float(rate.nats) >= nats * (1 - 1e-6) or rate.multiplier < 2**20
+
+
+@given(fraction=st.integers(0, 2**52 - 1))
+def test_the_mantissa_is_within_kappa(fraction):
+    mantissa = int(selection._mantissa(np.int64(fraction), 52, selection._POWERS))
+    ideal = Fraction(2 ** (fraction / 2**52))  # correct to about 2^-52
+    assert 1 << 40 <= mantissa <= 1 << 41
+    assert abs(math.log(mantissa / float(ideal * (1 << 40)))) <= 2**-38
+
+
+def test_four_kappa_is_the_slack():
+    assert Fraction(4, 2**38) == SLACK
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 50), min_size=1, max_size=8),
+    repeats=st.integers(0, 6),
+    share=st.fractions(0, 1),
+    signed=st.booleans(),
+    surplus=st.integers(-4, 4),
+    seed=st.integers(0, 1000),
+)
+def test_every_point_below_the_total_finds_its_candidate(counts, repeats, share, signed, surplus, seed):
+    """The drawn candidate is the one whose stretch of the big integer holds the drawn point."""
+    rng = np.random.default_rng(seed)
+    offsets = rng.integers(0, 5, len(counts)).astype(np.int32)
+    kind = Candidates.SIGNED if signed else Candidates.ABSOLUTE
+    scores = PublicScores(repeats, 20, offsets, kind)
+    rate = Rate.below(0.7, 10_000)
+    entropy = Scripted(share)
+    drawn = draw(np.array(counts), scores, rate=rate, surplus=surplus, draws=1, entropy=entropy)
+    plain = [repeats * c - 20 * int(o) for c, o in zip(counts, offsets, strict=True)]
+    if signed:
+        candidates = [(q, side, c) for q, s in enumerate(plain) for side, c in ((0, s), (1, surplus - s))]
+    else:
+        candidates = [(q, 0, abs(s)) for q, s in enumerate(plain)]
+    weights = exact_weights([c for _, _, c in candidates], rate)
+    assert entropy.total is not None
+    assert Fraction(entropy.total, sum(weights)).numerator.bit_count() == 1  # equal up to a power of two
+    # Walk the same order: bands from low to high, candidates in order within a band.
+    exponents = [(c * rate.multiplier) >> rate.shift for _, _, c in candidates]
+    drawn_point = min(entropy.total - 1, int(entropy.total * Fraction(share)))
+    point = Fraction(drawn_point, entropy.total) * sum(weights)
+    for i in sorted(range(len(weights)), key=lambda i: exponents[i]):
+        if point < weights[i]:
+            break
+        point -= weights[i]
+    assert (drawn.queries[0], bool(drawn.negated[0])) == (candidates[i][0], bool(candidates[i][1]))
+
+
+def test_a_far_better_candidate_never_underflows_the_rest():
+    """Scores thousands of bits apart: the best is drawn always, and nothing overflows or divides by zero."""
+    counts = np.array([0, 0, 10**9, 3])
+    scores = PublicScores(1, 1, np.zeros(4, np.int64), Candidates.ABSOLUTE)
+    rate = Rate.below(1e-5, 10**9)
+    drawn = draw(counts, scores, rate=rate, surplus=0, draws=50, entropy=SeededEntropy(1))
+    assert np.all(drawn.queries == 2)
+
+
+def test_draws_cross_chunks():
+    queries = 3 * CHUNK + 5
+    scores = PublicScores(0, 1, np.zeros(queries, np.int32), Candidates.SIGNED)
+    drawn = draw(
+        np.zeros(queries, np.int64),
+        scores,
+        rate=Rate.below(1, 10),
+        surplus=0,
+        draws=20_000,
+        entropy=SeededEntropy(2),
+    )
+    assert drawn.queries.min() < CHUNK
+    assert drawn.queries.max() > 3 * CHUNK
+    assert abs(drawn.negated.mean() - 0.5) < 0.02
+
+
+def test_more_weights_than_a_word_can_sum(monkeypatch):
+    """With band totals beyond 64 bits the search goes on in big integers."""
+    sums = np.full((40, 1), 2**60, np.uint64)
+    bands, positions = selection._draw_bands(sums, 200, SeededEntropy(3))
+    assert positions.dtype == object
+    chunk, residue = selection._find_chunks(sums, bands, positions)
+    assert set(chunk) <= set(range(40))
+    assert len(set(chunk)) > 30
+    assert all(int(c) * 2**60 + int(r) == p for c, r, p in zip(chunk, residue, positions, strict=True))

@@ -1,0 +1,90 @@
+"""Drafts: they fit the table they were read off, and say loudly that they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualquery.errors import DataError
+from dualquery.table.domain import Categorical, Items, Numeric, equal_width
+from dualquery.table.draft import draft_schema, draft_text
+from dualquery.table.encoding import encode
+from dualquery.table.schema import parse_schema
+
+people = pd.DataFrame(
+    {
+        "sex": ["F", "M", None] * 100,
+        "children": [0, 1, 10] * 100,
+        "age": [17 + i % 73 for i in range(300)],
+        "rate": [f"{i / 400:.3f}" if i else "?" for i in range(300)],
+        "born": pd.to_datetime(["1980-01-31"] * 300),
+        "name": [f"person {i}" for i in range(300)],
+        "visits": [[3, 9871]] * 300,
+    }
+)
+
+
+def test_kinds() -> None:
+    assert draft_schema(people).domain.columns == (
+        Categorical("sex", ("F", "M", "missing"), missing="missing"),
+        Categorical("children", ("0", "1", "10"), ordered=True),
+        equal_width("age", 0, 90, 18, clamp=True, integer=True),
+        equal_width("rate", 0, 0.75, 15, clamp=True, missing="?"),
+        Categorical("born", ("1980-01-31 00:00:00.000000",)),
+        Items("visits", 9900),
+    )
+
+
+def test_the_text_warns_and_names_what_it_left_out() -> None:
+    text = draft_text(people)
+    assert text.startswith("# !!! DRAFT, READ OFF THE PRIVATE TABLE")
+    assert "NOT PRIVATE" in text
+    assert '#   "name"' in text
+    schema = parse_schema(text, origin="draft")
+    assert schema == draft_schema(people)
+    assert encode(people, schema).rows == 300
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "t.dat").write_text("1 2\n40 5\n")
+    assert draft_schema(tmp_path / "t.dat").domain.columns == (Items("item", 40),)
+    (tmp_path / "t.txt").write_text("a;b\nx;1\ny;2\n")
+    assert [column.name for column in draft_schema(tmp_path / "t.txt").domain.columns] == ["a", "b"]
+    with pytest.raises(DataError, match="there is no file"):
+        draft_schema(tmp_path / "none.txt")
+    with pytest.raises(DataError, match="no rows"):
+        draft_schema(people[:0])
+    with pytest.raises(DataError, match="by hand"):
+        draft_schema(people[["name"]])
+
+
+cells = (
+    st.none()
+    | st.sampled_from(["", "a", " a", "1", "1.0", "nan", "?", "true", "inf"])
+    | st.text("ab1. ", max_size=3)
+)
+numbers = st.floats(-1e9, 1e9) | st.integers(-(10**12), 10**12)
+
+
+@given(st.lists(cells, min_size=1, max_size=20), st.lists(numbers, min_size=1, max_size=40))
+@settings(max_examples=50)
+def test_a_draft_fits_its_table(texts: list[str | None], floats: list[float]) -> None:
+    for column in (
+        pa.array(texts, pa.string()),
+        pa.array([float(x) for x in floats]),
+        pa.array(map(str, floats)),
+    ):
+        table = pa.table({"x": column})
+        schema = draft_schema(table)
+        assert encode(table, parse_schema(draft_text(table), origin="draft")).rows == len(column)
+        (drafted,) = schema.domain.columns
+        if isinstance(drafted, Numeric):
+            assert 1 <= drafted.bins <= 25
+            assert drafted.edges[0] <= np.min(floats)
+            assert drafted.edges[-1] >= np.max(floats)

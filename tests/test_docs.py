@@ -1,0 +1,92 @@
+"""A command, an option or a public name that nobody wrote about is not finished."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from dualquery.cli.app import app
+from dualquery.cli.flags import MECHANISM_FLAGS
+
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
+SECTIONS = {
+    title: body for title, body in re.findall(r"^## (dualquery.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+}
+
+
+def commands(command: Any, path: str = "dualquery") -> Iterator[tuple[str, Any]]:
+    below = getattr(command, "commands", None)
+    if below is None or path == "dualquery":
+        yield path, command
+    for name, each in (below or {}).items():
+        yield from commands(each, f"{path} {name}")
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def names(command: Any) -> set[str]:
+    """Every spelling of every option, and the arguments."""
+    found = set()
+    for parameter in command.params:
+        found |= {name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")}
+    return found
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_and_option_is_documented(path: str) -> None:
+    assert path in SECTIONS, f"docs/cli.md has no section '## {path}'"
+    written = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", SECTIONS[path]))
+    assert names(COMMANDS[path]) <= written | {"--help", "-h"}
+
+
+@pytest.mark.parametrize("path", SECTIONS)
+def test_nothing_is_documented_that_does_not_exist(path: str) -> None:
+    assert path in COMMANDS
+    in_tables = "\n".join(line for line in SECTIONS[path].splitlines() if line.startswith("| `"))
+    first_cells = "\n".join(line.split("|")[1] for line in in_tables.splitlines())
+    written = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", first_cells))
+    assert written <= names(COMMANDS[path]) | {"--help", "-h"}
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_and_option_has_help(path: str) -> None:
+    command = COMMANDS[path]
+    assert command.help
+    if path != "dualquery":
+        assert "Example" in command.help
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{path} {parameter.name}"
+
+
+def test_every_option_of_a_mechanism_is_a_flag() -> None:
+    from dualquery.mechanisms.plan import Options
+
+    assert set(MECHANISM_FLAGS) == {field.name for field in fields(Options)}
+    for path in ("dualquery plan", "dualquery release"):
+        parameters = {parameter.name for parameter in COMMANDS[path].params}
+        assert set(MECHANISM_FLAGS) <= parameters
+
+
+def test_the_version_is_one() -> None:
+    import tomllib
+
+    import dualquery
+
+    project = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["version"] == dualquery.__version__
+
+
+def test_every_public_name_exists() -> None:
+    import dualquery
+
+    for name in dualquery.__all__:
+        assert getattr(dualquery, name) is not None
+    with pytest.raises(AttributeError):
+        _ = dualquery.no_such_name
