@@ -15,9 +15,7 @@ from dualquery.cli.app import app
 from dualquery.cli.flags import MECHANISM_FLAGS
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
-SECTIONS = {
-    title: body for title, body in re.findall(r"^## (dualquery.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-}
+SECTIONS = dict(re.findall(r"^## (dualquery.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
 def commands(command: Any, path: str = "dualquery") -> Iterator[tuple[str, Any]]:
@@ -79,7 +77,9 @@ def test_the_version_is_one() -> None:
 
     import dualquery
 
-    project = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tomllib.loads(
+        (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    )
     assert project["project"]["version"] == dualquery.__version__
 
 

@@ -23,6 +23,7 @@ STEPS = [
     {"example", "engine"},
     {"service"},
     {"cli"},
+    {"__main__"},
 ]
 HEIGHT = {name: height for height, step in enumerate(STEPS) for name in step}
 

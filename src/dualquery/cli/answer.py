@@ -27,9 +27,10 @@ def answer(
 
     Examples:
 
-        dualquery answer released "age >= 50 & sex = Female & !(workclass = Private)"
-
-        dualquery answer released --file questions.txt --json
+    ```
+    dualquery answer released "age >= 50 & sex = Female & !(workclass = Private)"
+    dualquery answer released --file questions.txt --json
+    ```
     """
     from dualquery.cli import output
     from dualquery.errors import QueryError

@@ -33,9 +33,10 @@ def evaluate(
 
     Examples:
 
-        dualquery evaluate released people.csv
-
-        dualquery evaluate released people.csv --queries marginals:2 --json
+    ```
+    dualquery evaluate released people.csv
+    dualquery evaluate released people.csv --queries marginals:2 --json
+    ```
     """
     from dualquery.cli import output
     from dualquery.cli.progress import Bars

@@ -177,7 +177,7 @@ def with_mechanism_flags(
         for field, flag in MECHANISM_FLAGS.items():
             names = [name for name in flag.names if name not in without] or ["--" + field.replace("_", "-")]
             kind = flag.kind if flag.parser is not None else flag.kind | None
-            annotation = Annotated[kind, flag.option(names)]
+            annotation: Any = Annotated[kind, flag.option(names)]
             added.append(
                 inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
             )
@@ -189,7 +189,7 @@ def with_mechanism_flags(
 
         completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
         completed.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
-        del completed.__wrapped__  # type: ignore[attr-defined]
+        del completed.__wrapped__
         return completed
 
     return decorated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,13 +40,16 @@ def plan(
     accounting: AccountingFlag = Accounting.ZCDP,
     neighbours: NeighboursFlag = Neighbours.REPLACE,
     json: JsonFlag = False,
-    options: dict[str, object],
+    options: dict[str, Any],
 ) -> None:
     """Say what a release would be: parameters, predicted error, time, memory. **Needs no data.**
 
     Example:
 
-        dualquery plan --schema schema.toml --rows 30162 --queries random:3:500000 --epsilon 1 --delta 1e-6
+    ```
+    dualquery plan --schema schema.toml --rows 30162 \\
+        --queries random:3:500000 --epsilon 1 --delta 1e-6
+    ```
     """
     budget = budget_from(epsilon, delta, rows=rows, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output

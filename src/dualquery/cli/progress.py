@@ -80,7 +80,7 @@ class Bars:
 
         bars = self
 
-        class Compilations(event.Listener):  # type: ignore[misc]
+        class Compilations(event.Listener):
             compiled = 0
 
             def on_start(self, happening: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,16 +58,18 @@ def release(
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
-    options: dict[str, object],
+    options: dict[str, Any],
 ) -> None:
     """Make synthetic data with a certificate from a private table.
 
     Examples:
 
-        dualquery release people.csv --schema schema.toml --queries marginals:3 --epsilon 1 --out released
-
-        dualquery release people.csv --schema schema.toml --queries random:3:500000 --epsilon 1 --delta 1e-6
-        --mechanism dualquery --out released
+    ```
+    dualquery release people.csv --schema schema.toml --queries marginals:3 \\
+        --epsilon 1 --out released
+    dualquery release people.csv --schema schema.toml \\
+        --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
+    ```
     """
     known = None if neighbours is Neighbours.ADD_REMOVE else 2
     budget_from(epsilon, delta, rows=records or known, neighbours=neighbours, accounting=accounting)

@@ -25,7 +25,9 @@ def draft(
 
     Example:
 
-        dualquery schema draft people.csv --out schema.toml
+    ```
+    dualquery schema draft people.csv --out schema.toml
+    ```
     """
     from dualquery.errors import SchemaError
     from dualquery.table.draft import draft_text

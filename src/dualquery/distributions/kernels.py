@@ -152,7 +152,7 @@ def evaluate_products(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, parallel=True)
 def fitting_products(factors, attribute, owner, part_bits, limit_bits, threads):  # type: ignore[no-untyped-def]
-    """Which products would fit one part: the log₂ cells of all parts that they touch add up to the limit at most."""
+    """Which products fit one part: the log₂ cells of the parts that they touch add up to at most the limit."""
     queries, width = factors.shape
     fits = np.empty(queries, np.bool_)
     for thread in prange(threads):

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.learner import Distribution, Measurement
+from dualquery.game.learner import Distribution, Loss, Measurement
 from dualquery.game.moves import Transcript
 from dualquery.privacy.query_selection import ChoosingCurator, Price
 from dualquery.queries.query import Tables
@@ -40,7 +40,7 @@ class BestResponseQueryPlayer:
         self._public_rows = public_rows
 
     def challenge(self, transcript: History) -> Measurement:
-        query = self._curator.choose_query(
+        query, _ = self._curator.choose_query(
             self._hypothesis.answers(),
             among=self._hypothesis.measurable(),
             public_rows=self._public_rows,
@@ -51,8 +51,30 @@ class BestResponseQueryPlayer:
         return Measurement(members, table, np.array(noisy))
 
 
+class BestResponseLossPlayer:
+    """Chooses a query or a negation that is answered too high, and says no more (PMW measures nothing)."""
+
+    def __init__(
+        self, curator: ChoosingCurator, hypothesis: Hypothesis, *, price: Price, public_rows: int
+    ) -> None:
+        self._curator = curator
+        self._hypothesis = hypothesis
+        self._price = price
+        self._public_rows = public_rows
+
+    def challenge(self, transcript: Transcript[Loss, Distribution]) -> Loss:
+        query, negated = self._curator.choose_query(
+            self._hypothesis.answers(),
+            among=self._hypothesis.measurable(),
+            public_rows=self._public_rows,
+            price=self._price,
+        )
+        members, table = self._hypothesis.question(query)
+        return Loss(members, table if negated else 1.0 - table)
+
+
 class BestResponseTablePlayer:
-    """Chooses one table by its summed absolute error, less what noise would add to it, and measures all of it.
+    """Chooses one table by its summed absolute error, less what noise would add to it, and measures it whole.
 
     The paper subtracts the number of cells; noise adds cells × its scale.
     """

@@ -1,9 +1,9 @@
 """Compiled row-wise best responses to the residual of noisy tables.
 
-The residual G_c = N·y_c − counts_c(X), times the weight w_c of its table, is kept once per member
-attribute of the table, each time with that attribute varying fastest: the gains of all values that an
-attribute could take then lie side by side. A *view* is such a copy. Chains share nothing but the layout,
-so the same seed gives the same rows on any number of threads.
+The residual G_c = N·y_c − counts_c(X), times the weight of its table, is kept once per member attribute of
+the table, each time with that attribute varying fastest: the gains of all values that an attribute could
+take then lie side by side. Such a copy is a *view*. Chains share nothing but the layout, so the same seed
+gives the same rows on any number of threads.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-GUMBEL_BITS = 12
-_MASK = np.uint64((1 << GUMBEL_BITS) - 1)
-_GUMBELS_PER_WORD = 64 // GUMBEL_BITS
-_middles = (np.arange(1 << GUMBEL_BITS) + 0.5) / (1 << GUMBEL_BITS)
-GUMBEL = (-np.log(-np.log(_middles))).astype(np.float32)  # quantiles: a draw is a uniform index
+_BITS = 12
+_MASK = np.uint64((1 << _BITS) - 1)
+_DRAWS_PER_WORD = 64 // _BITS
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_levels = (np.arange(1 << _BITS) + 0.5) / (1 << _BITS)
+GUMBEL = (-np.log(-np.log(_levels))).astype(np.float32)  # quantiles: a draw is a uniform index
+LOGISTIC = np.log(_levels / (1 - _levels)).astype(np.float32)  # the difference of two Gumbels
 
 
 @njit(cache=True, inline="always")
-def _mixed(counter):  # type: ignore[no-untyped-def]
+def _word(counter):  # type: ignore[no-untyped-def]
     """The counter's word of the splitmix64 generator (Steele, Lea, Flood 2014)."""
     z = counter
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -29,51 +31,80 @@ def _mixed(counter):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _below(counter, bound):  # type: ignore[no-untyped-def]
-    """A uniform index below a bound < 2³², by multiplication; its bias of 2⁻³² is of no consequence here."""
-    return np.int64(((_mixed(counter) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+    """An index below a bound < 2³² by multiplication; its bias of 2⁻³² is of no consequence here."""
+    return np.int64(((_word(counter) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
 @njit(cache=True)
-def _cell(row, view, skipped, member, stride):  # type: ignore[no-untyped-def]
-    """The place of a row in a view, as if the attribute `skipped` had value 0; and the stride of that one."""
-    place = np.int64(0)
-    step = np.int64(0)
-    for m in range(member.shape[1]):
-        j = member[view, m]
-        if j < 0:
-            break
-        if j == skipped:
-            step = stride[view, m]
-        else:
-            place += row[j] * stride[view, m]
-    return place, step
+def _shuffle(order, counter):  # type: ignore[no-untyped-def]
+    for i in range(order.shape[0] - 1, 0, -1):
+        counter += _STEP
+        k = _below(counter, i + 1)
+        order[i], order[k] = order[k], order[i]
+    return counter
+
+
+@njit(cache=True, parallel=True)
+def withdraw_rows(rows, residual, member, stride, offset, table, weight):  # type: ignore[no-untyped-def]
+    """Subtract the weighted counts of every chain's rows from its residual, in every view."""
+    for chain in prange(rows.shape[0]):
+        for view in range(offset.shape[0]):
+            w = weight[table[view]]
+            for r in range(rows.shape[1]):
+                place = offset[view]
+                for m in range(member.shape[1]):
+                    if member[view, m] < 0:
+                        break
+                    place += rows[chain, r, member[view, m]] * stride[view, m]
+                residual[chain, place] -= w
 
 
 @njit(cache=True)
-def _move(row, j, old, new, views, first_view, table, first_copy, copy, offset, member, stride, weight, residual):  # type: ignore[no-untyped-def]
-    """Move a row from value `old` to `new` of attribute j in every view of every table that contains j."""
-    for e in range(first_view[j], first_view[j + 1]):
-        t = table[views[e]]
+def _move(row, j, old, new, views, table, first_copy, member, stride, offset, weight, residual):  # type: ignore[no-untyped-def]
+    """Move a row from value `old` to `new` of attribute j, in every view of every table that contains j."""
+    for view_of_j in views:
+        t = table[view_of_j]
         w = weight[t]
-        for c in range(first_copy[t], first_copy[t + 1]):
-            view = copy[c]
-            place, step = _cell(row, view, j, member, stride)
-            place += offset[view]
+        for view in range(first_copy[t], first_copy[t + 1]):
+            place = offset[view]
+            step = np.int64(0)
+            for m in range(member.shape[1]):
+                i = member[view, m]
+                if i < 0:
+                    break
+                if i == j:
+                    step = stride[view, m]
+                else:
+                    place += row[i] * stride[view, m]
             residual[place + old * step] += w
             residual[place + new * step] -= w
 
 
 @njit(cache=True, parallel=True)
 def answer_rows(  # type: ignore[no-untyped-def]
-    rows, residual, size, views, first_view, table, first_copy, copy, offset, member, stride, weight,
-    temperature, passes, counters,
+    rows,
+    residual,
+    size,
+    views,
+    first_view,
+    table,
+    first_copy,
+    member,
+    stride,
+    offset,
+    weight,
+    lean,
+    first_value,
+    temperature,
+    counters,
 ):
-    """`passes` times over the rows of every chain, in random order: each row best-responds to the residual.
+    """Once over the rows of every chain, in random order: each row best-responds to the residual.
 
-    rows[c] (N × d) and residual[c] (all views) belong to chain c and are changed in place, and so is the
-    generator's counters[c]. A row's attributes move in random order. The gain of value v of attribute j is
-    Σ over tables containing j of w·G at the row's cell with j := v, plus Σ w at the present value (which
-    takes the row out of the counts); the value of greatest gain + temperature · Gumbel is taken.
+    rows[c] (N × d) and residual[c] (all views) belong to chain c and are changed in place, and so is its
+    generator counters[c]. The attributes of a row move in random order. The gain of value v of attribute j
+    is Σ over tables containing j of w·G at the row's cell with j := v, plus Σ w at the present value (which
+    takes the row itself out of the counts); the value of greatest gain + temperature · (lean + Gumbel) is taken,
+    where lean (at first_value[j] + v) is the logarithm of the fraction that rows should have without any pull.
     """
     chains, count, width = rows.shape
     widest = size.max()
@@ -83,56 +114,154 @@ def answer_rows(  # type: ignore[no-untyped-def]
         row_order = np.arange(count)
         order = np.arange(width)
         gain = np.empty(widest, np.float32)
-        step = np.uint64(0x9E3779B97F4A7C15)
-        present = np.zeros(width, np.float32)
+        itself = np.zeros(width, np.float32)
         for j in range(width):
             for e in range(first_view[j], first_view[j + 1]):
-                present[j] += weight[table[views[e]]]
-        for _ in range(passes):
-            for i in range(count - 1, 0, -1):
-                counter += step
-                k = _below(counter, i + 1)
-                row_order[i], row_order[k] = row_order[k], row_order[i]
-            for r in row_order:
-                row = rows[chain, r]
-                for i in range(width - 1, 0, -1):
-                    counter += step
-                    k = _below(counter, i + 1)
-                    order[i], order[k] = order[k], order[i]
-                for j in order:
-                    values = size[j]
-                    if values < 2 or first_view[j] == first_view[j + 1]:
-                        continue
-                    old = row[j]
-                    gain[:values] = 0
-                    for e in range(first_view[j], first_view[j + 1]):
-                        view = views[e]
-                        place = offset[view]
-                        for m in range(member.shape[1] - 1):
-                            i = member[view, m]
-                            if i == j or i < 0:
-                                break
-                            place += row[i] * stride[view, m]
-                        for v in range(values):
-                            gain[v] += mine[place + v]
-                    gain[old] += present[j]
-                    if temperature > 0:
-                        left = 0
-                        word = np.uint64(0)
-                        for v in range(values):
-                            if left == 0:
-                                counter += step
-                                word = _mixed(counter)
-                                left = _GUMBELS_PER_WORD
-                            gain[v] += temperature * GUMBEL[word & _MASK]
-                            word >>= np.uint64(GUMBEL_BITS)
-                            left -= 1
-                    best = old
+                itself[j] += weight[table[views[e]]]
+        counter = _shuffle(row_order, counter)
+        for r in row_order:
+            row = rows[chain, r]
+            counter = _shuffle(order, counter)
+            for j in order:
+                values = size[j]
+                mine_views = views[first_view[j] : first_view[j + 1]]
+                if values < 2 or mine_views.shape[0] == 0:
+                    continue
+                old = row[j]
+                for v in range(values):
+                    gain[v] = 0
+                for view in mine_views:
+                    place = offset[view]
+                    for m in range(member.shape[1]):
+                        i = member[view, m]
+                        if i == j:  # the moving attribute is the last member of its view
+                            break
+                        place += row[i] * stride[view, m]
                     for v in range(values):
-                        if gain[v] > gain[best]:
-                            best = v
-                    if best != old:
-                        _move(row, j, old, best, views, first_view, table, first_copy, copy, offset, member,
-                              stride, weight, mine)
-                        row[j] = best
+                        gain[v] += mine[place + v]
+                gain[old] += itself[j]
+                if temperature > 0:
+                    left = 0
+                    word = np.uint64(0)
+                    for v in range(values):
+                        if left == 0:
+                            counter += _STEP
+                            word = _word(counter)
+                            left = _DRAWS_PER_WORD
+                        gain[v] += temperature * (lean[first_value[j] + v] + GUMBEL[word & _MASK])
+                        word >>= np.uint64(_BITS)
+                        left -= 1
+                best = old
+                for v in range(values):
+                    if gain[v] > gain[best]:
+                        best = v
+                if best != old:
+                    _move(
+                        row,
+                        j,
+                        old,
+                        best,
+                        mine_views,
+                        table,
+                        first_copy,
+                        member,
+                        stride,
+                        offset,
+                        weight,
+                        mine,
+                    )
+                    row[j] = best
+        counters[chain] = counter
+
+
+@njit(cache=True, parallel=True)
+def withdraw_items(rows, single, pair, weight_single, weight_pair):  # type: ignore[no-untyped-def]
+    """Subtract the weighted counts of items and of pairs of items of every chain's rows from its residual."""
+    items = rows.shape[2]
+    for chain in prange(rows.shape[0]):
+        held = np.empty(items, np.int64)
+        for r in range(rows.shape[1]):
+            number = 0
+            for j in range(items):
+                if rows[chain, r, j]:
+                    held[number] = j
+                    number += 1
+            for a in range(number):
+                single[chain, held[a]] -= weight_single
+                for b in range(number):
+                    if a != b:
+                        pair[chain, held[a], held[b]] -= weight_pair
+
+
+@njit(cache=True, parallel=True)
+def answer_item_rows(  # type: ignore[no-untyped-def]
+    rows, single, pair, weight_single, weight_pair, lean, temperature, counters
+):
+    """As `answer_rows` for binary attributes whose measured cells are 'has i' and 'has i and j' alone.
+
+    Taking item j in earns single[j] + Σ over the other items i of the row of pair[i, j], so that a row costs
+    its items times all items, however many tables there are; lean[j] is the log-odds of j without any pull. pair[c] is symmetric with zeros on its diagonal.
+    """
+    chains, count, items = rows.shape
+    for chain in prange(chains):
+        one = single[chain]
+        two = pair[chain]
+        counter = counters[chain]
+        row_order = np.arange(count)
+        order = np.arange(items)
+        gain = np.empty(items, np.float32)
+        held = np.empty(items, np.int64)
+        counter = _shuffle(row_order, counter)
+        counter = _shuffle(order, counter)
+        for r in row_order:
+            row = rows[chain, r]
+            gain[:] = one
+            number = 0
+            for i in range(items):
+                if row[i]:
+                    held[number] = i
+                    number += 1
+                    near = two[i]
+                    for j in range(items):
+                        gain[j] += near[j]
+            left = 0
+            word = np.uint64(0)
+            for j in order:
+                if left == 0:
+                    counter += _STEP
+                    word = _word(counter)
+                    left = _DRAWS_PER_WORD
+                noise = temperature * (lean[j] + LOGISTIC[word & _MASK])
+                word >>= np.uint64(_BITS)
+                left -= 1
+                old = row[j]
+                # With the row taken out, putting j in lowers the squared error by 2·Σ w·(G − ½).
+                others = number - 1 if old else number
+                half = np.float32(0.5) * (weight_single + weight_pair * others)
+                new = np.uint8(gain[j] + noise > (-half if old else half))
+                if new == old:
+                    continue
+                near = two[j]
+                if new:
+                    one[j] -= weight_single
+                    for a in range(number):
+                        near[held[a]] -= weight_pair
+                        two[held[a], j] -= weight_pair
+                    held[number] = j
+                    number += 1
+                    for i in range(items):
+                        gain[i] += near[i]
+                else:
+                    for i in range(items):
+                        gain[i] -= near[i]
+                    for a in range(number):
+                        if held[a] == j:
+                            held[a] = held[number - 1]
+                            number -= 1
+                            break
+                    one[j] += weight_single
+                    for a in range(number):
+                        near[held[a]] += weight_pair
+                        two[held[a], j] += weight_pair
+                row[j] = new
         counters[chain] = counter

@@ -12,7 +12,15 @@ from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
 from dualquery.game.moves import Challenge, Record, Transcript
 from dualquery.game.play import play
 from dualquery.game.query_players import LearningQueryPlayer
-from dualquery.mechanisms.free_values import Free, density_events, measured_density, uniform, zeros
+from dualquery.mechanisms.free_values import (
+    Free,
+    density_events,
+    density_noise,
+    measured_density,
+    noise_deviation,
+    uniform,
+    zeros,
+)
 from dualquery.mechanisms.parameters import (
     DualQueryParameters,
     affordable,
@@ -24,14 +32,14 @@ from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progres
 from dualquery.mechanisms.rehearsal import rehearse
 from dualquery.oracles.clauses import Clauses
 from dualquery.oracles.exact import exact_response
-from dualquery.oracles.search import best_response
+from dualquery.oracles.local_search import best_response
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
-from dualquery.queries.decisions import decisions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 
+BLUR_MOST = 0.1  # a density blurred by more than this share of the table guides nobody
 EXACT_SECONDS = 5.0  # per round
 COUNTING_SECONDS = 4e-12  # per query and record, two cores
 WEIGHT_SECONDS = 1.5e-8  # per query and round
@@ -107,13 +115,13 @@ def plan(shape: Shape, options: Options) -> Plan:
     if options.oracle is not None and options.oracle not in ORACLES:
         raise DualQueryError(f"--oracle must be one of {', '.join(ORACLES)}")
     reserved: list[Event] = []
-    share = density_share(shape.budget.accounting) if free is Free.DENSITY else 0.0
+    share, deviation = 0.0, 0.0
     if free is Free.DENSITY:
+        share = density_share(shape.budget.accounting)
         reserved.extend(density_events(shape.domain, shape.budget, share))
+        deviation = noise_deviation(density_noise(shape.domain, shape.budget, share))
     parameters, source = _parameters(shape, options, reserved)
-    expected = rehearse(
-        shape, parameters, oracle_of=search_oracle, fallback_of=zeros if free is Free.ZEROS else uniform
-    )
+    expected = rehearse(shape, parameters, free=free, deviation=deviation, oracle_of=search_oracle)
     size = shape.workload.size
     counting = size * shape.rows * COUNTING_SECONDS
     playing = parameters.rounds * (expected.round_seconds + size * WEIGHT_SECONDS)
@@ -183,18 +191,20 @@ def _parameters(shape: Shape, options: Options, reserved: list[Event]) -> tuple[
     parameters = from_theory(shape, alpha=options.alpha, beta=beta)
     if not affordable(shape, parameters, reserved):
         raise DualQueryError(
-            f"error {options.alpha:g} by the theory needs {parameters.rounds} rounds of {parameters.samples} samples, "
-            f"more than epsilon = {shape.budget.epsilon:g} pays for on {shape.rows} records; raise --alpha or epsilon"
+            f"error {options.alpha:g} by the theory needs {parameters.rounds} rounds of {parameters.samples} "
+            f"samples, more than epsilon = {shape.budget.epsilon:g} pays for on {shape.rows} records; "
+            "raise --alpha or epsilon"
         )
     return parameters, f"parameters from the theory for error {options.alpha:g} but with chance {beta:g}."
 
 
 def _free(name: str | None, shape: Shape) -> Free:
-    """The given policy, or the default: zeros where blocks of items say the table is sparse, else random."""
+    """The given policy; by default a density where its noise is small against the table, else random."""
     if name is None:
-        return (
-            Free.ZEROS if decisions(shape.workload) > 10 * len(shape.domain.columns) + 1000 else Free.RANDOM
-        )
+        if shape.budget.accounting is Accounting.THEOREM_4_3:
+            return Free.RANDOM
+        noise = density_noise(shape.domain, shape.budget, density_share(shape.budget.accounting))
+        return Free.DENSITY if noise_deviation(noise) <= BLUR_MOST * shape.rows else Free.RANDOM
     try:
         free = Free(name)
     except ValueError:

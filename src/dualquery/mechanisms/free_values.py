@@ -7,6 +7,8 @@ attribute: noisy one-way counts, from which each free value is drawn.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
 
@@ -75,6 +77,11 @@ def density_noise(domain: Domain, budget: Budget, share: float) -> Gaussian | La
     return Gaussian(changed / (2 * part * rho_of(epsilon=budget.epsilon, delta=budget.delta)))
 
 
+def noise_deviation(noise: Gaussian | Laplace) -> float:
+    """The standard deviation of the noise, to the accuracy that a rule of thumb needs."""
+    return math.sqrt(noise.variance) if isinstance(noise, Gaussian) else math.sqrt(2) * float(noise.scale)
+
+
 def density_events(domain: Domain, budget: Budget, share: float) -> list[GaussianNoise | LaplaceNoise]:
     """What `measured_density` will charge."""
     noise = density_noise(domain, budget, share)
@@ -85,20 +92,33 @@ def density_events(domain: Domain, budget: Budget, share: float) -> list[Gaussia
 
 
 def measured_density(curator: Curator, domain: Domain, budget: Budget, share: float, rows: int) -> Fallback:
-    """Values drawn, attribute by attribute, from noisy one-way counts."""
+    """Values drawn from one-way counts that the curator measures."""
     noise = density_noise(domain, budget, share)
+    noisy = [curator.measure(group, noise=noise) for group in one_way_groups(domain)]
+    return density(domain, noisy, rows=rows, deviation=noise_deviation(noise))
+
+
+def density(
+    domain: Domain, noisy: Sequence[NDArray[np.integer | np.floating]], *, rows: int, deviation: float
+) -> Fallback:
+    """Values drawn, attribute by attribute, from noisy counts of the one-way groups.
+
+    A count within two standard deviations of the noise of nothing is taken for nothing, and of everything for
+    everything: among thousands of rare items the noise alone would otherwise fill the records.
+    """
+    blur = 2 * deviation
     ones: NDArray[np.float64] = np.zeros(domain.width)
     tables: list[tuple[int, NDArray[np.float64]]] = []
-    for group in one_way_groups(domain):
-        noisy = curator.measure(group, noise=noise)
+    for group, counts in zip(one_way_groups(domain), noisy, strict=True):
         if isinstance(group, Tables):
             for (attribute,), first, last in zip(
                 group.sets, group.starts[:-1], group.starts[1:], strict=True
             ):
-                cells = np.maximum(noisy[first:last], 0).astype(np.float64) + 1e-9
+                cells = np.where(counts[first:last] > blur, counts[first:last], 0) + 1e-9
                 tables.append((attribute, np.cumsum(cells / cells.sum())))
         elif isinstance(group, Conjunctions):
-            ones[group.predicates.attribute] = np.clip(noisy / rows, 0, 1)
+            likely = np.where(counts > blur, np.where(counts < rows - blur, counts / rows, 1.0), 0.0)
+            ones[group.predicates.attribute] = likely
 
     def drawn(rng: np.random.Generator) -> Record:
         chance = rng.random(domain.width)

@@ -4,10 +4,11 @@ Three ways. From the theory: a target (α, β) fixes all of them (Algorithm 2). 
 learning rate, samples and rounds given, the rest fitted to the budget. From a rule: the learning rate and
 the number of samples follow from the size of the domain and the workload, the rounds from the budget.
 
-The rule stands on the heat maps of `experiments/parameters.py`, made on public data of several shapes: the
-error is flat around its best, which lies where a round samples about one literal a value that the record
-has to decide, and where the learning rate is near 1, or smaller when so many attributes are in play that a
-query is hardly ever sampled twice.
+The rule stands on the heat maps of `experiments/parameters.py`, made on public data of several shapes. The error
+is flat around its best. Where free values follow a density, a round only has to correct it: few samples, in
+proportion to the square root of what a record has to decide, and a learning rate of 1 buy the most rounds. Where
+they do not, a round has to decide everything itself: about one sampled literal for every two decisions, and a
+smaller learning rate the more attributes are in play.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dualquery.privacy.events import Event
 from dualquery.privacy.selection import SLACK
 from dualquery.queries.decisions import decisions
 
-ROUNDS_MOST = 1000
+ROUNDS_MOST = 500
 ROUNDS_WANTED = 40
 SAMPLES_LEAST = 60
 SAMPLES_MOST = 50_000
@@ -59,8 +60,9 @@ def from_budget(shape: Shape, options: Options, reserved: list[Event]) -> DualQu
         raise DualQueryError("--samples must be at least 1")
     if options.learning_rate is not None and not 0 < options.learning_rate < math.inf:
         raise DualQueryError("--learning-rate must be a positive number")
-    learning_rate = options.learning_rate or default_learning_rate(shape)
-    samples = options.samples or default_samples(shape, learning_rate, rounds)
+    guided = bool(reserved)  # free values follow a density
+    learning_rate = options.learning_rate or default_learning_rate(shape, guided=guided)
+    samples = options.samples or default_samples(shape, learning_rate, rounds, guided=guided)
     if rounds is None:
         parameters = _largest(shape, learning_rate, samples, reserved)
         if parameters.rounds < 2:
@@ -88,15 +90,19 @@ def from_budget(shape: Shape, options: Options, reserved: list[Event]) -> DualQu
     )
 
 
-def default_learning_rate(shape: Shape) -> float:
-    """Near 1; down to 0.4 where there are thousands of attributes to decide."""
+def default_learning_rate(shape: Shape, *, guided: bool) -> float:
+    """Near 1; down to 0.4 where there are thousands of attributes to decide and nothing to guide them."""
+    if guided:
+        return 1.0
     wide = math.log10(max(1, decisions(shape.workload) / 500))
     return float(min(1.4, max(0.4, 1.4 - 0.8 * max(0.0, wide))))
 
 
-def default_samples(shape: Shape, learning_rate: float, rounds: int | None) -> int:
-    """About one sampled literal for every two decisions, but no more than leave a good number of rounds."""
-    wanted = min(SAMPLES_MOST, max(SAMPLES_LEAST, round(0.6 * decisions(shape.workload))))
+def default_samples(shape: Shape, learning_rate: float, rounds: int | None, *, guided: bool) -> int:
+    """7 √decisions with a density, else 0.6 decisions; but no more than leave a good number of rounds."""
+    undecided = decisions(shape.workload)
+    wanted = round(7 * math.sqrt(undecided) if guided else 0.6 * undecided)
+    wanted = min(SAMPLES_MOST, max(SAMPLES_LEAST, wanted))
     least_rounds = rounds or ROUNDS_WANTED
 
     def rounds_with(samples: int) -> int:

@@ -19,6 +19,7 @@ from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
 from dualquery.game.moves import Challenge, Record, Transcript
 from dualquery.game.play import play
 from dualquery.game.query_players import learning_rate_per_count, net_weights
+from dualquery.mechanisms.free_values import Free, density, one_way_groups, uniform, zeros
 from dualquery.mechanisms.parameters import DualQueryParameters
 from dualquery.mechanisms.plan import Shape
 from dualquery.privacy.selection import Candidates, PublicScores, draw
@@ -85,10 +86,11 @@ def rehearse(
     shape: Shape,
     parameters: DualQueryParameters,
     *,
+    free: Free,
+    deviation: float,
     oracle_of: Callable[[Workload], Oracle],
-    fallback_of: Callable[[Domain], Fallback],
 ) -> Rehearsed:
-    """Play the planned game once on public random data."""
+    """Play the planned game once on public random data, with noise of this deviation on a density's counts."""
     scale = min(1.0, DECISIONS_MOST / decisions(shape.workload))
     domain = shape.domain if scale == 1 else Domain((Items("item", DECISIONS_MOST),))
     width = min(query_width(shape.workload), domain.width)
@@ -98,17 +100,29 @@ def rehearse(
     workload = random_conjunctions(domain, width, queries)
     rng = np.random.default_rng(0)
     rows = min(shape.rows, ROWS_MOST)
-    shares = true_counts(workload.groups[0], random_table(domain, rows, rng)) / rows
+    table = random_table(domain, rows, rng)
+    shares = true_counts(workload.groups[0], table) / rows
     counts = np.round(shares * shape.rows).astype(np.int64)
 
     query_player = RehearsingQueryPlayer(workload, counts, smaller, shape.rows)
-    data_player = BestResponseDataPlayer(oracle_of(workload), fallback_of(domain), rng)
+    fallback = _rehearsed_fallback(free, table, shape.rows, deviation, rng)
+    data_player = BestResponseDataPlayer(oracle_of(workload), fallback, rng)
     started = time.perf_counter()
     transcript = play(query_player, data_player, rounds=parameters.rounds)
     seconds = time.perf_counter() - started
     query_player.hear(transcript)
     errors = np.abs(query_player.answers / parameters.rounds - shares)
     return Rehearsed(float(errors.mean()), float(errors.max()), seconds / parameters.rounds / scale)
+
+
+def _rehearsed_fallback(
+    free: Free, table: Records, rows: int, deviation: float, rng: np.random.Generator
+) -> Fallback:
+    if free is not Free.DENSITY:
+        return zeros(table.domain) if free is Free.ZEROS else uniform(table.domain)
+    counts = [true_counts(group, table) * (rows / table.rows) for group in one_way_groups(table.domain)]
+    noisy = [part + rng.normal(0, deviation, len(part)) for part in counts]
+    return density(table.domain, noisy, rows=rows, deviation=deviation)
 
 
 def random_table(domain: Domain, rows: int, rng: np.random.Generator) -> Records:

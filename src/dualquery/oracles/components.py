@@ -47,9 +47,22 @@ def _split(
     problem: Problem, rest: Rest
 ) -> tuple[Forward, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """The open clauses over the choices left, variables numbered component by component."""
-    struck, choices_left, decided, literals_left = rest.struck, rest.choices_left, rest.decided, rest.literals_left
-    old_first_choice, old_first_literal, old_literal = problem.first_choice, problem.first_literal, problem.literal
-    old_first_accepted, old_accepted, old_variable = problem.first_accepted, problem.accepted, problem.variable
+    struck, choices_left, decided, literals_left = (
+        rest.struck,
+        rest.choices_left,
+        rest.decided,
+        rest.literals_left,
+    )
+    old_first_choice, old_first_literal, old_literal = (
+        problem.first_choice,
+        problem.first_literal,
+        problem.literal,
+    )
+    old_first_accepted, old_accepted, old_variable = (
+        problem.first_accepted,
+        problem.accepted,
+        problem.variable,
+    )
     variables = len(choices_left)
     parent = np.empty(variables, np.int32)
     for v in range(variables):
@@ -133,7 +146,9 @@ def _split(
             literal[literals] = 2 * (used[p] - 1) + (old_literal[i] & 1)
             literals += 1
         # w·[an odd number] = w − w·[an even number]
-        weights[clauses] = -problem.weights[c] if rest.odd[c] and c >= problem.conjunctions else problem.weights[c]
+        weights[clauses] = (
+            -problem.weights[c] if rest.odd[c] and c >= problem.conjunctions else problem.weights[c]
+        )
         clauses += 1
         first_literal[clauses] = literals
         if c < problem.conjunctions:
@@ -237,7 +252,9 @@ def enumerate_small(
                 elif constant < 0:
                     for t in range(before):
                         coefficient[t] = -coefficient[t]
-            half = 2 if c >= core.conjunctions else 1  # exact but for the constant term, which moves all cells
+            half = (
+                2 if c >= core.conjunctions else 1
+            )  # exact but for the constant term, which moves all cells
             for t in range(terms):
                 table[cell[t]] += coefficient[t] // half
         for v in range(first_variable[k], first_variable[k + 1]):

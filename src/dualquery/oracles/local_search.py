@@ -1,25 +1,91 @@
-"""One good choice per variable: all assignments of a small component, tabu search in a large one.
+"""The data player's oracle: a record that answers weighted clauses well, in milliseconds.
+
+Merge, presolve, split into components, look at all assignments of the small ones and search the others,
+then let every attribute return to the fallback record where that costs nothing.
 
 Tabu search after Glover (1989) and, for many values a variable, Galinier and Hao (1999): always make the
-best move, even a bad one, but do not return to a value for a while after leaving it, unless that beats
-the best assignment seen. A table keeps what every choice would add,
+best move, even a bad one, but do not return to a choice for a while after leaving it, unless that beats
+the best assignment seen; after a stretch without success, make a few moves at random. A table keeps what
+every choice would add,
 
-    score[u] = linear[u] + Σ ±w_c   over clauses c with a literal that accepts u, all other literals true,
+    score[u] = linear[u] + Σ ±w_c   over clauses c with a literal that accepts u and all others true
 
-so that a move is chosen by a scan and costs an update of the clauses that it makes or breaks.
+(for a parity ±w_c always), so a move is found by a scan and costs the clauses that it makes or breaks.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dualquery.oracles.problem import Problem, draw, rows_from
+from dualquery.oracles.choices import compile_clauses
+from dualquery.oracles.clauses import Clauses, Status, merge
+from dualquery.oracles.components import Components, enumerate_small, split
+from dualquery.oracles.parity import eliminate, heaviest_first, unpeel
+from dualquery.oracles.presolve import presolve
+from dualquery.oracles.problem import Problem, chance_from, differing, draw, return_home, truths
 
-BLOCK = 128
-NOWHERE = -(2**62)
-ENUMERABLE = 65_536  # joint assignments of a component that is searched exhaustively
+BLOCK = 128  # variables whose best moves are kept as one maximum, so that a scan skips most of them
+LONGEST = 200  # flips that a choice stays forbidden, before chance adds up to half as many
+NOWHERE = -(2**62)  # below every gain
+
+
+@dataclass(frozen=True)
+class Response:
+    """A record, what it scores, and whether that is known to be the most."""
+
+    record: NDArray[np.int32]
+    value: int
+    status: Status
+
+
+def best_response(
+    clauses: Clauses, fallback: NDArray[np.int32], *, rng: np.random.Generator, flips: int = 10_000
+) -> Response:
+    """A record x with a large Σ_c w_c · q_c(x).
+
+    `fallback` is the public record that the search starts from: attributes that no clause names keep its
+    value, and of two values that score alike, its is taken, or else one at random. `flips` bounds the moves
+    of the tabu search, all components together; easy problems use fewer.
+    """
+    clauses = merge(clauses)
+    chance = chance_from(rng)
+    problem, meaning = compile_clauses(clauses, fallback, chance)
+    rest = presolve(problem, chance)
+    parts = split(problem, rest)
+    settled, best = _maximise(parts, flips, chance)
+    choice = rest.choice
+    choice[parts.variable] = parts.choice[best]
+    if len(rest.peeled) > 0:
+        unpeel(problem, rest.peeled, choice)
+    value = int(return_home(problem, choice))
+    record = np.array(fallback, np.int32)
+    record[meaning.attribute] = meaning.value[choice]
+    proven = bool(settled.all()) or value == clauses.ceiling
+    return Response(record, value, Status.OPTIMAL if proven else Status.FEASIBLE)
+
+
+def _maximise(
+    parts: Components, flips: int, chance: NDArray[np.uint64]
+) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+    """Which components have a proven best assignment, and the best known choice of each variable."""
+    core, first_variable, component = parts.core, parts.first_variable, parts.component
+    choice = core.home.copy()
+    settled = enumerate_small(core, first_variable, component, chance, choice)
+    if settled.all():
+        return settled, choice
+    rival = choice.copy()
+    worth, most = search(core, first_variable, component, settled, flips, chance, choice)
+    if core.conjunctions < len(core.weights):
+        pure = eliminate(core, heaviest_first(core), first_variable, component, settled, rival)
+        rival_worth, _ = search(core, first_variable, component, ~pure, flips, chance, rival)
+        better = np.repeat(pure & (rival_worth > worth), np.diff(first_variable))
+        choice[better] = rival[better]
+        worth = np.maximum(worth, rival_worth)
+    return settled | (worth == most), choice
 
 
 @njit(cache=True)
@@ -35,6 +101,16 @@ def _add(
     signed = -weight if literal & 1 else weight
     for i in range(first_accepted[p], first_accepted[p + 1]):
         score[accepted[i]] += signed
+
+
+@njit(cache=True)
+def _mark(listed: NDArray[np.int32], is_listed: NDArray[np.bool_], count: int, item: int) -> int:
+    """Put an item on a list, once; the length of the list."""
+    if not is_listed[item]:
+        is_listed[item] = True
+        listed[count] = item
+        count += 1
+    return count
 
 
 @njit(cache=True)
@@ -55,102 +131,87 @@ def _random_peak(values: NDArray[np.int64], chance: NDArray[np.uint64]) -> int:
 
 
 @njit(cache=True)
-def _mark(listed: NDArray[np.int32], is_listed: NDArray[np.bool_], count: int, item: int) -> int:
-    """Put an item on a list, once; the length of the list."""
-    if not is_listed[item]:
-        is_listed[item] = True
-        listed[count] = item
-        count += 1
-    return count
-
-
-@njit(cache=True)
 def search(
     core: Problem,
     first_variable: NDArray[np.int32],
+    component: NDArray[np.int32],
     skipped: NDArray[np.bool_],
     flips: int,
     chance: NDArray[np.uint64],
     choice: NDArray[np.int32],
-    params: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Tabu search in each component, from `choice`, which is improved in place; what each is worth then."""
-    first_choice, linear, weights, conjunctions = core.first_choice, core.linear, core.weights, core.conjunctions
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Tabu search in the components that are not skipped, from `choice`, which is improved in place.
+
+    Returns what each component is worth in the end, and a bound that no assignment exceeds.
+    """
+    conjunctions, first_choice, linear, weights = (
+        core.conjunctions,
+        core.first_choice,
+        core.linear,
+        core.weights,
+    )
     first_literal, literal, variable = core.first_literal, core.literal, core.variable
     first_accepted, accepted = core.first_accepted, core.accepted
-    first_accepting, accepting = core.first_accepting, core.accepting
     first_use, use = core.first_use, core.use
 
     current = choice.copy()
-    holds = np.zeros(len(variable), np.int32)  # predicate → whether it accepts the current choice
-    unmet = np.zeros(len(weights), np.int32)  # clause → false literals, of a parity true ones modulo 2
+    holds, unmet = truths(core, current)
     score = linear.copy()
     worth = np.zeros(len(skipped), np.int64)
-    ceiling = np.zeros(len(skipped), np.int64)
-    component = np.empty(len(current), np.int32)
-    owner = np.empty(len(linear), np.int32)
+    bound = np.zeros(len(skipped), np.int64)
+    owner = np.empty(len(linear), np.int32)  # choice → variable
     searched = 0
-    used=np.zeros(1,np.int64)
     for k in range(len(skipped)):
+        searched += 0 if skipped[k] else first_variable[k + 1] - first_variable[k]
         for v in range(first_variable[k], first_variable[k + 1]):
-            component[v] = k
-            worth[k] += linear[current[v]]
-            most = linear[first_choice[v]]
+            most = linear[current[v]]
+            worth[k] += most
             for u in range(first_choice[v], first_choice[v + 1]):
                 most = max(most, linear[u])
                 owner[u] = v
-            ceiling[k] += most
-            searched += not skipped[k]
-            for i in range(first_accepting[current[v]], first_accepting[current[v] + 1]):
-                holds[accepting[i]] = 1
+            bound[k] += most
     for c in range(len(weights)):
-        start, end = first_literal[c], first_literal[c + 1]
-        for i in range(start, end):
-            unmet[c] += holds[literal[i] >> 1] == (literal[i] & 1)
-        if c >= conjunctions:
-            unmet[c] = (end - start - unmet[c]) & 1
-        k = component[variable[literal[start] >> 1]]
-        worth[k] += weights[c] if unmet[c] == 0 else 0
-        ceiling[k] += max(0, weights[c])
-        for i in range(start, end):
+        worth[component[c]] += weights[c] if unmet[c] == 0 else 0
+        bound[component[c]] += max(0, weights[c])
+        for i in range(first_literal[c], first_literal[c + 1]):
             true = holds[literal[i] >> 1]
-            if c >= conjunctions:
-                _add(score, first_accepted, accepted, literal[i], weights[c] if unmet[c] != true else -weights[c])
+            if c >= conjunctions:  # even without this literal: odd with it
+                weight = weights[c] if unmet[c] != true else -weights[c]
+                _add(score, first_accepted, accepted, literal[i], weight)
             elif unmet[c] == (true == (literal[i] & 1)):
                 _add(score, first_accepted, accepted, literal[i], weights[c])
 
     forbidden = np.zeros(len(linear), np.int64)  # choice → the flip before which it is not taken again
+    held = np.empty(LONGEST + LONGEST // 2 + 1, np.int32)  # the choices forbidden at present
     lead = np.empty(len(current), np.int64)  # variable → the most that one of its other, free choices gains
     stale = np.empty(len(current), np.int32)  # variables whose lead must be found anew
     is_stale = np.zeros(len(current), np.bool_)
-    peak = np.empty((len(current) + BLOCK - 1) // BLOCK, np.int64)  # the largest of each BLOCK leads
-    block = np.empty(len(peak), np.int32)
+    peak = np.empty(len(current) // BLOCK + 1, np.int64)  # the largest of each BLOCK leads
+    block = np.empty(len(peak), np.int32)  # those that must be found anew
     is_block = np.zeros(len(peak), np.bool_)
-    moved = np.empty(params[4]*searched+flips + 1, np.int32)
-    held = np.empty(512, np.int32)  # the choices forbidden at present
+    moved = np.empty(2 * searched + flips, np.int32)  # variables that moved since the best assignment
+    changed = np.empty(len(holds), np.int32)
     for k in range(len(skipped)):
         if skipped[k]:
             continue
         low, high = first_variable[k], first_variable[k + 1]
-        leads = lead[low:high]  # from 0, so that the scans compile to vector instructions
-        peaks = peak[: (high - low + BLOCK - 1) // BLOCK]
-        moves_ = first_choice[high] - first_choice[low] - (high - low)
-        shortest = min(200, params[2] + moves_ // params[3])
-        spread = shortest // 2 + 5
-        value = worth[k]
-        patience = params[0] + params[1] * (high - low)
-        allowed = params[4] * (high - low) + flips * (high - low) // searched
-        flip, last, holding, stales, blocks, turn, quiet, moves = 0, 0, 0, 0, 0, low, 0, 0
+        size = high - low
+        leads, peaks = lead[low:high], peak[: (size + BLOCK - 1) // BLOCK]
+        moves = first_choice[high] - first_choice[low] - size
+        tenure = min(LONGEST, 5 + moves // 16)
+        allowed = 2 * size + flips * size // searched  # the first term for the descent
+        patience = 1000 + 10 * size
+        value, flip, last = worth[k], 0, 0
+        holding, stales, blocks, unsaved, shakes, shake_at = 0, 0, 0, 0, 0, 200 + size
         for v in range(low, high):
             stales = _mark(stale, is_stale, stales, v)
-        while flip < allowed and flip - last <= patience and worth[k] < ceiling[k]:
+        while flip < allowed and flip - last <= patience and worth[k] < bound[k]:
             i = 0
             while i < holding:
                 if forbidden[held[i]] > flip:
                     i += 1
                     continue
-                v = owner[held[i]]
-                stales = _mark(stale, is_stale, stales, v)
+                stales = _mark(stale, is_stale, stales, owner[held[i]])
                 holding -= 1
                 held[i] = held[holding]
             for i in range(stales):
@@ -163,77 +224,64 @@ def search(
                 blocks = _mark(block, is_block, blocks, (v - low) // BLOCK)
             stales = 0
             for i in range(blocks):
-                b = block[i]
-                is_block[b] = False
-                part = leads[b * BLOCK : (b + 1) * BLOCK]
-                peak[b] = NOWHERE
+                is_block[block[i]] = False
+                part = leads[block[i] * BLOCK : (block[i] + 1) * BLOCK]
+                most = np.int64(NOWHERE)
                 for j in range(len(part)):
-                    peak[b] = max(peak[b], part[j])
+                    most = max(most, part[j])
+                peak[block[i]] = most
             blocks = 0
 
-            # Until a whole round brings nothing, each variable in turn takes its best choice; then the best
-            # move of all is made, also if it loses, and a forbidden one if it leads where nobody was.
-            chosen = -1
-            while chosen < 0 and quiet <= high - low:
-                if lead[turn] > 0:
-                    chosen = turn
-                    quiet = 0
-                quiet += 1
-                turn = low if turn + 1 == high else turn + 1
+            if flip >= shake_at:
+                shakes, shake_at = 1 + size // 16, flip + 200 + size
             new = -1
-            if chosen < 0:
-                b = _random_peak(peaks, chance)
-                most = peaks[b]
-                chosen = low + b * BLOCK + _random_peak(leads[b * BLOCK : (b + 1) * BLOCK], chance)
-                for i in range(holding):
-                    u = held[i]
-                    gain = score[u] - score[current[owner[u]]]
-                    if gain > most and value + gain > worth[k]:
-                        most, new, chosen = gain, u, owner[u]
-            if lead[chosen] == NOWHERE and new < 0:
-                flip += 1
-                continue
-            old = current[chosen]
-            if new < 0:
-                count = 0
+            if shakes > 0:  # out of a valley that the best moves do not leave: any move
+                shakes -= 1
+                chosen = low + draw(chance, size)
+                others = first_choice[chosen + 1] - first_choice[chosen] - 1
+                new = first_choice[chosen] + draw(chance, others)
+                new += new >= current[chosen]
+            else:  # the best move of all, also if it loses; a forbidden one only to where nobody was
+                at = _random_peak(peaks, chance) * BLOCK
+                chosen = low + at + _random_peak(leads[at : at + BLOCK], chance)
+                most, count = lead[chosen], 0
                 for u in range(first_choice[chosen], first_choice[chosen + 1]):
-                    if u != old and forbidden[u] <= flip and score[u] - score[old] == lead[chosen]:
+                    if (
+                        u != current[chosen]
+                        and forbidden[u] <= flip
+                        and score[u] - score[current[chosen]] == most
+                    ):
                         count += 1
                         if count == 1 or draw(chance, count) == 0:
                             new = u
+                for i in range(holding):
+                    gain = score[held[i]] - score[current[owner[held[i]]]]
+                    if gain > most and value + gain > worth[k]:
+                        most, new, chosen = gain, held[i], owner[held[i]]
+            flip += 1
+            if new < 0:
+                continue  # every choice is forbidden at present
+            old = current[chosen]
             value += score[new] - score[old]
             current[chosen] = new
-            moved[moves] = chosen
-            moves += 1
-            flip += 1
-            if forbidden[old] < flip:
-               held[holding] = old
-               holding += 1
-            forbidden[old] = flip + shortest + draw(chance, spread)
+            moved[unsaved] = chosen
+            unsaved += 1
             stales = _mark(stale, is_stale, stales, chosen)
+            if forbidden[old] < flip:
+                held[holding] = old
+                holding += 1
+            forbidden[old] = flip + tenure + draw(chance, tenure // 2)
 
-            # The predicates that accept one of the two choices but not the other change.
-            i, j = first_accepting[old], first_accepting[new]
-            while i < first_accepting[old + 1] or j < first_accepting[new + 1]:
-                if j == first_accepting[new + 1] or (i < first_accepting[old + 1] and accepting[i] < accepting[j]):
-                    p = accepting[i]
-                    i += 1
-                elif i == first_accepting[old + 1] or accepting[j] < accepting[i]:
-                    p = accepting[j]
-                    j += 1
-                else:
-                    i += 1
-                    j += 1
-                    continue
+            for i in range(differing(core.first_accepting, core.accepting, old, new, changed)):
+                p = changed[i]
                 holds[p] ^= 1
-                for s in range(first_use[p], first_use[p + 1]):
-                    c = use[s] >> 1
+                for j in range(first_use[p], first_use[p + 1]):
+                    c = use[j] >> 1
                     if c >= conjunctions:
                         unmet[c] ^= 1
-                        others = 0
-                        weight = 2 * weights[c]
+                        others, weight = 0, 2 * weights[c]
                     else:
-                        met = holds[p] != (use[s] & 1)
+                        met = holds[p] != (use[j] & 1)
                         others = unmet[c] - met  # false literals besides this one
                         unmet[c] += -1 if met else 1
                         if others > 1:
@@ -241,22 +289,16 @@ def search(
                         weight = weights[c] if met else -weights[c]
                     for t in range(first_literal[c], first_literal[c + 1]):
                         q = literal[t] >> 1
-                        if q == p:
+                        if q == p or (others == 1 and holds[q] != (literal[t] & 1)):
                             continue
-                        if c >= conjunctions:
-                            _add(score, first_accepted, accepted, literal[t], weight if unmet[c] != holds[q] else -weight)
-                        elif others == 0 or holds[q] == (literal[t] & 1):
-                            _add(score, first_accepted, accepted, literal[t], weight)
-                        else:
-                            continue
-                        v = variable[q]
-                        stales = _mark(stale, is_stale, stales, v)
+                        turned = c >= conjunctions and unmet[c] == holds[q]
+                        _add(score, first_accepted, accepted, literal[t], -weight if turned else weight)
+                        stales = _mark(stale, is_stale, stales, variable[q])
             if value > worth[k]:
-                worth[k] = value
-                last = flip
-                for i in range(moves):
+                worth[k], last, shake_at = value, flip, flip + 200 + size
+                for i in range(unsaved):
                     choice[moved[i]] = current[moved[i]]
-                moves = 0
-        used[0]+=flip
-    params[5]=used[0]
-    return worth
+                unsaved = 0
+        for i in range(stales):
+            is_stale[stale[i]] = False
+    return worth, bound

@@ -107,17 +107,17 @@ def eliminate(
     first_literal, literal, variable = core.first_literal, core.literal, core.variable
     components, clauses = len(first_variable) - 1, len(weights)
     pure = np.zeros(components, np.bool_)
-    home_of = np.empty(len(choice), np.int32)  # variable → component
+    part_of = np.empty(len(choice), np.int32)  # variable → component
     for k in range(components):
         pure[k] = not settled[k]
         for v in range(first_variable[k], first_variable[k + 1]):
-            home_of[v] = k
+            part_of[v] = k
             pure[k] &= first_choice[v + 1] - first_choice[v] == 2
     for c in range(core.conjunctions):
         pure[component[c]] = False
     keys = np.empty(len(order), np.int32)
     for i in range(len(order)):
-        keys[i] = component[order[i]] if order[i] < clauses else home_of[order[i] - clauses]
+        keys[i] = component[order[i]] if order[i] < clauses else part_of[order[i] - clauses]
     first_row, place = grouped(keys, components)
     one = np.empty(len(choice), np.int32)  # variable → its choice that counts as odd
     for p in range(len(variable)):
@@ -153,28 +153,33 @@ def eliminate(
                     continue
                 odd = linear[one[low + x]] > linear[other]
                 row[x >> 6] |= np.uint64(1) << np.uint64(x & 63)
-            for x in range(size):
-                if (row[x >> 6] >> np.uint64(x & 63)) & np.uint64(1) == 0:
-                    continue
-                if owner[x] == 0:
-                    basis[rank] = row
+            x = 0
+            while x < size:
+                if row[x >> 6] == 0:
+                    x = (x | 63) + 1
+                elif (row[x >> 6] >> np.uint64(x & 63)) & np.uint64(1) == 0:
+                    x += 1
+                elif owner[x] > 0:
+                    for w in range(x >> 6, words):
+                        row[w] ^= basis[owner[x] - 1, w]
+                    odd ^= wanted[owner[x] - 1]
+                    left -= words
+                else:
+                    for w in range(words):
+                        basis[rank, w] = row[w]
                     wanted[rank] = odd
                     rank += 1
                     owner[x] = rank
                     break
-                pivot = basis[owner[x] - 1]
-                odd ^= wanted[owner[x] - 1]
-                for w in range(x >> 6, words):
-                    row[w] ^= pivot[w]
-                left -= words
         for x in range(size - 1, -1, -1):
             if owner[x] == 0:
                 continue
             odd = wanted[owner[x] - 1]
-            pivot = basis[owner[x] - 1]
             for y in range(x + 1, size):
-                if (pivot[y >> 6] >> np.uint64(y & 63)) & np.uint64(1) != 0:
+                if (basis[owner[x] - 1, y >> 6] >> np.uint64(y & 63)) & np.uint64(1) != 0:
                     odd ^= choice[low + y] == one[low + y]
             v = low + x
-            choice[v] = one[v] if odd else first_choice[v] + first_choice[v + 1] - 1 - one[v]  # the other of two
+            choice[v] = (
+                one[v] if odd else first_choice[v] + first_choice[v + 1] - 1 - one[v]
+            )  # the other of two
     return pure

@@ -75,7 +75,7 @@ def presolve(problem: Problem, chance: NDArray[np.uint64]) -> Rest:
     low = np.zeros(len(linear), np.int64)  # choice → L − linear
     high = np.zeros(len(linear), np.int64)  # choice → H − linear
     choices_left = np.empty(variables, np.int32)
-    open_uses = np.zeros(variables, np.int32)  # variable → clauses with two open literals or more that name it
+    open_uses = np.zeros(variables, np.int32)  # variable → clauses with open literals besides its own
     accepted_left = np.empty(predicates, np.int32)
     decided = np.zeros(predicates, np.int8)
     literals_left = np.empty(clauses, np.int32)
@@ -87,7 +87,7 @@ def presolve(problem: Problem, chance: NDArray[np.uint64]) -> Rest:
     waiting = np.empty(variables, np.bool_)
     head, length = 0, variables
     deciding = np.empty(predicates, np.int32)  # predicates decided in this step
-    releasing = np.empty(clauses, np.int32)  # clauses that stop to depend on two variables or more
+    releasing = np.empty(clauses, np.int32)  # clauses that no longer depend on two variables
     decisions, releases = 0, 0
 
     for v in range(variables):
@@ -201,7 +201,7 @@ def presolve(problem: Problem, chance: NDArray[np.uint64]) -> Rest:
                     decided[p] = TRUE
                     deciding[decisions] = p
                     decisions += 1
-            queue[(head + length) % variables] = v  # what was decided may have loosened its own bounds
+            queue[(head + length) % variables] = v  # what was decided has left its own bounds
             length += 1
             waiting[v] = True
             continue

@@ -4,7 +4,8 @@ A predicate accepts a set of one variable's choices; a literal asks for it or fo
 
     w · [x ∉ A] = w − w · [x ∈ A],
 
-a negated literal is a sign wherever only differences count. Every relation is kept as a pair of flat arrays (`first_x`, `x`): row i is x[first_x[i] : first_x[i + 1]].
+a negated literal is a sign wherever only differences count. Every relation is kept as a pair of flat
+arrays (`first_x`, `x`): row i is x[first_x[i] : first_x[i + 1]].
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def complete(forward: Forward) -> Problem:
 
 
 @njit(cache=True)
-def draw(chance: NDArray[np.uint64], bound: int) -> int:
+def draw(chance: NDArray[np.uint64], bound: int) -> np.int64:
     """A nearly uniform integer in [0, bound), bound < 2³²; `chance` holds the state (splitmix64)."""
     chance[0] += np.uint64(0x9E3779B97F4A7C15)
     z = chance[0]
@@ -77,7 +78,11 @@ def draw(chance: NDArray[np.uint64], bound: int) -> int:
 
 @njit(cache=True)
 def differing(
-    first_accepting: NDArray[np.int32], accepting: NDArray[np.int32], old: int, new: int, found: NDArray[np.int32]
+    first_accepting: NDArray[np.int32],
+    accepting: NDArray[np.int32],
+    old: int,
+    new: int,
+    found: NDArray[np.int32],
 ) -> int:
     """List the predicates that accept one of two choices of a variable but not the other; how many."""
     i, j, count = first_accepting[old], first_accepting[new], 0
@@ -118,6 +123,51 @@ def truths(problem: Problem, choice: NDArray[np.int32]) -> tuple[NDArray[np.int3
             else:
                 unmet[c] += not met
     return holds, unmet
+
+
+@njit(cache=True)
+def return_home(problem: Problem, choice: NDArray[np.int32]) -> np.int64:
+    """Let variables go home, in place, as long as that costs nothing; the value of the result."""
+    home, linear, weights = problem.home, problem.linear, problem.weights
+    first_use, use, conjunctions = problem.first_use, problem.use, problem.conjunctions
+    holds, unmet = truths(problem, choice)
+    changed = np.empty(len(holds), np.int32)
+    moved = True
+    while moved:
+        moved = False
+        for v in range(len(home)):
+            if choice[v] == home[v]:
+                continue
+            count = differing(problem.first_accepting, problem.accepting, choice[v], home[v], changed)
+            gain = linear[home[v]] - linear[choice[v]]
+            for i in range(count):
+                p = changed[i]
+                for k in range(first_use[p], first_use[p + 1]):
+                    c = use[k] >> 1
+                    if unmet[c] == 0:
+                        gain -= weights[c]
+                    elif unmet[c] == 1 and (c >= conjunctions or holds[p] == (use[k] & 1)):
+                        gain += weights[c]
+            if gain < 0:
+                continue
+            moved = True
+            choice[v] = home[v]
+            for i in range(count):
+                p = changed[i]
+                holds[p] ^= 1
+                for k in range(first_use[p], first_use[p + 1]):
+                    c = use[k] >> 1
+                    if c >= conjunctions:
+                        unmet[c] ^= 1
+                    else:
+                        unmet[c] += 1 if holds[p] == (use[k] & 1) else -1
+    value = np.int64(0)
+    for v in range(len(home)):
+        value += linear[choice[v]]
+    for c in range(len(weights)):
+        if unmet[c] == 0:
+            value += weights[c]
+    return value
 
 
 @njit(cache=True)

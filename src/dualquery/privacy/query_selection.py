@@ -1,23 +1,23 @@
-"""The curator of mechanisms that choose one query, or one table, a round and then measure it.
+"""The curator of mechanisms that choose one query, or one table, a round and perhaps measure it.
 
 Selection of a query
-    Precondition   public answers of a hypothesis, in 2^FRACTION_BITS-ths of a record.
-    Score          c_q = 2^F · count_q − offset_q for the query and −c_q for its negation, so that the larger of
-                   the two is |c_q|: the score of MWEM, and the closure under negation of PMW.
-    Range          of log-weights between neighbours, per unit of rate and 2^F: a replaced record moves a count by
-                   at most 1 either way, hence 2. An added record raises the query or its negation by 1 and lowers
-                   neither, hence 1.
+    Precondition   public answers of a hypothesis, in fractions of 2^-F of a record.
+    Score          c_q = 2^F · count_q − offset_q for the query and −c_q for its negation, so that the larger
+                   of the two is |c_q|: the score of MWEM, and the closure under negation of PMW.
+    Range          of the log-weights between neighbours, per unit of rate and 2^F: a replaced record moves
+                   a count by at most 1 either way, hence 2. An added record raises the query or its
+                   negation by 1 and lowers neither, hence 1.
 
 Selection of a table
     Score          s_t = Σ_cells |2^F · count − offset| − penalty_t, the penalty public.
-    Range          |·| is 1-Lipschitz, and a neighbour moves `cells_moved` cells of each table by 1; the score
-                   moves by at most that either way, hence 2 · cells_moved.
+    Range          |·| is 1-Lipschitz, and a neighbour moves `cells_moved` cells of each table by 1; the
+                   score moves by at most that either way, hence 2 · cells_moved.
 
 Measurement of a query
     Value          count(q) − count(¬q) = 2 · count_q − rows, to which every record contributes +1 or −1.
-    Sensitivity    1 where a record is added or removed, 2 where it is replaced. Half of this difference tells
-                   the count of a table of known length, with half the noise that the count itself would need
-                   between tables of which one has a record more.
+    Sensitivity    1 where a record is added or removed, 2 where it is replaced. Half of this difference
+                   tells the count in a table of known length, and where a record is added or removed with
+                   half the noise that the count itself would need.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from dualquery.privacy.selection import SLACK, Candidates, PublicScores, Rate, d
 from dualquery.queries.query import Tables
 from dualquery.queries.workload import Workload
 
+TOO_SMALL = "the budget is too small for this many rounds; use fewer rounds or a larger epsilon"
 FRACTION_BITS = 10  # answers of a hypothesis are told to a thousandth of a record
 
 
@@ -110,8 +111,11 @@ class ChoosingCurator(Curator):
 
     def choose_query(
         self, answers: NDArray[np.float64], *, among: NDArray[np.int64], public_rows: int, price: Price
-    ) -> int:
-        """One of the queries `among`, preferably one that the public answers (fractions) get wrong."""
+    ) -> tuple[int, bool]:
+        """One of the queries `among`, preferably one that the public answers (fractions) get wrong.
+
+        Says too whether its negation was drawn, which is likely where the answer is too high.
+        """
         repeats = 1 << FRACTION_BITS
         width = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
         offsets = np.rint(repeats * public_rows * answers[among]).astype(np.int64)
@@ -122,7 +126,7 @@ class ChoosingCurator(Curator):
         drawn = draw(
             self._counts()[among], scores, rate=rate, surplus=surplus, draws=1, entropy=self._entropy
         )
-        return int(among[drawn.queries[0]])
+        return int(among[drawn.queries[0]]), bool(drawn.negated[0])
 
     def choose_table(
         self,
@@ -186,14 +190,14 @@ def _rate(price: Price, width: int, largest: int) -> Rate:
     nats = (price.selection_range() - SLACK) / width
     rate = Rate.below(float(nats) * (1 - 1e-15), largest)
     if nats <= 0 or rate.multiplier == 0:
-        raise BudgetError("the budget is too small for this many rounds; use fewer rounds or a larger epsilon")
+        raise BudgetError(TOO_SMALL)
     return rate
 
 
 def _whole_units(cost: Fraction) -> Fraction:
     whole = cost * UNITS // 1 - 1
     if whole < 1:
-        raise BudgetError("the budget is too small for this many rounds; use fewer rounds or a larger epsilon")
+        raise BudgetError(TOO_SMALL)
     return Fraction(int(whole), UNITS)
 
 

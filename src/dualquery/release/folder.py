@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from dualquery.errors import DataError, DualQueryError, ReleaseError, SchemaError
+from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.release.certificate import Certificate
 from dualquery.release.release import BareAnswers, Release
 from dualquery.release.report import report_html
@@ -38,12 +38,13 @@ REPORT = "report.html"
 def refuse_occupied(folder: str | os.PathLike[str]) -> None:
     """ReleaseError where a release could not be written; to be asked before any budget is spent."""
     path = Path(folder)
-    if (path / CERTIFICATE).exists():
-        raise ReleaseError(f"'{path}' already holds a release; choose another folder, or remove it first")
-    if path.is_dir() and any(path.iterdir()):
-        raise ReleaseError(f"the folder '{path}' is not empty; choose another one for the release")
-    if path.exists() and not path.is_dir():
-        raise ReleaseError(f"'{path}' is a file; choose a folder for the release")
+    with _in_a_sentence(path):
+        if (path / CERTIFICATE).exists():
+            raise ReleaseError(f"'{path}' already holds a release; choose another folder, or remove it first")
+        if path.is_dir() and any(path.iterdir()):
+            raise ReleaseError(f"the folder '{path}' is not empty; choose another one for the release")
+        if path.exists() and not path.is_dir():
+            raise ReleaseError(f"'{path}' is a file; choose a folder for the release")
     with _written_aside(path):
         pass
 
@@ -114,19 +115,23 @@ def flat(table: pa.Table) -> pa.Table:
 @contextmanager
 def _written_aside(path: Path) -> Iterator[Path]:
     """A directory beside `path`, on the same file system; whatever is left of it at the end is removed."""
-    aside: Path | None = None
-    try:
+    with _in_a_sentence(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
-        aside.chmod(0o777 & ~_umask())  # mkdtemp's directories are for the owner only
-        yield aside
-    except DualQueryError:
-        raise
+        try:
+            aside.chmod(0o777 & ~_umask())  # mkdtemp's directories are for the owner only
+            yield aside
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _in_a_sentence(path: Path) -> Iterator[None]:
+    """What the operating system refuses, as an error of ours."""
+    try:
+        yield
     except OSError as error:
         raise ReleaseError(f"the release cannot be written to '{path}': {_reason(error)}") from None
-    finally:
-        if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _reason(error: OSError) -> str:
@@ -134,7 +139,9 @@ def _reason(error: OSError) -> str:
         return "the disk is full; nothing was written"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "permission denied; nothing was written"
-    if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return "a file stands in the way; nothing was written"
+    if error.errno == errno.ENOTEMPTY:
         return "something else was written there meanwhile"
     return f"{error.strerror or error}; nothing was written"
 

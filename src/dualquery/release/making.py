@@ -134,12 +134,11 @@ def price_of_rows(budget: Budget) -> tuple[Gaussian | Laplace, Budget]:
     ρ is at most the rest.
     """
     if budget.accounting is Accounting.PURE:
-        epsilon = decimal(budget.epsilon)
-        rest = Fraction(math.floor(epsilon * (1 - SHARE_FOR_ROWS) * UNITS), UNITS)
+        price = decimal(budget.epsilon) * SHARE_FOR_ROWS
+        rest = Fraction(math.floor(decimal(budget.epsilon) * UNITS) - math.ceil(price * UNITS), UNITS)
         if rest > 0:
             # Rounded down once more: a float may print above the fraction that it came from.
-            left = replace(budget, epsilon=_below(float(rest), rest))
-            return Laplace(scale=1 / (epsilon * SHARE_FOR_ROWS)), left
+            return Laplace(scale=1 / price), replace(budget, epsilon=_below(float(rest), rest))
     elif budget.accounting is Accounting.ZCDP:
         rho = rho_of(epsilon=budget.epsilon, delta=budget.delta)
         price = rho * SHARE_FOR_ROWS

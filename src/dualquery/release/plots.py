@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 INK, SOFT, ACCENT, WARM, LINE = "#1f2a37", "#5b6a7b", "#2f6f8f", "#b4530a", "#e3e8ee"
-HEAT = ((255, 255, 255), (207, 227, 236), (111, 168, 192), (47, 111, 143), (18, 63, 86))  # light to dark
+HEAT = ((244, 247, 249), (207, 227, 236), (111, 168, 192), (47, 111, 143), (18, 63, 86))  # light to dark
 WIDTH = 340.0
 FONT = 12.0
-LETTER = 0.56 * FONT  # the width of a usual letter, to leave room for words
 LONGEST_LABEL = 20
 BAR = 20.0
 
@@ -55,8 +54,10 @@ def heat_map(
 ) -> str:
     """Joint shares of two attributes; a darker cell holds more records."""
     down, across = [shortened(label) for label in rows], [shortened(label) for label in columns]
-    left, below = _room(down) + 6, _room(across) + 8
+    left = _room(down) + 6
     wide = (WIDTH - left) / len(across)
+    lying = all(_width(text) < wide for text in across)
+    below = 20.0 if lying else _room(across) + 8
     high = min(24.0, max(13.0, 300 / len(down)))
     most = max(float(shares.max(initial=0.0)), 1e-12)
     written = wide >= 20 and high >= 15
@@ -64,13 +65,16 @@ def heat_map(
     for i, text in enumerate(down):
         marks.append(_text(left - 6, (i + 0.5) * high, text, anchor="end", size=min(FONT, high - 1)))
     for j, text in enumerate(across):
-        x, y = left + (j + 0.5) * wide, len(down) * high + 6
-        marks.append(_text(x, y, text, anchor="end", size=min(FONT, wide), turn=-90))
+        x, y = left + (j + 0.5) * wide, len(down) * high
+        if lying:
+            marks.append(_text(x, y + 10, text, anchor="middle"))
+        else:
+            marks.append(_text(x, y + 6, text, anchor="end", size=min(FONT, wide), turn=-90))
     for (i, j), share in np.ndenumerate(shares):
-        level = float(share) / most
+        level = math.sqrt(float(share) / most)  # the eye should still see the small ones
         marks.append(_rectangle(left + j * wide, i * high, wide - 1, high - 1, heat(level)))
         if written and share >= 0.005:
-            colour = "#fff" if level > 0.55 else INK
+            colour = "#fff" if level > 0.62 else INK
             middle = (left + (j + 0.5) * wide, (i + 0.5) * high)
             marks.append(_text(*middle, f"{100 * share:.0f}", anchor="middle", size=10.5, colour=colour))
     return _svg(WIDTH, len(down) * high + below, f"Joint shares of {names[0]} and {names[1]}", marks)
@@ -169,7 +173,18 @@ def ticks(most: float, number: int) -> list[float]:
 
 
 def _room(texts: Iterable[str]) -> float:
-    return min(LONGEST_LABEL, max(map(len, texts), default=0)) * LETTER + 2
+    return max(map(_width, texts), default=0.0) + 2
+
+
+def _width(text: str) -> float:
+    """An upper estimate of the width of a word, in the widest of the usual fonts."""
+    return (
+        sum(_LETTERS.get(letter, 0.66 if letter.isdigit() or letter.isupper() else 0.62) for letter in text)
+        * FONT
+    )
+
+
+_LETTERS = dict.fromkeys("ijlI|.,:;'![]() tfr-", 0.41) | dict.fromkeys("mwMW@%<>=≤≥&…", 0.97)
 
 
 def _rectangle(x: float, y: float, width: float, height: float, colour: str) -> str:

@@ -159,8 +159,9 @@ def _records(release: Release) -> str:
     pairs = pictures.heat_maps(records)
     if pairs:
         note = (
-            "The pairs of attributes that go together most among the synthetic records (Cramér's V, where 1 "
-            "means that one decides the other). Darker cells hold more records; numbers are percentages."
+            "The pairs of attributes that tell most about each other among the synthetic records, measured in "
+            "bits of information: the answer to a question with two equally likely answers is one bit. Darker "
+            "cells hold more records; numbers are percentages."
         )
         text += _section(
             "What goes together",

@@ -1,0 +1,239 @@
+"""Projection as a game: the residual challenges, and rows answer it one after another.
+
+The query player's weights are the residual of the noisy tables, which is public; the data player keeps a few
+independent sets of rows (*chains*) and best-responds row by row. A round is one pass over all rows, inside
+one compiled call, so the residual is brought up to date after every move and not only after every round.
+
+With temperature T > 0 a row is drawn with probability ∝ lean(x) · exp(Σ w·G / T), where lean is a product of
+one-way distributions: where the chains come to rest, they are samples of the log-linear distribution with
+parameters w·G/T, that is, of the projection  min_p Σ_c w_c ‖y_c − p_c‖²/2 + (T/N)·KL(p ‖ lean), which keeps
+to independence where the measurements do not object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.game.moves import Transcript
+from dualquery.game.row_kernels import answer_item_rows, answer_rows, withdraw_items, withdraw_rows
+
+Set = tuple[int, ...]
+Cells = NDArray[np.float64]
+Chains = NDArray[np.unsignedinteger]  # chain, row, attribute
+
+RAREST = 1e-5  # fractions below this lean no harder: a measured cell must still be able to call for them
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the rows should answer: pull[S] is the weighted target w·y of the table over S, weight[S] is w.
+
+    The rows lower Σ_S weight[S] · ‖N·y_S − counts_S‖². Only the whole sum must be a square: weights of single
+    tables may be negative (see `with_interaction`).
+    """
+
+    sizes: NDArray[np.int64]
+    pull: Mapping[Set, Cells]
+    weight: Mapping[Set, float]
+
+
+class TargetsMaker:
+    """Collects tables and interactions into `Targets`."""
+
+    def __init__(self, sizes: NDArray[np.int64]) -> None:
+        self._sizes = sizes
+        self._pull: dict[Set, Cells] = {}
+        self._weight: dict[Set, float] = {}
+
+    def add_table(self, members: Set, target: Cells, weight: float) -> None:
+        """Add weight · ‖N·target − counts‖² over a table."""
+        self._add(members, weight * target, weight)
+
+    def add_interaction(self, members: Set, target: Cells, weight: float) -> None:
+        """Add weight · ‖C(N·target − counts)‖², C the centring of a table along each of its attributes.
+
+        Centring is a signed sum of margins, C = Σ_{B ⊆ S} (−1)^|S∖B| Π_{j ∉ B} 1/k_j · margin_B, and a
+        projection, so the gain of a row is again a sum over tables: those of the subsets B, with these
+        signs. `target` must be centred itself.
+        """
+        self._add(members, weight * target, 0.0)
+        for order in range(1, len(members) + 1):
+            for subset in combinations(members, order):
+                left_out = [float(self._sizes[j]) for j in members if j not in subset]
+                sign = -1.0 if len(left_out) % 2 else 1.0
+                shape = tuple(int(self._sizes[j]) for j in subset)
+                share = sign * weight / float(np.prod(left_out))
+                self._add(subset, np.zeros(shape) if len(left_out) else 0.0, share)
+
+    def _add(self, members: Set, pull: Cells | float, weight: float) -> None:
+        if members in self._pull:
+            self._pull[members] = self._pull[members] + pull
+        else:
+            shape = tuple(int(self._sizes[j]) for j in members)
+            self._pull[members] = np.zeros(shape) + pull
+        self._weight[members] = self._weight.get(members, 0.0) + weight
+
+    def targets(self) -> Targets:
+        return Targets(self._sizes, self._pull, self._weight)
+
+
+class RowLayout:
+    """Where each cell of each view lies; view v belongs to table[v], its moving attribute is its last member."""
+
+    def __init__(self, sizes: NDArray[np.int64], sets: Sequence[Set]) -> None:
+        self.sets = tuple(sets)
+        self.size = np.ascontiguousarray(sizes, np.int64)
+        width = max(len(members) for members in self.sets)
+        views = sum(len(members) for members in self.sets)
+        self.table = np.empty(views, np.int64)
+        self.member = np.full((views, width), -1, np.int64)
+        self.stride = np.zeros((views, width), np.int64)
+        self.offset = np.empty(views, np.int64)
+        self.first_copy = np.concatenate([[0], np.cumsum([len(s) for s in self.sets])]).astype(np.int64)
+        of_attribute: list[list[int]] = [[] for _ in range(len(sizes))]
+        view, place = 0, 0
+        for t, members in enumerate(self.sets):
+            for moving in members:
+                ordered = [j for j in members if j != moving] + [moving]
+                step = 1
+                for m in range(len(ordered) - 1, -1, -1):
+                    self.member[view, m], self.stride[view, m] = ordered[m], step
+                    step *= int(sizes[ordered[m]])
+                self.table[view], self.offset[view] = t, place
+                of_attribute[moving].append(view)
+                place += step
+                view += 1
+        self.cells = place
+        self.views = np.array([v for views_of in of_attribute for v in views_of], np.int64)
+        counts = [len(views_of) for views_of in of_attribute]
+        self.first_view = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def spread(self, tables: Mapping[Set, Cells]) -> NDArray[np.float32]:
+        """Every table written into each of its views."""
+        out = np.empty(self.cells, np.float32)
+        view = 0
+        for members in self.sets:
+            cells = tables[members].reshape([int(self.size[j]) for j in members])
+            for axis in range(len(members)):
+                turned = np.moveaxis(cells, axis, -1)
+                out[self.offset[view] : self.offset[view] + turned.size] = turned.ravel()
+                view += 1
+        return out
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The challenge of one round: answer what is left of the targets, at this temperature (in rows)."""
+
+    temperature: float
+
+
+class ResidualQueryPlayer:
+    """Its weights are the residual, which the data player's own moves keep up to date; it sets the pace."""
+
+    def __init__(self, temperatures: Sequence[float]) -> None:
+        self._temperatures = tuple(temperatures)
+
+    def challenge(self, transcript: Transcript[Residual, Chains]) -> Residual:
+        return Residual(self._temperatures[len(transcript.replies)])
+
+
+class RowDataPlayer:
+    """Keeps chains of rows; replies to a residual with the rows after one pass of best responses."""
+
+    def __init__(
+        self, targets: Targets, lean: Mapping[int, Cells], start: Chains, rng: np.random.Generator
+    ) -> None:
+        self._rows = np.ascontiguousarray(start, np.int32)
+        self._layout = layout = RowLayout(targets.sizes, sorted(targets.pull, key=lambda s: (len(s), s)))
+        self._weight = np.array([targets.weight[members] for members in layout.sets], np.float32)
+        self._lean, self._first_value = _leaning(targets.sizes, lean)
+        chains, count, _ = start.shape
+        pull = layout.spread(targets.pull)
+        pull *= count
+        self._residual = np.repeat(pull[None, :], chains, axis=0)
+        withdraw_rows(
+            self._rows,
+            self._residual,
+            layout.member,
+            layout.stride,
+            layout.offset,
+            layout.table,
+            self._weight,
+        )
+        self._counters = rng.integers(0, 1 << 63, chains, dtype=np.uint64)
+        self._kind = start.dtype
+
+    def reply(self, transcript: Transcript[Residual, Chains], challenge: Residual) -> Chains:
+        layout = self._layout
+        answer_rows(
+            self._rows,
+            self._residual,
+            layout.size,
+            layout.views,
+            layout.first_view,
+            layout.table,
+            layout.first_copy,
+            layout.member,
+            layout.stride,
+            layout.offset,
+            self._weight,
+            self._lean,
+            self._first_value,
+            np.float32(challenge.temperature),
+            self._counters,
+        )
+        return self._rows.astype(self._kind)
+
+
+def _leaning(
+    sizes: NDArray[np.int64], lean: Mapping[int, Cells]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The logarithms of the one-way fractions in a row, and where each attribute's begin; 0 where unknown."""
+    first_value = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    out = np.zeros(int(first_value[-1]), np.float32)
+    for j, fractions in lean.items():
+        out[first_value[j] : first_value[j + 1]] = np.log(np.maximum(fractions, RAREST))
+    return out, first_value
+
+
+class ItemRowDataPlayer:
+    """As `RowDataPlayer`, for items: the targets are the fractions that hold an item, or two of them."""
+
+    def __init__(
+        self,
+        single: Cells,
+        pair: Cells,
+        weight_single: float,
+        weight_pair: float,
+        start: Chains,
+        rng: np.random.Generator,
+    ) -> None:
+        self._rows = np.ascontiguousarray(start, np.uint8)
+        chains, count, _ = start.shape
+        self._weights = np.float32(weight_single), np.float32(weight_pair)
+        apart = pair.copy()
+        np.fill_diagonal(apart, 0.0)
+        self._single = np.repeat((count * weight_single * single).astype(np.float32)[None], chains, axis=0)
+        self._pair = np.repeat((count * weight_pair * apart).astype(np.float32)[None], chains, axis=0)
+        withdraw_items(self._rows, self._single, self._pair, *self._weights)
+        self._counters = rng.integers(0, 1 << 63, chains, dtype=np.uint64)
+        likely = np.clip(single, RAREST, 1 - RAREST)
+        self._lean = np.log(likely / (1 - likely)).astype(np.float32)
+
+    def reply(self, transcript: Transcript[Residual, Chains], challenge: Residual) -> Chains:
+        answer_item_rows(
+            self._rows,
+            self._single,
+            self._pair,
+            *self._weights,
+            self._lean,
+            np.float32(challenge.temperature),
+            self._counters,
+        )
+        return self._rows.copy()

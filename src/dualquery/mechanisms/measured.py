@@ -1,0 +1,108 @@
+"""What MWEM measures to answer a workload: its queries one by one, whole tables, or parities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from dualquery.errors import QueryError
+from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Tables
+from dualquery.queries.workload import Workload
+
+MOST_SETS = 2_000_000  # of attributes, all subsets counted
+
+
+class Measured(Enum):
+    """What one round of MWEM selects and measures."""
+
+    QUERIES = "queries"
+    TABLES = "tables"
+    PARITIES = "parities"
+
+
+def usual(workload: Workload) -> Measured:
+    """Queries where the workload lists queries; of tables whole ones, or parities where all is binary.
+
+    A single cell says little: one parity says as much about each of its table's cells, and a whole table has
+    the sensitivity of one cell.
+    """
+    if not any(isinstance(group, Tables) for group in workload.groups):
+        return Measured.QUERIES
+    binary = all(workload.domain.sizes[j] == 2 for members in attribute_sets(workload) for j in members)
+    return Measured.PARITIES if binary else Measured.TABLES
+
+
+def measured_workload(workload: Workload, measured: Measured) -> Workload:
+    """The queries to choose from."""
+    domain = workload.domain
+    if measured is Measured.QUERIES:
+        return workload
+    sets = sorted(_subsets(attribute_sets(workload)), key=lambda members: (len(members), members))
+    if measured is Measured.TABLES:
+        return Workload(domain, (Tables(domain, tuple(sets)),), f"tables of {workload.spec}")
+    for members in sets:
+        for j in members:
+            if domain.sizes[j] != 2:
+                raise QueryError(
+                    f"parities need binary attributes, and '{domain.name(j)}' is not; measure tables or queries"
+                )
+    rows = np.full((len(sets), max(map(len, sets))), NONE, np.int32)
+    for i, members in enumerate(sets):
+        rows[i, : len(members)] = members
+    return Workload(domain, (Parities(domain, rows),), f"parities of {workload.spec}")
+
+
+def small_tables(workload: Workload, most_cells: float) -> Workload:
+    """The tables with so few cells that noise does not drown them; at least the smallest one.
+
+    A table's summed error is at most twice the number of records. Where noise alone adds more, its score
+    can never be positive, whatever the data: a public reason to leave it out.
+    """
+    (tables,) = workload.groups
+    assert isinstance(tables, Tables)
+    cells = np.diff(tables.starts)
+    kept = np.flatnonzero(cells <= max(most_cells, cells.min()))
+    return Workload(
+        workload.domain, (Tables(workload.domain, tuple(tables.sets[t] for t in kept)),), workload.spec
+    )
+
+
+def attribute_sets(workload: Workload) -> set[tuple[int, ...]]:
+    """The distinct sets of attributes that the queries ask about, each increasing."""
+    return {members for group in workload.groups for members in _sets_of(group)}
+
+
+def fewest_cells(workload: Workload) -> int:
+    """The size of the smallest table that holds a whole query."""
+    sizes = workload.domain.sizes.tolist()
+    return min(prod(sizes[j] for j in members) for members in attribute_sets(workload))
+
+
+def _sets_of(group: Group) -> Iterator[tuple[int, ...]]:
+    if isinstance(group, Tables):
+        yield from group.sets
+        return
+    if isinstance(group, Conjunctions):
+        attributes = np.append(group.predicates.attribute, NONE)[
+            np.where(group.literals == NONE, len(group.predicates), group.literals >> 1)
+        ]
+    else:
+        attributes = group.attributes
+    for row in np.unique(np.sort(attributes, axis=1), axis=0).tolist():
+        yield tuple(j for j in row if j != NONE)
+
+
+def _subsets(sets: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    """All sets and all of their subsets but the empty one."""
+    if sum(1 << len(members) for members in sets) > MOST_SETS:
+        raise QueryError(
+            f"the workload has more than {MOST_SETS:,} tables and smaller tables within; "
+            "measure its queries instead, or ask about fewer attributes"
+        )
+    return {
+        part for members in sets for size in range(1, len(members) + 1) for part in combinations(members, size)
+    }

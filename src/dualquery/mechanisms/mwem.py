@@ -1,0 +1,335 @@
+"""MWEM: the data player learns, the query player best-responds (Hardt, Ligett, McSherry 2012).
+
+Each round the exponential mechanism finds a query (or a whole table) that the distribution gets wrong, it is
+measured with noise, and multiplicative weights take the measurement in. Figure 1 is `--iterate average
+--updates once`; the defaults are the paper's own improvements, the last iterate and repeated updates. Pure ε
+pays with Laplace noise, ρ with Gaussian noise and bounded range, by the same code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.distributions.factored import Evaluation, Factored
+from dualquery.distributions.histogram import MOST_CELLS, check_cells
+from dualquery.distributions.products import Products
+from dualquery.errors import DualQueryError, QueryError
+from dualquery.game.histogram_players import BestResponseQueryPlayer, BestResponseTablePlayer
+from dualquery.game.learner import ONCE, LearningDataPlayer, Schedule, Step, nearest_probabilities
+from dualquery.game.play import play
+from dualquery.mechanisms.measured import Measured, fewest_cells, measured_workload, small_tables, usual
+from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator, Laplace
+from dualquery.privacy.query_selection import ChoosingCurator, Price, Sensitivity, equal_prices
+from dualquery.queries.query import Tables
+from dualquery.queries.workload import Workload
+from dualquery.table.records import Records
+
+PASSES = 5  # over all measurements a round; they mostly agree before that
+START_SHARE = Fraction(1, 4)  # of the budget, for a noisy start
+EXPLICIT_CELLS = 1 << 22  # up to here parts may grow to the whole universe
+PART_CELLS = 1 << 18  # else
+FEWEST_ROWS = 20_000  # of synthetic data
+
+
+class Iterate(Enum):
+    """Which distribution is released."""
+
+    LAST = "last"
+    AVERAGE = "average"
+
+
+class Updates(Enum):
+    """How often a measurement is heard."""
+
+    REPEATED = "repeated"
+    ONCE = "once"
+
+
+class Start(Enum):
+    """Where the distribution begins."""
+
+    UNIFORM = "uniform"
+    NOISY = "noisy"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every choice of a run, from public quantities alone."""
+
+    rounds: int
+    iterate: Iterate
+    updates: Updates
+    start: Start
+    measured: Measured
+    part_cells: int
+    synthetic_rows: int
+    workload: Workload  # what is measured
+    price: Price  # of each selection and each measurement
+    start_price: Price | None
+    noise: float  # expected absolute noise of one measured number, in records
+
+    @staticmethod
+    def of(shape: Shape, options: Options) -> Settings:
+        measured = _choice(Measured, options.measured, usual(shape.workload), "--measured")
+        start = _choice(Start, options.start, Start.UNIFORM, "--start")
+        workload = measured_workload(shape.workload, measured)
+        universe = prod(shape.domain.sizes.tolist())
+        part_cells = _part_cells(options, universe, workload)
+        if start is Start.NOISY and universe > part_cells:
+            raise QueryError(
+                f"a noisy start counts every one of {universe:,} cells, more than a part may have; "
+                "start uniform, or allow larger parts"
+            )
+        share = 1 - START_SHARE if start is Start.NOISY else Fraction(1)
+        rounds = options.rounds
+        if rounds is None:
+            rounds = automatic_rounds(shape)
+            if measured is Measured.TABLES:  # tables measured again and again teach little
+                rounds = _rounds_for_tables(shape, workload, rounds, share)
+        if rounds < 1:
+            raise DualQueryError(f"mwem plays at least one round, and --rounds is {rounds}")
+        price = equal_prices(shape.budget, 2 * rounds, share)
+        noise = _noise_of(price, shape, measured)
+        if measured is Measured.TABLES:
+            workload = small_tables(workload, 2 * shape.rows / noise)
+        return Settings(
+            rounds=rounds,
+            iterate=_choice(Iterate, options.iterate, Iterate.LAST, "--iterate"),
+            updates=_choice(Updates, options.updates, Updates.REPEATED, "--updates"),
+            start=start,
+            measured=measured,
+            part_cells=part_cells,
+            synthetic_rows=_synthetic_rows(shape, options),
+            workload=workload,
+            price=price,
+            start_price=equal_prices(shape.budget, 1, START_SHARE) if start is Start.NOISY else None,
+            noise=noise,
+        )
+
+
+def automatic_rounds(shape: Shape) -> int:
+    """T = log₂|X| · (n ε)^⅓ / 10, and twice that where ρ pays: public, and near the best T in experiments."""
+    factor = 2 if shape.budget.accounting is Accounting.ZCDP else 1
+    wanted = factor * shape.domain.log2_size * (shape.rows * shape.budget.epsilon) ** (1 / 3) / 10
+    return max(1, min(round(wanted), 10_000))
+
+
+def mwem(
+    curator: ChoosingCurator,
+    distribution: Factored,
+    settings: Settings,
+    *,
+    public_rows: int,
+    watch: Progress,
+) -> Factored:
+    """The game itself: one selection and one measurement a round, then what the learner makes of them."""
+    hypothesis = Evaluation(Products.of(settings.workload), distribution)
+    query_player: BestResponseQueryPlayer | BestResponseTablePlayer
+    if settings.measured is Measured.TABLES:
+        (tables,) = settings.workload.groups
+        assert isinstance(tables, Tables)
+        query_player = BestResponseTablePlayer(
+            curator,
+            tables,
+            hypothesis,
+            price=settings.price,
+            public_rows=public_rows,
+            noise_per_cell=settings.noise,
+        )
+    else:
+        query_player = BestResponseQueryPlayer(
+            curator, hypothesis, price=settings.price, public_rows=public_rows
+        )
+    agreed = settings.noise / public_rows
+    schedule = ONCE if settings.updates is Updates.ONCE else Schedule(Step.FULL, PASSES, agreed)
+    data_player = LearningDataPlayer(distribution, schedule=schedule, floor=0.5 / public_rows)
+    play(query_player, data_player, rounds=settings.rounds, progress=lambda t, n: watch("playing", t, n))
+    return distribution
+
+
+class _Average:
+    """The average of all iterates: of their answers, and as rows drawn from each in turn."""
+
+    def __init__(self, distribution: Factored, settings: Settings, shape: Shape, rng: np.random.Generator):
+        self._distribution = distribution
+        self._evaluation = Evaluation(Products.of(shape.workload), distribution)
+        self._rows_each = -(-settings.synthetic_rows // settings.rounds)
+        self._rng = rng
+        self._answers: list[NDArray[np.float64]] = []
+        self._rows: list[NDArray[np.int32]] = []
+
+    def hear(self) -> None:
+        total = self._answers.pop() if self._answers else np.zeros(1)
+        self._answers.append(total + self._evaluation.answers())
+        self._rows.append(self._distribution.sample(self._rows_each, self._rng))
+
+    def outcome(self) -> Outcome:
+        rows = np.concatenate(self._rows)
+        return Outcome(
+            records=Records.from_rows(self._distribution.domain, rows),
+            answers=self._answers[0] / len(self._rows),
+        )
+
+
+def _run(
+    plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    settings = Settings.of(shape, _options_of(plan))
+    distribution = Factored(shape.domain, part_cells=settings.part_cells)
+    if settings.start_price is not None:
+        _start_noisily(distribution, curator, settings.start_price, shape.rows)
+    choosing = ChoosingCurator.of(curator, settings.workload)
+    average = _Average(distribution, settings, shape, rng) if settings.iterate is Iterate.AVERAGE else None
+
+    def watch(stage: str, done: int, total: int) -> None:
+        if average is not None:
+            average.hear()
+        progress(stage, done, total)
+
+    mwem(choosing, distribution, settings, public_rows=shape.rows, watch=watch)
+    if average is not None:
+        return average.outcome()
+    return released(distribution, shape.workload, settings.synthetic_rows, rng)
+
+
+def released(
+    distribution: Factored, workload: Workload, rows: int, rng: np.random.Generator
+) -> Outcome:
+    """A distribution as synthetic records, and its own answers to the workload."""
+    return Outcome(
+        records=Records.from_rows(distribution.domain, distribution.sample(rows, rng)),
+        answers=Evaluation(Products.of(workload), distribution).answers(),
+    )
+
+
+def _start_noisily(distribution: Factored, curator: Curator, price: Price, rows: int) -> None:
+    """A₀: half uniform, half a noisy count of every cell (section 2.3.2), so that no record is excluded."""
+    everything = tuple(range(distribution.domain.width))
+    noise = price.noise(Sensitivity.of_table(curator.neighbours))
+    noisy = curator.measure(Tables(distribution.domain, (everything,)), noise=noise) / rows
+    start = 0.5 * nearest_probabilities(noisy) + 0.5 / len(noisy)
+    factors = len(noisy) * start.reshape(distribution.domain.sizes)
+    distribution.multiply(everything, factors, mass=float(factors.mean()))
+
+
+def _plan(shape: Shape, options: Options) -> Plan:
+    settings = Settings.of(shape, options)
+    universe = prod(shape.domain.sizes.tolist())
+    part = min(universe, settings.part_cells)
+    noise = settings.noise / shape.rows
+    searched = math.log(2 * settings.workload.size) / float(settings.price.selection_range()) / shape.rows
+    passes = PASSES if settings.updates is Updates.REPEATED else 1
+    notes = []
+    if universe > part:
+        notes.append(
+            f"the universe has 2^{shape.domain.log2_size:.0f} cells: the distribution is kept in parts of at "
+            f"most {part:,}, and a query that would need a larger one is not measured"
+        )
+    chosen = "as asked" if options.rounds is not None else "from log2|X| and n epsilon"
+    return Plan(
+        mechanism="mwem",
+        reason=f"asked for by name; {settings.rounds} rounds {chosen}, measuring {settings.measured.value}",
+        parameters={
+            "rounds": settings.rounds,
+            "iterate": settings.iterate.value,
+            "updates": settings.updates.value,
+            "start": settings.start.value,
+            "measured": settings.measured.value,
+            "part_cells": settings.part_cells,
+            "synthetic_rows": settings.synthetic_rows,
+            "noise": settings.noise,
+        },
+        mean_error=min(0.5, noise + 0.05 / math.sqrt(settings.rounds)),
+        max_error=min(1.0, 3 * noise + searched + 0.3 / math.sqrt(settings.rounds)),
+        seconds=2.0 + settings.rounds**2 * passes * part * 1e-9 + settings.rounds * settings.workload.size * 2e-8,
+        bytes=24 * part + 64 * settings.workload.size,
+        notes=tuple(notes),
+    )
+
+
+def _options_of(plan: Plan) -> Options:
+    given = {name: value for name, value in plan.parameters.items() if name != "noise"}
+    return Options(**given)  # type: ignore[arg-type]
+
+
+def _part_cells(options: Options, universe: int, workload: Workload) -> int:
+    """How large a part may become; never so small that no query could be measured."""
+    if options.part_cells is not None:
+        check_cells(min(options.part_cells, universe))
+        limit = options.part_cells
+    else:
+        limit = universe if universe <= EXPLICIT_CELLS else PART_CELLS
+        if options.memory is not None:
+            limit = min(universe, MOST_CELLS, options.memory // 24)  # weights, a copy when merged, survival
+    smallest = fewest_cells(workload)
+    if options.part_cells is None and options.memory is None and smallest > limit:
+        check_cells(smallest)
+        limit = smallest
+    if smallest > limit:
+        raise QueryError(
+            f"a part may have {limit:,} cells, and the smallest query of the workload needs {smallest:,}; "
+            "allow larger parts, or ask about fewer attributes at a time"
+        )
+    return limit
+
+
+def _rounds_for_tables(shape: Shape, workload: Workload, rounds: int, share: Fraction) -> int:
+    """At most as many rounds as there are tables worth measuring at the noise of so many rounds."""
+    while rounds > 1:
+        noise = _noise_of(equal_prices(shape.budget, 2 * rounds, share), shape, Measured.TABLES)
+        (tables,) = small_tables(workload, 2 * shape.rows / noise).groups
+        assert isinstance(tables, Tables)
+        if rounds <= len(tables.sets):
+            break
+        rounds -= 1
+    return rounds
+
+
+def _noise_of(price: Price, shape: Shape, measured: Measured) -> float:
+    """E|noise| of one measured count: b, or √(2/π) σ; a query's count is half of a measured difference."""
+    neighbours = shape.budget.neighbours
+    whole = measured is Measured.TABLES
+    noise = price.noise(Sensitivity.of_table(neighbours) if whole else Sensitivity.of_query(neighbours))
+    size = float(noise.scale) if isinstance(noise, Laplace) else math.sqrt(2 / math.pi * noise.variance)
+    return size if whole else size / 2
+
+
+def _synthetic_rows(shape: Shape, options: Options) -> int:
+    if options.synthetic_rows is not None and options.synthetic_rows < 1:
+        raise DualQueryError("a synthetic table has at least one row")
+    return options.synthetic_rows or max(FEWEST_ROWS, shape.rows)
+
+
+Chosen = TypeVar("Chosen", bound=Enum)
+
+
+def _choice(kind: type[Chosen], given: str | None, usual: Chosen, flag: str) -> Chosen:
+    """An option's text as one of its named values."""
+    if given is None:
+        return usual
+    for each in kind:
+        if each.value == given:
+            return each
+    names = ", ".join(str(each.value) for each in kind)
+    raise DualQueryError(f"{flag} is one of {names}, and '{given}' is none of them")
+
+
+MWEM = Mechanism(
+    name="mwem",
+    words="multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)",
+    accepts=frozenset(
+        {"rounds", "iterate", "updates", "start", "measured", "part_cells", "memory", "synthetic_rows"}
+    ),
+    plan=_plan,
+    run=_run,
+)

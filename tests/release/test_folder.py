@@ -1,0 +1,166 @@
+"""The folder: all of it or nothing, and nothing that does not match its certificate."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import dualquery
+from dualquery import Items, Records, Release, ReleaseError
+from dualquery.release import folder as folders
+from dualquery.table.records import BitItems, SparseItems
+
+Make = Callable[..., Release]
+
+
+def left_behind(place: Path) -> list[str]:
+    return sorted(path.name for path in place.iterdir())
+
+
+def test_a_folder_gives_back_the_release(make: Make, tmp_path: Path) -> None:
+    release = make()
+    release.save(tmp_path / "out", csv=True)
+    assert left_behind(tmp_path) == ["out"]
+    assert left_behind(tmp_path / "out") == [
+        "certificate.json",
+        "report.html",
+        "synthetic.csv",
+        "synthetic.parquet",
+    ]
+    again = Release.load(tmp_path / "out")
+    assert again.to_arrow().equals(release.to_arrow())
+    assert {**again.certificate, "files": {}} == {**release.certificate, "files": {}}
+    assert str(again.answer("sex = male")) == str(release.answer("sex = male"))
+    text = pyarrow.csv.read_csv(tmp_path / "out" / "synthetic.csv")
+    assert text.num_rows == release.to_arrow().num_rows
+    assert text["region"].to_pylist() == release.to_arrow()["region"].to_pylist()
+    mode = (tmp_path / "out").stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    assert mode == 0o777 & ~mask
+
+
+def test_items_survive_the_folder(make: Make, tmp_path: Path, budget: Any) -> None:
+    domain = dualquery.Domain((Items("item", 40, first=5), dualquery.Categorical("sex", ("f", "m"))))
+    rng = np.random.default_rng(1)
+    records = Records.from_rows(domain, (rng.random((90, 41)) < 0.2).astype(np.int64))
+    release = make(table=records)
+    assert release.records is not None
+    assert isinstance(release.records.columns[0], BitItems)
+    release.save(tmp_path / "out", csv=True)
+    again = Release.load(tmp_path / "out")
+    assert again.records is not None
+    assert isinstance(again.records.columns[0], SparseItems)
+    assert np.array_equal(again.records.to_rows(), release.records.to_rows())
+    assert again.answer("item[7] & sex = m").value == release.answer("item[7] & sex = m").value
+    from_text = dualquery.encode(tmp_path / "out" / "synthetic.csv", domain)
+    assert np.array_equal(from_text.to_rows(), release.records.to_rows())
+
+
+def test_an_empty_folder_may_be_filled(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    make().save(tmp_path / "out")
+    assert Release.load(tmp_path / "out")
+
+
+def test_what_stands_there_is_kept(make: Make, tmp_path: Path) -> None:
+    release = make()
+    release.save(tmp_path / "out")
+    before = (tmp_path / "out" / "certificate.json").read_text()
+    with pytest.raises(ReleaseError, match="already holds a release"):
+        release.save(tmp_path / "out")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    with pytest.raises(ReleaseError, match="not empty"):
+        release.save(tmp_path / "full")
+    with pytest.raises(ReleaseError, match="is a file"):
+        release.save(tmp_path / "full" / "notes.txt")
+    with pytest.raises(ReleaseError, match="a file stands in the way"):
+        release.save(tmp_path / "full" / "notes.txt" / "below")
+    assert (tmp_path / "out" / "certificate.json").read_text() == before
+    assert left_behind(tmp_path) == ["full", "out"]
+    assert left_behind(tmp_path / "full") == ["notes.txt"]
+
+
+@pytest.mark.parametrize("writer", ["report_html", "_to_disk", "_digest"])
+def test_a_full_disk_leaves_nothing_behind(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folders, writer, full)
+    with pytest.raises(ReleaseError, match="disk is full; nothing was written"):
+        make().save(tmp_path / "out")
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_in_the_parquet_writer(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = pyarrow.parquet.write_table
+    monkeypatch.setattr(
+        pyarrow.parquet, "write_table", lambda table, place, **named: write(table, "/dev/full", **named)
+    )
+    with pytest.raises(ReleaseError, match="disk is full"):
+        make().save(tmp_path / "out")
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(ReleaseError, match="permission denied"):
+        make().save(tmp_path / "locked" / "out")
+
+
+def test_permission_denied_is_one_sentence(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(folders.tempfile, "mkdtemp", denied)
+    with pytest.raises(ReleaseError, match="permission denied; nothing was written"):
+        make().save(tmp_path / "out")
+
+
+def test_damage_is_noticed(make: Make, tmp_path: Path) -> None:
+    make().save(tmp_path / "out")
+    data, certificate = tmp_path / "out" / "synthetic.parquet", tmp_path / "out" / "certificate.json"
+    whole, written = data.read_bytes(), certificate.read_text()
+    data.write_bytes(whole[:-20])
+    with pytest.raises(ReleaseError, match="does not match its certificate"):
+        Release.load(tmp_path / "out")
+    data.write_bytes(whole)
+    certificate.write_text(written[:200])
+    with pytest.raises(ReleaseError, match="not JSON"):
+        Release.load(tmp_path / "out")
+    certificate.write_text("{}")
+    with pytest.raises(ReleaseError, match="not a certificate"):
+        Release.load(tmp_path / "out")
+    certificate.write_text(json.dumps({**json.loads(written), "format": 99}))
+    with pytest.raises(ReleaseError, match="another version"):
+        Release.load(tmp_path / "out")
+    certificate.write_text(json.dumps({**json.loads(written), "schema": "nonsense"}))
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(tmp_path / "out")
+    certificate.write_text(json.dumps({**json.loads(written), "files": {}}))
+    with pytest.raises(ReleaseError, match="no data file"):
+        Release.load(tmp_path / "out")
+    data.unlink()
+    certificate.write_text(written)
+    with pytest.raises(ReleaseError, match="not a release"):
+        Release.load(tmp_path / "out")
+    with pytest.raises(ReleaseError, match="does not exist"):
+        Release.load(tmp_path / "nowhere")

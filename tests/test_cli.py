@@ -1,0 +1,564 @@
+"""Every command by running it, and everything a user can get wrong: one sentence, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import dualquery
+from dualquery import Release, example
+from dualquery.cli import run
+from dualquery.cli.flags import size_in_bytes
+from dualquery.errors import DualQueryError
+
+PEOPLE = 600
+QUICK = ["--mechanism", "dualquery", "--learning-rate", "2", "--samples", "20", "--rounds", "8"]
+COMMAND = [sys.executable, "-c", "from dualquery.cli import main; main()"]
+SOURCE = str(Path(dualquery.__file__).resolve().parents[1])
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the survey, its schema, and a release of it."""
+    place = tmp_path_factory.mktemp("cli")
+    pyarrow.csv.write_csv(example.survey(PEOPLE), place / "survey.csv")
+    (place / "schema.toml").write_text(example.SCHEMA, encoding="utf-8")
+    code = run(release_arguments(place, place / "released", "--seed", "1", "--quiet"))
+    assert code == 0
+    return place
+
+
+def release_arguments(place: Path, out: Path, *more: str, table: str = "survey.csv") -> list[str]:
+    return [
+        "release",
+        str(place / table),
+        "--schema",
+        str(place / "schema.toml"),
+        "--queries",
+        "random:3:300",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--out",
+        str(out),
+        *QUICK,
+        *more,
+    ]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process: exit code, standard output, standard error."""
+
+    def ran(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return ran
+
+
+def refused(result: tuple[int, str, str], part: str) -> None:
+    """Exit code 2, one sentence, no traceback, nothing on the standard output."""
+    code, out, err = result
+    assert code == 2, (out, err)
+    assert out == ""
+    assert part in err
+    assert "Traceback" not in err
+    assert err.startswith("Error: ")
+    assert err.count("Error: ") == 1
+
+
+def shell(*arguments: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the program as a user does."""
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "PYTHONUTF8": "1"}
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment,
+        check=False,
+        timeout=300,
+    )
+
+
+# What a person does
+
+
+def test_release_as_a_user_runs_it(place: Path, tmp_path: Path) -> None:
+    """A real process, with system entropy, and a summary that says where everything is."""
+    done = shell(*release_arguments(place, tmp_path / "out", "--csv"))
+    assert done.returncode == 0, done.stderr
+    assert "dualquery" in done.stdout
+    assert "report.html" in done.stdout
+    assert "Traceback" not in done.stderr
+    files = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert files == ["certificate.json", "report.html", "synthetic.csv", "synthetic.parquet"]
+    certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert certificate["entropy"] == {"statement": "system entropy", "private": True}
+    assert certificate["parameters"]["rounds"] == 8
+    assert 0 < certificate["spent"]["epsilon"] <= 1
+    asked = shell(
+        "answer", tmp_path / "out", "-", stdin="sex = male\n# a comment\n\nage >= 55 & smokes = yes\n"
+    )
+    assert asked.returncode == 0
+    assert [line.split("  ")[-1] for line in asked.stdout.splitlines()] == [
+        "sex = male",
+        "age >= 55 & smokes = yes",
+    ]
+
+
+def test_help_is_quick_and_complete() -> None:
+    """No kernels are loaded to say what can be done. (Half a second on an idle machine.)"""
+    probe = (
+        "import sys; from dualquery.cli import run; code = run(['--help']); "
+        "heavy = {'numpy', 'numba', 'pyarrow', 'duckdb', 'matplotlib', 'opendp'} & set(sys.modules); "
+        "assert not heavy, heavy; sys.exit(code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("schema", "plan", "release", "answer", "evaluate", "demo"):
+        assert name in done.stdout
+
+
+@pytest.mark.parametrize("name", ["release", "plan", "answer", "evaluate", "demo", "schema draft", "schema"])
+def test_every_command_has_help(command: Run, name: str) -> None:
+    code, out, _ = command(*name.split(), "--help")
+    assert code == 0
+    assert f"dualquery {name}" in " ".join(out.split())
+
+
+def test_no_arguments_shows_help_and_version_the_version(command: Run) -> None:
+    code, out, _ = command()
+    assert code == 0
+    assert "Usage: dualquery" in out
+    assert command("--version") == (0, f"dualquery {dualquery.__version__}\n", "")
+
+
+def test_schema_draft(command: Run, place: Path, tmp_path: Path) -> None:
+    code, out, err = command("schema", "draft", place / "survey.csv", "--out", tmp_path / "draft.toml")
+    assert (code, out) == (0, "")
+    assert "read off the private table" in err
+    assert "DRAFT" in (tmp_path / "draft.toml").read_text()
+    assert dualquery.read_schema(tmp_path / "draft.toml").domain.width == 12
+    refused(
+        command("schema", "draft", place / "survey.csv", "--out", tmp_path / "draft.toml"), "exists already"
+    )
+    code, out, err = command("schema", "draft", place / "survey.csv", "--quiet")
+    assert code == 0
+    assert err == ""
+    assert "DRAFT" in out
+    arguments = release_arguments(place, tmp_path / "out", "--json")
+    arguments[arguments.index("--schema") + 1] = str(tmp_path / "draft.toml")
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    assert any("draft" in warning for warning in json.loads(out)["warnings"])
+
+
+def test_plan_needs_no_data(command: Run, place: Path) -> None:
+    flags = [
+        "plan",
+        "--schema",
+        place / "schema.toml",
+        "--rows",
+        30162,
+        "--queries",
+        "random:3:300",
+        "--epsilon",
+        1,
+    ]
+    code, out, err = command(*flags, *QUICK)
+    assert (code, err) == (0, "")
+    for word in ("dualquery", "predicted error", "time", "memory", "rounds"):
+        assert word in out
+    code, out, err = command(*flags, *QUICK, "--json", "--delta", "1e-3")
+    assert code == 0
+    plan = json.loads(out)
+    assert plan["parameters"]["rounds"] == 8
+    assert plan["queries"] == 300
+    assert plan["warnings"]
+    assert set(plan) >= {"mechanism", "reason", "mean_error", "max_error", "seconds", "bytes"}
+    code, out, _ = command(*flags, "--json")
+    assert code == 0
+    assert json.loads(out)["budget"]["delta"] == pytest.approx(1 / 30162**2)
+
+
+def test_release_json_and_quiet(command: Run, place: Path, tmp_path: Path) -> None:
+    code, out, err = command(*release_arguments(place, tmp_path / "a", "--json"))
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert told["private"] is True
+    assert told["synthetic_rows"] == 8
+    assert told["spent"]["epsilon"] <= told["budget"]["epsilon"]
+    assert command(*release_arguments(place, tmp_path / "b", "--quiet")) == (0, "", "")
+    assert (tmp_path / "b" / "report.html").exists()
+
+
+def test_a_seed_repeats_and_warns(command: Run, place: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        code, _, err = command(*release_arguments(place, tmp_path / name, "--seed", "5"))
+        assert code == 0
+        assert "not private" in err.lower()
+    assert Release.load(tmp_path / "a").to_arrow().equals(Release.load(tmp_path / "b").to_arrow())
+    assert "not private" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+
+
+def test_delta_has_a_default_and_a_warning(command: Run, place: Path, tmp_path: Path) -> None:
+    arguments = release_arguments(place, tmp_path / "a", "--json")
+    at = arguments.index("--delta")
+    code, out, _ = command(*arguments[:at], *arguments[at + 2 :])
+    assert code == 0
+    assert json.loads(out)["budget"]["delta"] == pytest.approx(1 / PEOPLE**2)
+    code, _, err = command(*release_arguments(place, tmp_path / "b", "--delta", "0.01"))
+    assert code == 0
+    assert "Warning: Delta" in err
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "theorem-4.3", "pure"])
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+def test_accounting_and_neighbours(
+    command: Run, place: Path, tmp_path: Path, accounting: str, neighbours: str
+) -> None:
+    more = ["--accounting", accounting, "--neighbours", neighbours, "--json", "--epsilon", "8"]
+    arguments = release_arguments(place, tmp_path / "out", *more)
+    if accounting == "pure":
+        at = arguments.index("--delta")
+        del arguments[at : at + 2]
+    if neighbours == "add-remove":
+        arguments += ["--records", "600"]
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["budget"]["accounting"] == accounting
+    assert told["budget"]["neighbours"] == neighbours
+    assert 0 < told["spent"]["epsilon"] <= 8
+
+
+def test_private_number_of_records_is_measured(command: Run, place: Path, tmp_path: Path) -> None:
+    arguments = release_arguments(place, tmp_path / "out", "--neighbours", "add-remove", "--json")
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["records"]["from"].startswith("measured")
+    events = json.loads((tmp_path / "out" / "certificate.json").read_text())["events"]
+    assert events[0]["event"] == "gaussian noise"
+
+
+def test_answer(command: Run, place: Path, tmp_path: Path) -> None:
+    frame = Release.load(place / "released").to_pandas()
+    text = "age >= 55 & sex = female & !(region = capital)"
+    expected = ((frame["age"] >= 55) & (frame["sex"] == "female") & (frame["region"] != "capital")).mean()
+    code, out, err = command("answer", place / "released", text)
+    assert (code, err) == (0, "")
+    assert float(out.split(" ± ")[0]) == pytest.approx(expected, abs=0.06)
+    (tmp_path / "questions.txt").write_text(f"{text}\n\n# nothing\nsex = male\n")
+    code, out, _ = command("answer", place / "released", "--file", tmp_path / "questions.txt", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert [each["query"] for each in told] == [text, "sex = male"]
+    assert told[0]["answer"] == pytest.approx(expected)
+    code, out, _ = command("answer", place / "released", "sex = male", "sex = female")
+    assert out.splitlines()[1].endswith("  sex = female")
+
+
+def test_evaluate(command: Run, place: Path) -> None:
+    code, out, err = command("evaluate", place / "released", place / "survey.csv")
+    assert (code, err) == (0, "")
+    assert "not private: for the curator's eyes" in out
+    code, out, err = command("evaluate", place / "released", place / "survey.csv", "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert told["queries"] == 300
+    assert told["rows"] == PEOPLE
+    assert 0 <= told["mean_error"] <= told["rms_error"] <= told["max_error"] <= 1
+    assert told["stamp"] == "not private: for the curator's eyes"
+    flags = ["--queries", "marginals:1", "-q", "marginals:2", "--json"]
+    code, out, _ = command("evaluate", place / "released", place / "survey.csv", *flags)
+    assert code == 0
+    assert json.loads(out)["tables"]["tables"] == 12 + 66
+
+
+def test_demo(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = example.survey
+    monkeypatch.setattr(example, "survey", lambda: whole(2000))
+    monkeypatch.setattr(example, "PEOPLE", 2000)
+    code, out, err = command("demo", "--out", tmp_path / "demo")
+    assert code == 0, err
+    for part in ("dualquery release", "all 3-way tables", "report.html", "age >= 55 & sex = female"):
+        assert part in out
+    assert (tmp_path / "demo" / "release" / "report.html").exists()
+    refused(command("demo", "--out", tmp_path / "demo"), "exists already")
+
+
+@pytest.mark.parametrize("form", ["csv.gz", "parquet", "arrow"])
+def test_other_kinds_of_tables(command: Run, place: Path, tmp_path: Path, form: str) -> None:
+    table = example.survey(PEOPLE)
+    path = tmp_path / f"survey.{form}"
+    if form == "csv.gz":
+        path.write_bytes(gzip.compress((place / "survey.csv").read_bytes()))
+    elif form == "parquet":
+        pyarrow.parquet.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    arguments = release_arguments(place, tmp_path / "out", "--seed", "1", "--quiet")
+    arguments[1] = str(path)
+    assert command(*arguments) == (0, "", "")
+    assert Release.load(tmp_path / "out").to_arrow().equals(Release.load(place / "released").to_arrow())
+
+
+# What a person gets wrong
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (["--epsilon", "0"], "psilon"),
+        (["--epsilon", "-1"], "psilon"),
+        (["--epsilon", "nan"], "psilon"),
+        (["--epsilon", "much"], "--epsilon"),
+        (["--delta", "0"], "elta"),
+        (["--delta", "1"], "elta"),
+        (["--delta", "-1e-6"], "elta"),
+        (["--queries", "marginals:99"], "99"),
+        (["--queries", "nonsense"], "nonsense"),
+        (["--queries", "random:3"], "random:K:COUNT"),
+        (["--mechanism", "nonsense"], "no mechanism 'nonsense'"),
+        (["--accounting", "nonsense"], "--accounting"),
+        (["--neighbours", "nonsense"], "--neighbours"),
+        (["--rows", "0"], "--rows"),
+        (["--rounds", "0"], "--rounds"),
+        (["--memory", "lots"], "--memory"),
+        (["--seed", "-1"], "--seed"),
+        (["--free", "nonsense"], "--free"),
+        (["--oracle", "nonsense"], "--oracle"),
+        (["--iterate", "last"], "--iterate means nothing to the mechanism 'dualquery'"),
+        (["--records", "5"], "declared number"),
+        (["--nonsense"], "--nonsense"),
+        (["--schema", "nowhere.toml"], "nowhere.toml"),
+        (["--rounds", "100000"], "cost more than epsilon = 1"),
+    ],
+)
+def test_bad_flags(command: Run, place: Path, tmp_path: Path, change: list[str], part: str) -> None:
+    arguments = release_arguments(place, tmp_path / "out")
+    if change[0] in arguments and change[0] != "--queries":
+        at = arguments.index(change[0])
+        arguments[at : at + 2] = change
+    elif change[0] == "--queries":
+        arguments[arguments.index("--queries") + 1] = change[1]
+    else:
+        arguments += change
+    refused(command(*arguments), part)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_flags_and_commands(command: Run, place: Path) -> None:
+    refused(command("release", place / "survey.csv"), "--schema")
+    refused(command("plan", "--schema", place / "schema.toml"), "--rows")
+    refused(command("nonsense"), "nonsense")
+    refused(command("schema"), "ommand")
+    refused(command("answer", place / "released"), "no query")
+    refused(command("answer"), "DIR")
+
+
+def test_private_rows_leave_delta_without_default(command: Run, place: Path, tmp_path: Path) -> None:
+    arguments = release_arguments(place, tmp_path / "out", "--neighbours", "add-remove")
+    at = arguments.index("--delta")
+    refused(command(*arguments[:at], *arguments[at + 2 :]), "--delta")
+
+
+@pytest.mark.parametrize(
+    ("contents", "part"),
+    [
+        (None, "no file"),
+        ("", "empty"),
+        ("age,sex\n", ""),
+        ("age\n30\n", "sex"),
+        ("HEADER\n", "no rows"),
+        ("HEADER\nnan,male,north,school,employed,1,single,1,owns,car,yes,good\n", "age"),
+        ("HEADER\n30,other,north,school,employed,1,single,1,owns,car,yes,good\n", "sex"),
+        ("HEADER\n30,,north,school,employed,1,single,1,owns,car,yes,good\n", "sex"),
+        ("HEADER\n30,male,north\n", ""),
+    ],
+)
+def test_bad_tables(command: Run, place: Path, tmp_path: Path, contents: str | None, part: str) -> None:
+    header = (place / "survey.csv").read_text().splitlines()[0]
+    path = tmp_path / "table.csv"
+    if contents is not None:
+        path.write_text(contents.replace("HEADER", header))
+    arguments = release_arguments(place, tmp_path / "out")
+    arguments[1] = str(path)
+    result = command(*arguments)
+    refused(result, part)
+    assert "other" not in result[2].replace("another", "")  # a private value is not quoted
+    assert not (tmp_path / "out").exists()
+
+
+def test_truncated_files(command: Run, place: Path, tmp_path: Path) -> None:
+    packed = gzip.compress((place / "survey.csv").read_bytes())
+    (tmp_path / "t.csv.gz").write_bytes(packed[: len(packed) // 2])
+    pyarrow.parquet.write_table(example.survey(50), tmp_path / "t.parquet")
+    whole = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(whole[:-30])
+    for name in ("t.csv.gz", "t.parquet"):
+        arguments = release_arguments(place, tmp_path / "out")
+        arguments[1] = str(tmp_path / name)
+        refused(command(*arguments), name)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("schema", "part"),
+    [
+        ("", "no attribute"),
+        ("not toml at all =", "TOML"),
+        ('[[attribute]]\nname = "sex"\nvalues = []\n', "no values"),
+        ('[[attribute]]\nname = ""\nvalues = ["a"]\n', "empty name"),
+        (
+            '[[attribute]]\nname = "sex"\nvalues = ["a"]\n[[attribute]]\nname = "sex"\nvalues = ["a"]\n',
+            "twice",
+        ),
+        (
+            '[[attribute]]\nname = "sex"\nvalues = ["a"]\n[[attribute]]\nname = "colour"\nvalues = ["red"]\n',
+            "colour",
+        ),
+    ],
+)
+def test_bad_schemas(command: Run, place: Path, tmp_path: Path, schema: str, part: str) -> None:
+    (tmp_path / "schema.toml").write_text(schema)
+    arguments = release_arguments(place, tmp_path / "out")
+    arguments[arguments.index("--schema") + 1] = str(tmp_path / "schema.toml")
+    arguments[arguments.index("--queries") + 1] = "marginals:1"
+    refused(command(*arguments), part)
+
+
+@pytest.mark.parametrize(
+    ("query", "part"),
+    [
+        ("colour = red", "colour"),
+        ("sex = neither", "neither"),
+        ("sex = male & sex = female", "no record"),
+        ("sex = ", "olumn 7"),
+        ("(sex = male", "olumn 12"),
+        ("", "empty"),
+    ],
+)
+def test_bad_queries(command: Run, place: Path, tmp_path: Path, query: str, part: str) -> None:
+    refused(command("answer", place / "released", query), part)
+    if query:
+        (tmp_path / "queries.txt").write_text(f"sex = male\n{query}\n")
+        refused(command("answer", place / "released", "--file", tmp_path / "queries.txt"), "line 2")
+        arguments = release_arguments(place, tmp_path / "out")
+        arguments[arguments.index("--queries") + 1] = str(tmp_path / "queries.txt")
+        refused(command(*arguments), "line 2")
+
+
+def test_bad_releases(command: Run, place: Path, tmp_path: Path) -> None:
+    refused(command("answer", tmp_path / "nowhere", "sex = male"), "does not exist")
+    refused(command("answer", place, "sex = male"), "not a release")
+    refused(command("evaluate", place, place / "survey.csv"), "not a release")
+    refused(command("answer", place / "released", "--file", tmp_path / "nowhere.txt"), "nowhere.txt")
+    refused(command(*release_arguments(place, place / "released")), "already holds a release")
+    refused(command(*release_arguments(place, place)), "not empty")
+    refused(command(*release_arguments(place, place / "survey.csv")), "is a file")
+    assert Release.load(place / "released")
+
+
+def test_an_occupied_folder_is_noticed_before_the_table_is_read(
+    command: Run, place: Path, tmp_path: Path
+) -> None:
+    arguments = release_arguments(place, place / "released")
+    arguments[1] = str(tmp_path / "nowhere.csv")
+    refused(command(*arguments), "already holds a release")
+
+
+def test_a_budget_too_small_for_one_round(command: Run, place: Path, tmp_path: Path) -> None:
+    arguments = release_arguments(place, tmp_path / "out")
+    arguments[arguments.index("--epsilon") + 1] = "1e-9"
+    refused(command(*arguments), "epsilon = 1e-09")
+    refused(command(*arguments[: -len(QUICK)]), "epsilon = 1e-09")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_interrupt_is_clean(place: Path, tmp_path: Path) -> None:
+    """Ctrl-C in the middle: exit code 130, no traceback, nothing left."""
+    script = (
+        "import dualquery.release.making as making, os, signal\n"
+        "def slow(*a, **k): os.kill(os.getpid(), signal.SIGINT); import time; time.sleep(30)\n"
+        "making.plan_for = slow\n"
+        "from dualquery.cli import main; main()"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", script, *release_arguments(place, tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        check=False,
+        timeout=120,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.strip() == "Interrupted."
+    assert time.monotonic() - began < 60
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sizes_in_bytes() -> None:
+    assert [size_in_bytes(text) for text in ("2GB", "500 MB", "1.5kb", "7", "3b")] == [
+        2 * 10**9,
+        500 * 10**6,
+        1500,
+        7,
+        3,
+    ]
+    for text in ("", "GB", "2XB", "-1GB", "nan"):
+        with pytest.raises(DualQueryError):
+            size_in_bytes(text)
+
+
+def test_bars_show_stages_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from numba.core import event
+
+    from dualquery.cli.progress import COMPILING, Bars
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with Bars(wanted=True) as progress:
+        progress("counting", 1, 2)
+        with event.trigger_event("numba:compile", data={}):
+            pass
+        assert COMPILING in progress._tasks
+        progress("counting", 2, 2)
+    assert "counting" in progress._tasks
+    with Bars(wanted=False) as progress:
+        progress("counting", 1, 2)
+    assert not progress._tasks
