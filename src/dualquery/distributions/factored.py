@@ -15,10 +15,12 @@ from numba import get_num_threads
 from numpy.typing import NDArray
 
 from dualquery.distributions.histogram import Histogram, Table
-from dualquery.distributions.kernels import evaluate_products, fitting_products
+from dualquery.distributions.kernels import evaluate_products, evaluate_products_threaded, fitting_products
 from dualquery.distributions.products import Products
 from dualquery.queries.query import NONE
 from dualquery.table.domain import Domain
+
+SERIAL_QUERIES = 20_000  # fewer than this are not worth a second thread
 
 
 class Factored:
@@ -48,9 +50,7 @@ class Factored:
     def cells_with(self, members: tuple[int, ...]) -> int:
         """How many cells a part would have that holds these attributes."""
         numbers = {int(self.owner[j]) for j in members}
-        return prod(
-            self._parts[p].cells if p in self._parts else int(self.domain.sizes[p]) for p in numbers
-        )
+        return prod(self._parts[p].cells if p in self._parts else int(self.domain.sizes[p]) for p in numbers)
 
     def fitting(self, products: Products) -> NDArray[np.int64]:
         """The queries that could be measured without a part larger than the limit."""
@@ -60,9 +60,7 @@ class Factored:
         for number, part in self._parts.items():
             bits[number] = np.log2(part.cells)
         limit = np.log2(self.part_cells) + 1e-9
-        return np.flatnonzero(
-            fitting_products(products.factors, products.attribute, self.owner, bits, limit, get_num_threads())
-        )
+        return np.flatnonzero(fitting_products(products.factors, products.attribute, self.owner, bits, limit))
 
     def part_with(self, members: tuple[int, ...]) -> Histogram:
         """The part that holds all of these attributes, merged from several where it must be."""
@@ -145,7 +143,7 @@ class Evaluation:
         survival = part.survival(products.order)
         place = np.zeros(products.domain.width, np.int64)
         place[list(part.attributes)] = part.strides
-        evaluate_products(
+        arguments = (
             products.factors,
             products.attribute,
             products.start,
@@ -157,8 +155,11 @@ class Evaluation:
             survival.table,
             self._fragments,
             self._values,
-            get_num_threads() if products.size > 1000 else 1,
         )
+        if products.size < SERIAL_QUERIES:
+            evaluate_products(*arguments, 0, products.size)
+        else:
+            evaluate_products_threaded(*arguments, get_num_threads())
 
 
 def _product(first: Histogram, second: Histogram) -> Histogram:

@@ -10,14 +10,20 @@ those are its moments, and the pass is a superset sum that leaves out the large 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
 
-from dualquery.distributions.kernels import add_rows, head_survival, scale_rows, tail_survival
+from dualquery.distributions.kernels import (
+    add_rows,
+    head_survival,
+    scale_rows,
+    tail_survival,
+    tail_survival_threaded,
+)
 from dualquery.errors import QueryError
 
 MOST_CELLS = 1 << 27  # 1 GiB of float64
@@ -78,8 +84,14 @@ class Histogram:
     def marginal(self, members: tuple[int, ...]) -> Table:
         """The probabilities of the table over some attributes, one axis an attribute; refreshes `total`."""
         classes = _classes(self.attributes, self.sizes, members)
-        sums = add_rows(self._weights, classes.of_row, classes.rows, self._threads)
-        flat = np.bincount(classes.of_cell.ravel(), weights=sums.ravel(), minlength=prod(classes.shape))
+        if self.cells <= SERIAL_CELLS:
+            sums, owners = self._weights, classes.all_cells
+        else:
+            sums, owners = (
+                add_rows(self._weights, classes.of_row, classes.rows, self._threads),
+                classes.of_cell,
+            )
+        flat = np.bincount(owners.ravel(), weights=sums.ravel(), minlength=prod(classes.shape))
         self.total = float(flat.sum())
         return flat.reshape(classes.shape) / self.total
 
@@ -90,9 +102,12 @@ class Histogram:
         another pass over the cells.
         """
         classes = _classes(self.attributes, self.sizes, members)
-        rows = factors.ravel()[classes.of_cell]
-        kept = np.all(rows == 1.0, axis=1)
-        scale_rows(self._weights, classes.of_row, rows, kept, self._threads)
+        if self.cells <= SERIAL_CELLS:
+            self._weights *= factors.ravel()[classes.all_cells]
+        else:
+            rows = factors.ravel()[classes.of_cell]
+            kept = np.all(rows == 1.0, axis=1)
+            scale_rows(self._weights, classes.of_row, rows, kept, self._threads)
         self.total *= mass
         if not 1e-100 < self.total < 1e100:
             self._weights /= self.total
@@ -101,11 +116,13 @@ class Histogram:
     def survival(self, order: int) -> Survival:
         """The survival probabilities of all sets of at most `order` attributes; refreshes `total`."""
         steps = _pruned_steps(self._head, self._tail, min(order, len(self.sizes)))
-        tail = steps.tail
-        table = tail_survival(
-            self._weights, tail.node, tail.size, tail.stride, tail.leaf, steps.wanted, self._threads
-        )
-        head = steps.head
+        tail, head = steps.tail, steps.head
+        table = np.empty((len(self._weights), len(steps.wanted)))
+        arguments = (self._weights, tail.node, tail.size, tail.stride, tail.leaf, steps.wanted)
+        if self.cells <= SERIAL_CELLS:
+            tail_survival(*arguments, 0, len(self._weights), table)
+        else:
+            tail_survival_threaded(*arguments, self._threads, table)
         head_survival(table, head.node, head.size, head.stride, steps.columns)
         self.total = float(table[0, 0])
         table /= self.total
@@ -120,7 +137,7 @@ class Histogram:
 
     @property
     def _threads(self) -> int:
-        return 1 if self.cells <= SERIAL_CELLS else min(get_num_threads(), len(self._weights))
+        return min(get_num_threads(), len(self._weights))
 
 
 def check_cells(cells: int) -> None:
@@ -149,6 +166,11 @@ class _Classes:
     of_row: NDArray[np.int32]
     rows: int
     of_cell: NDArray[np.int64]
+
+    @cached_property
+    def all_cells(self) -> NDArray[np.int64]:
+        """The table cell of every cell of the matrix, written out."""
+        return self.of_cell[self.of_row]
 
 
 @lru_cache(maxsize=4096)

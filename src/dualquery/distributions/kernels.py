@@ -42,43 +42,48 @@ def scale_rows(weights, row_class, factors, kept, threads):  # type: ignore[no-u
                     row[i] *= factor[i]
 
 
-@njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
-def tail_survival(weights, node, size, stride, leaf, wanted, threads):  # type: ignore[no-untyped-def]
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def tail_survival(weights, node, size, stride, leaf, wanted, first_row, last_row, out):  # type: ignore[no-untyped-def]
     """Suffix sums along every trailing attribute, kept only where few digits are not zero.
 
     The cell with digits v becomes Σ of the cells with digits ≥ v. Step s of the pass replaces, at
     node[s], the size[s] neighbours at distance stride[s] by their suffix sums; nodes that already have as
-    many digits as are wanted are not opened but summed (leaf). Returns the cells `wanted` of every row.
+    many digits as are wanted are not opened but summed (leaf). out[h] takes the cells `wanted` of row h.
     """
-    rows, length = weights.shape
-    out = np.empty((rows, wanted.shape[0]))
+    length = weights.shape[1]
+    cell = np.empty(length)
+    for h in range(first_row, last_row):
+        for i in range(length):
+            cell[i] = weights[h, i]
+        for s in range(node.shape[0]):
+            # Unsigned places cannot count from the end, which lets the compiler use vectors.
+            first = np.uint64(node[s])
+            step = np.uint64(stride[s])
+            at = first + np.uint64(size[s] - 2) * step
+            while True:
+                if leaf[s]:
+                    total = 0.0
+                    for i in range(step):
+                        high = cell[at + step + i]
+                        total += high
+                        cell[at + i] += high
+                    cell[at + step] = total
+                else:
+                    for i in range(step):
+                        cell[at + i] += cell[at + step + i]
+                if at == first:
+                    break
+                at -= step
+        for i in range(wanted.shape[0]):
+            out[h, i] = cell[wanted[i]]
+
+
+@njit(cache=True, parallel=True)
+def tail_survival_threaded(weights, node, size, stride, leaf, wanted, threads, out):  # type: ignore[no-untyped-def]
+    rows = weights.shape[0]
     for thread in prange(threads):
-        cell = np.empty(length)
-        for h in range(rows * thread // threads, rows * (thread + 1) // threads):
-            for i in range(length):
-                cell[i] = weights[h, i]
-            for s in range(node.shape[0]):
-                # Unsigned places cannot count from the end, which lets the compiler use vectors.
-                first = np.uint64(node[s])
-                step = np.uint64(stride[s])
-                at = first + np.uint64(size[s] - 2) * step
-                while True:
-                    if leaf[s]:
-                        total = 0.0
-                        for i in range(step):
-                            high = cell[at + step + i]
-                            total += high
-                            cell[at + i] += high
-                        cell[at + step] = total
-                    else:
-                        for i in range(step):
-                            cell[at + i] += cell[at + step + i]
-                    if at == first:
-                        break
-                    at -= step
-            for i in range(wanted.shape[0]):
-                out[h, i] = cell[wanted[i]]
-    return out
+        first, last = rows * thread // threads, rows * (thread + 1) // threads
+        tail_survival(weights, node, size, stride, leaf, wanted, first, last, out)
 
 
 @njit(cache=True)
@@ -99,77 +104,97 @@ def head_survival(table, node, size, stride, columns):  # type: ignore[no-untype
                     low[c] += high[c]
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True)
 def evaluate_products(  # type: ignore[no-untyped-def]
-    factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers, threads
+    factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers, first, last
 ):
-    """The part of every product that lies in one distribution, and with it the product.
+    """The part of each product that lies in one distribution, and with it the product.
 
     Factor f is Σ_i jump[i] · [x ≥ digit[i]] (i from start[f]); place[j] is the stride of attribute j in the
     distribution, or 0 where it belongs elsewhere. A product's factors in the distribution are expanded
     over their jumps, each term being one entry of the survival table. fragments[q, k] holds that sum at the
     product's first factor here and 1 at the others; answers[q] is the product of the row.
     """
-    queries, width = factors.shape
-    for thread in prange(threads):
-        mine = np.empty(width, np.int64)
-        term = np.empty(width, np.int64)
-        for q in range(queries * thread // threads, queries * (thread + 1) // threads):
-            count = 0
-            for k in range(width):
-                f = factors[q, k]
-                if f >= 0 and place[attribute[f]] > 0:
-                    mine[count] = k
-                    term[count] = start[f]
-                    fragments[q, k] = 1.0
-                    count += 1
-            if count == 0:
-                continue
-            value = 0.0
-            running = True
-            while running:
-                at = np.int64(0)
-                weight = 1.0
-                for m in range(count):
-                    i = term[m]
-                    at += digit[i] * place[attribute[factors[q, mine[m]]]]
-                    weight *= jump[i]
-                value += weight * table[at // row_length, column[at % row_length]]
-                running = False
-                for m in range(count):
-                    f = factors[q, mine[m]]
-                    term[m] += 1
-                    if term[m] < start[f + 1]:
-                        running = True
-                        break
-                    term[m] = start[f]
-            fragments[q, mine[0]] = value
-            product = 1.0
-            for k in range(width):
-                product *= fragments[q, k]
-            answers[q] = product
+    width = factors.shape[1]
+    mine = np.empty(width, np.int64)
+    term = np.empty(width, np.int64)
+    for q in range(first, last):
+        count = 0
+        for k in range(width):
+            f = factors[q, k]
+            if f >= 0 and place[attribute[f]] > 0:
+                mine[count] = k
+                term[count] = start[f]
+                fragments[q, k] = 1.0
+                count += 1
+        if count == 0:
+            continue
+        value = 0.0
+        running = True
+        while running:
+            at = np.int64(0)
+            weight = 1.0
+            for m in range(count):
+                i = term[m]
+                at += digit[i] * place[attribute[factors[q, mine[m]]]]
+                weight *= jump[i]
+            value += weight * table[at // row_length, column[at % row_length]]
+            running = False
+            for m in range(count):
+                f = factors[q, mine[m]]
+                term[m] += 1
+                if term[m] < start[f + 1]:
+                    running = True
+                    break
+                term[m] = start[f]
+        fragments[q, mine[0]] = value
+        product = 1.0
+        for k in range(width):
+            product *= fragments[q, k]
+        answers[q] = product
 
 
 @njit(cache=True, parallel=True)
-def fitting_products(factors, attribute, owner, part_bits, limit_bits, threads):  # type: ignore[no-untyped-def]
+def evaluate_products_threaded(  # type: ignore[no-untyped-def]
+    factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers, threads
+):
+    queries = factors.shape[0]
+    for thread in prange(threads):
+        first, last = queries * thread // threads, queries * (thread + 1) // threads
+        evaluate_products(
+            factors,
+            attribute,
+            start,
+            digit,
+            jump,
+            place,
+            row_length,
+            column,
+            table,
+            fragments,
+            answers,
+            first,
+            last,
+        )
+
+
+@njit(cache=True)
+def fitting_products(factors, attribute, owner, part_bits, limit_bits):  # type: ignore[no-untyped-def]
     """Which products fit one part: the log₂ cells of the parts that they touch add up to at most the limit."""
     queries, width = factors.shape
     fits = np.empty(queries, np.bool_)
-    for thread in prange(threads):
-        for q in range(queries * thread // threads, queries * (thread + 1) // threads):
-            bits = 0.0
-            for k in range(width):
-                f = factors[q, k]
-                if f < 0:
-                    continue
-                part = owner[attribute[f]]
-                counted = False
-                for i in range(k):
-                    g = factors[q, i]
-                    if g >= 0 and owner[attribute[g]] == part:
-                        counted = True
-                        break
-                if not counted:
-                    bits += part_bits[part]
-            fits[q] = bits <= limit_bits
+    for q in range(queries):
+        bits = 0.0
+        for k in range(width):
+            f = factors[q, k]
+            if f < 0:
+                continue
+            part = owner[attribute[f]]
+            counted = False
+            for i in range(k):
+                g = factors[q, i]
+                counted |= g >= 0 and owner[attribute[g]] == part
+            if not counted:
+                bits += part_bits[part]
+        fits[q] = bits <= limit_bits
     return fits

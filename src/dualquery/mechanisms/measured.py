@@ -104,5 +104,8 @@ def _subsets(sets: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
             "measure its queries instead, or ask about fewer attributes"
         )
     return {
-        part for members in sets for size in range(1, len(members) + 1) for part in combinations(members, size)
+        part
+        for members in sets
+        for size in range(1, len(members) + 1)
+        for part in combinations(members, size)
     }

@@ -34,7 +34,7 @@ from dualquery.queries.query import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 
-PASSES = 5  # over all measurements a round; they mostly agree before that
+PASSES = 10  # over all measurements a round; they often agree before that
 START_SHARE = Fraction(1, 4)  # of the budget, for a noisy start
 EXPLICIT_CELLS = 1 << 22  # up to here parts may grow to the whole universe
 PART_CELLS = 1 << 18  # else
@@ -80,8 +80,8 @@ class Settings:
 
     @staticmethod
     def of(shape: Shape, options: Options) -> Settings:
-        measured = _choice(Measured, options.measured, usual(shape.workload), "--measured")
-        start = _choice(Start, options.start, Start.UNIFORM, "--start")
+        measured = choice(Measured, options.measured, usual(shape.workload), "--measured")
+        start = choice(Start, options.start, Start.UNIFORM, "--start")
         workload = measured_workload(shape.workload, measured)
         universe = prod(shape.domain.sizes.tolist())
         part_cells = _part_cells(options, universe, workload)
@@ -99,17 +99,17 @@ class Settings:
         if rounds < 1:
             raise DualQueryError(f"mwem plays at least one round, and --rounds is {rounds}")
         price = equal_prices(shape.budget, 2 * rounds, share)
-        noise = _noise_of(price, shape, measured)
+        noise = noise_of(price, shape, measured)
         if measured is Measured.TABLES:
             workload = small_tables(workload, 2 * shape.rows / noise)
         return Settings(
             rounds=rounds,
-            iterate=_choice(Iterate, options.iterate, Iterate.LAST, "--iterate"),
-            updates=_choice(Updates, options.updates, Updates.REPEATED, "--updates"),
+            iterate=choice(Iterate, options.iterate, Iterate.LAST, "--iterate"),
+            updates=choice(Updates, options.updates, Updates.REPEATED, "--updates"),
             start=start,
             measured=measured,
             part_cells=part_cells,
-            synthetic_rows=_synthetic_rows(shape, options),
+            synthetic_rows=synthetic_rows(shape, options),
             workload=workload,
             price=price,
             start_price=equal_prices(shape.budget, 1, START_SHARE) if start is Start.NOISY else None,
@@ -157,39 +157,41 @@ def mwem(
     return distribution
 
 
-class _Average:
+class Average:
     """The average of all iterates: of their answers, and as rows drawn from each in turn."""
 
-    def __init__(self, distribution: Factored, settings: Settings, shape: Shape, rng: np.random.Generator):
+    def __init__(
+        self, distribution: Factored, workload: Workload, rounds: int, rows: int, rng: np.random.Generator
+    ) -> None:
         self._distribution = distribution
-        self._evaluation = Evaluation(Products.of(shape.workload), distribution)
-        self._rows_each = -(-settings.synthetic_rows // settings.rounds)
+        self._evaluation = Evaluation(Products.of(workload), distribution)
+        self._rows_each = -(-rows // rounds)
         self._rng = rng
-        self._answers: list[NDArray[np.float64]] = []
+        self._answers: NDArray[np.float64] = np.zeros(workload.size)
         self._rows: list[NDArray[np.int32]] = []
 
     def hear(self) -> None:
-        total = self._answers.pop() if self._answers else np.zeros(1)
-        self._answers.append(total + self._evaluation.answers())
+        """Take in the distribution as it stands after a round."""
+        self._answers += self._evaluation.answers()
         self._rows.append(self._distribution.sample(self._rows_each, self._rng))
 
     def outcome(self) -> Outcome:
         rows = np.concatenate(self._rows)
         return Outcome(
             records=Records.from_rows(self._distribution.domain, rows),
-            answers=self._answers[0] / len(self._rows),
+            answers=self._answers / len(self._rows),
         )
 
 
-def _run(
-    plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
+def _run(plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     settings = Settings.of(shape, _options_of(plan))
     distribution = Factored(shape.domain, part_cells=settings.part_cells)
     if settings.start_price is not None:
         _start_noisily(distribution, curator, settings.start_price, shape.rows)
     choosing = ChoosingCurator.of(curator, settings.workload)
-    average = _Average(distribution, settings, shape, rng) if settings.iterate is Iterate.AVERAGE else None
+    average = None
+    if settings.iterate is Iterate.AVERAGE:
+        average = Average(distribution, shape.workload, settings.rounds, settings.synthetic_rows, rng)
 
     def watch(stage: str, done: int, total: int) -> None:
         if average is not None:
@@ -202,9 +204,7 @@ def _run(
     return released(distribution, shape.workload, settings.synthetic_rows, rng)
 
 
-def released(
-    distribution: Factored, workload: Workload, rows: int, rng: np.random.Generator
-) -> Outcome:
+def released(distribution: Factored, workload: Workload, rows: int, rng: np.random.Generator) -> Outcome:
     """A distribution as synthetic records, and its own answers to the workload."""
     return Outcome(
         records=Records.from_rows(distribution.domain, distribution.sample(rows, rng)),
@@ -251,7 +251,9 @@ def _plan(shape: Shape, options: Options) -> Plan:
         },
         mean_error=min(0.5, noise + 0.05 / math.sqrt(settings.rounds)),
         max_error=min(1.0, 3 * noise + searched + 0.3 / math.sqrt(settings.rounds)),
-        seconds=2.0 + settings.rounds**2 * passes * part * 1e-9 + settings.rounds * settings.workload.size * 2e-8,
+        seconds=2.0
+        + settings.rounds**2 * passes * part * 1e-9
+        + settings.rounds * settings.workload.size * 2e-8,
         bytes=24 * part + 64 * settings.workload.size,
         notes=tuple(notes),
     )
@@ -286,7 +288,7 @@ def _part_cells(options: Options, universe: int, workload: Workload) -> int:
 def _rounds_for_tables(shape: Shape, workload: Workload, rounds: int, share: Fraction) -> int:
     """At most as many rounds as there are tables worth measuring at the noise of so many rounds."""
     while rounds > 1:
-        noise = _noise_of(equal_prices(shape.budget, 2 * rounds, share), shape, Measured.TABLES)
+        noise = noise_of(equal_prices(shape.budget, 2 * rounds, share), shape, Measured.TABLES)
         (tables,) = small_tables(workload, 2 * shape.rows / noise).groups
         assert isinstance(tables, Tables)
         if rounds <= len(tables.sets):
@@ -295,7 +297,7 @@ def _rounds_for_tables(shape: Shape, workload: Workload, rounds: int, share: Fra
     return rounds
 
 
-def _noise_of(price: Price, shape: Shape, measured: Measured) -> float:
+def noise_of(price: Price, shape: Shape, measured: Measured) -> float:
     """E|noise| of one measured count: b, or √(2/π) σ; a query's count is half of a measured difference."""
     neighbours = shape.budget.neighbours
     whole = measured is Measured.TABLES
@@ -304,7 +306,7 @@ def _noise_of(price: Price, shape: Shape, measured: Measured) -> float:
     return size if whole else size / 2
 
 
-def _synthetic_rows(shape: Shape, options: Options) -> int:
+def synthetic_rows(shape: Shape, options: Options) -> int:
     if options.synthetic_rows is not None and options.synthetic_rows < 1:
         raise DualQueryError("a synthetic table has at least one row")
     return options.synthetic_rows or max(FEWEST_ROWS, shape.rows)
@@ -313,7 +315,7 @@ def _synthetic_rows(shape: Shape, options: Options) -> int:
 Chosen = TypeVar("Chosen", bound=Enum)
 
 
-def _choice(kind: type[Chosen], given: str | None, usual: Chosen, flag: str) -> Chosen:
+def choice(kind: type[Chosen], given: str | None, usual: Chosen, flag: str) -> Chosen:
     """An option's text as one of its named values."""
     if given is None:
         return usual

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.errors import DualQueryError
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.game.row_players import (
@@ -27,6 +26,7 @@ from dualquery.game.row_players import (
     TargetsMaker,
 )
 from dualquery.mechanisms.measurement import TablePlan, plan_tables
+from dualquery.mechanisms.pace import Pace
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
 from dualquery.mechanisms.shrinkage import cell_variance, onto_simplex, reconstructed, shrunk
 from dualquery.privacy.curator import Curator
@@ -36,48 +36,6 @@ from dualquery.table.records import Records, smallest_type
 
 Set = tuple[int, ...]
 Cells = NDArray[np.float64]
-
-CHAINS = 2
-CHAIN_ROWS = 20_000
-SNAPSHOTS = 3
-WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
-TEMPERATURE = 0.7  # standard deviations of the noise in a cell of a pair's table
-LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
-ONES_COUNT = 3.0  # one-way tables weigh this much more than their noise alone would say
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How many rows, in how many chains, and how often they are looked at. Public."""
-
-    chains: int
-    chain_rows: int
-    snapshots: int
-    rows: int
-
-    @staticmethod
-    def of(rows: int | None) -> Pace:
-        """Up to a limit a chain holds CHAIN_ROWS; then more snapshots are kept, then longer chains."""
-        if rows is None:
-            rows = CHAINS * CHAIN_ROWS * SNAPSHOTS
-        if rows < 1:
-            raise DualQueryError("--rows must be at least 1")
-        chains = min(CHAINS, rows)
-        chain_rows = min(-(-rows // chains), CHAIN_ROWS)
-        snapshots = min(SNAPSHOTS, -(-rows // (chains * chain_rows)))
-        return Pace(chains, -(-rows // (chains * snapshots)), snapshots, rows)
-
-    def temperatures(self, noise: float) -> list[float]:
-        """One a round, in rows, given the noise of a cell as a fraction of the table."""
-        last = self.chain_rows * max(TEMPERATURE * noise, LEAST_TEMPERATURE)
-        return [last * factor for factor in WARM_UP] + [last] * self.snapshots
-
-    def released(self, transcript: Transcript[Residual, Chains]) -> NDArray[np.unsignedinteger]:
-        """The rows of the last rounds, of all chains, cut to the number asked for."""
-        kept = np.concatenate(transcript.replies[-self.snapshots :], axis=1)
-        together = np.concatenate(list(kept.transpose(1, 0, 2)))  # a cut takes the same from every chain
-        return together[: self.rows]
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -129,7 +87,7 @@ def targets_of(
     noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
     maker = TargetsMaker(sizes)
     for j, target in ones.items():
-        maker.add_table((j,), target, ONES_COUNT * (noise / measured.deviation((j,))) ** 2)
+        maker.add_table((j,), target, (noise / measured.deviation((j,))) ** 2)
     for members, target in _shrunk_pairs(measured, pairs, ones, rng).items():
         maker.add_table(members, target, (noise / measured.deviation(members)) ** 2)
     for members, cells in measured.interactions.items():

@@ -26,7 +26,7 @@ from dualquery.oracles.clauses import Clauses, Status, merge
 from dualquery.oracles.components import Components, enumerate_small, split
 from dualquery.oracles.parity import eliminate, heaviest_first, unpeel
 from dualquery.oracles.presolve import presolve
-from dualquery.oracles.problem import Problem, chance_from, differing, draw, return_home, truths
+from dualquery.oracles.problem import Problem, chance_from, differing, draw, return_home, shift, truths
 
 BLOCK = 128  # variables whose best moves are kept as one maximum, so that a scan skips most of them
 LONGEST = 200  # flips that a choice stays forbidden, before chance adds up to half as many
@@ -81,26 +81,12 @@ def _maximise(
     worth, most = search(core, first_variable, component, settled, flips, chance, choice)
     if core.conjunctions < len(core.weights):
         pure = eliminate(core, heaviest_first(core), first_variable, component, settled, rival)
+        # skipped components keep the worth of their start, which is never better
         rival_worth, _ = search(core, first_variable, component, ~pure, flips, chance, rival)
         better = np.repeat(pure & (rival_worth > worth), np.diff(first_variable))
         choice[better] = rival[better]
         worth = np.maximum(worth, rival_worth)
     return settled | (worth == most), choice
-
-
-@njit(cache=True)
-def _add(
-    score: NDArray[np.int64],
-    first_accepted: NDArray[np.int32],
-    accepted: NDArray[np.int32],
-    literal: int,
-    weight: int,
-) -> None:
-    """Count a clause in at the choices that one of its literals accepts."""
-    p = literal >> 1
-    signed = -weight if literal & 1 else weight
-    for i in range(first_accepted[p], first_accepted[p + 1]):
-        score[accepted[i]] += signed
 
 
 @njit(cache=True)
@@ -175,11 +161,13 @@ def search(
         bound[component[c]] += max(0, weights[c])
         for i in range(first_literal[c], first_literal[c + 1]):
             true = holds[literal[i] >> 1]
-            if c >= conjunctions:  # even without this literal: odd with it
+            if c >= conjunctions:  # odd besides this literal: even with it
                 weight = weights[c] if unmet[c] != true else -weights[c]
-                _add(score, first_accepted, accepted, literal[i], weight)
             elif unmet[c] == (true == (literal[i] & 1)):
-                _add(score, first_accepted, accepted, literal[i], weights[c])
+                weight = -weights[c] if literal[i] & 1 else weights[c]
+            else:
+                continue
+            shift(score, first_accepted, accepted, literal[i] >> 1, weight)
 
     forbidden = np.zeros(len(linear), np.int64)  # choice → the flip before which it is not taken again
     held = np.empty(LONGEST + LONGEST // 2 + 1, np.int32)  # the choices forbidden at present
@@ -239,8 +227,9 @@ def search(
                 shakes -= 1
                 chosen = low + draw(chance, size)
                 others = first_choice[chosen + 1] - first_choice[chosen] - 1
-                new = first_choice[chosen] + draw(chance, others)
-                new += new >= current[chosen]
+                if others > 0:
+                    new = first_choice[chosen] + draw(chance, others)
+                    new += new >= current[chosen]
             else:  # the best move of all, also if it loses; a forbidden one only to where nobody was
                 at = _random_peak(peaks, chance) * BLOCK
                 chosen = low + at + _random_peak(leads[at : at + BLOCK], chance)
@@ -291,8 +280,8 @@ def search(
                         q = literal[t] >> 1
                         if q == p or (others == 1 and holds[q] != (literal[t] & 1)):
                             continue
-                        turned = c >= conjunctions and unmet[c] == holds[q]
-                        _add(score, first_accepted, accepted, literal[t], -weight if turned else weight)
+                        turned = unmet[c] == holds[q] if c >= conjunctions else literal[t] & 1 == 1
+                        shift(score, first_accepted, accepted, q, -weight if turned else weight)
                         stales = _mark(stale, is_stale, stales, variable[q])
             if value > worth[k]:
                 worth[k], last, shake_at = value, flip, flip + 200 + size

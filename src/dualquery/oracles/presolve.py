@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dualquery.oracles.parity import lone_parity
-from dualquery.oracles.problem import Problem, draw
+from dualquery.oracles.problem import Problem, draw, shift
 
 OPEN, TRUE, FALSE = 0, 1, 2
 
@@ -40,15 +40,6 @@ class Rest(NamedTuple):
     linear: NDArray[np.int64]  # choice → sum of the linear terms
     choice: NDArray[np.int32]  # variable → its choice, as far as that is settled
     peeled: NDArray[np.int32]  # rows of a clause, and its own variable's choices that are odd and even in it
-
-
-@njit(cache=True)
-def _shift(
-    table: NDArray[np.int64], first: NDArray[np.int32], accepted: NDArray[np.int32], p: int, by: int
-) -> None:
-    """Add to the entries of all choices that predicate p accepts."""
-    for i in range(first[p], first[p + 1]):
-        table[accepted[i]] += by
 
 
 @njit(cache=True)
@@ -101,8 +92,8 @@ def presolve(problem: Problem, chance: NDArray[np.uint64]) -> Rest:
         for i in range(first_literal[c], first_literal[c + 1]):
             p = literal[i] >> 1
             least, most = _swing(weights[c], literal[i], c >= conjunctions)
-            _shift(low, first_accepted, accepted, p, least)
-            _shift(high, first_accepted, accepted, p, most)
+            shift(low, first_accepted, accepted, p, least)
+            shift(high, first_accepted, accepted, p, most)
             open_uses[variable[p]] += 1
     for p in range(predicates):
         accepted_left[p] = first_accepted[p + 1] - first_accepted[p]
@@ -125,8 +116,8 @@ def presolve(problem: Problem, chance: NDArray[np.uint64]) -> Rest:
                 if literals_left[c] == 0:
                     continue  # a linear term, the same for every choice left
                 least, most = _swing(weights[c], negated, c >= conjunctions)
-                _shift(low, first_accepted, accepted, p, -least)
-                _shift(high, first_accepted, accepted, p, -most)
+                shift(low, first_accepted, accepted, p, -least)
+                shift(high, first_accepted, accepted, p, -most)
                 open_uses[variable[p]] -= 1
                 met = (decided[p] == TRUE) != (negated == 1)
                 odd[c] ^= met
@@ -147,13 +138,13 @@ def presolve(problem: Problem, chance: NDArray[np.uint64]) -> Rest:
                 v = variable[p]
                 parity = c >= conjunctions
                 least, most = _swing(weights[c], literal[i], parity)
-                _shift(low, first_accepted, accepted, p, -least)
-                _shift(high, first_accepted, accepted, p, -most)
+                shift(low, first_accepted, accepted, p, -least)
+                shift(high, first_accepted, accepted, p, -most)
                 open_uses[v] -= 1
                 if literals_left[c] == 1:
                     # A parity that is even so far becomes odd where its last literal is true.
                     turned = not odd[c] if parity else literal[i] & 1 == 1
-                    _shift(linear, first_accepted, accepted, p, -weights[c] if turned else weights[c])
+                    shift(linear, first_accepted, accepted, p, -weights[c] if turned else weights[c])
                 if not waiting[v]:
                     queue[(head + length) % variables] = v
                     length += 1

@@ -103,6 +103,15 @@ def differing(
 
 
 @njit(cache=True)
+def shift(
+    table: NDArray[np.int64], first: NDArray[np.int32], accepted: NDArray[np.int32], p: int, by: int
+) -> None:
+    """Add to the entries of all choices that predicate p accepts."""
+    for i in range(first[p], first[p + 1]):
+        table[accepted[i]] += by
+
+
+@njit(cache=True)
 def truths(problem: Problem, choice: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """For each predicate 1 where it accepts its variable's choice; for each clause 0 where it holds.
 

@@ -105,9 +105,7 @@ class ChoosingCurator(Curator):
     @classmethod
     def of(cls, curator: Curator, workload: Workload) -> ChoosingCurator:
         """The same records, ledger and entropy, asked about another workload."""
-        return cls(
-            curator._records, workload, curator._ledger, curator._entropy, progress=curator._progress
-        )
+        return cls(curator._records, workload, curator._ledger, curator._entropy, progress=curator._progress)
 
     def choose_query(
         self, answers: NDArray[np.float64], *, among: NDArray[np.int64], public_rows: int, price: Price
