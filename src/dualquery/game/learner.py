@@ -138,10 +138,8 @@ def update(distribution: Distribution, measurement: Measurement, step: Step) -> 
     table = distribution.marginal(measurement.members)
     if query is None:
         gap = 0.5 * float(np.abs(value - table).sum())
-        if step is Step.FULL:
-            factors = value / np.maximum(table, TINY)
-        else:
-            factors = np.exp(step.value * (value - table))
+        exact = step is Step.FULL
+        factors = value / np.maximum(table, TINY) if exact else np.exp(step.value * (value - table))
     else:
         gap = float(value) - float((query * table).sum())
         factors = np.exp(step.value * gap * query)
