@@ -10,6 +10,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The first example of a test may compile a kernel: time says nothing about it.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 

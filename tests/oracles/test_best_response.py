@@ -24,7 +24,7 @@ def draw_fallback(data, clauses):
     return np.array([data.draw(st.integers(0, size - 1)) for size in clauses.sizes.tolist()], np.int32)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_small_problems_are_solved_exactly_and_stay_near_the_fallback(
     data, seed, small_clauses, universe_values

@@ -83,13 +83,13 @@ def test_conjunctions_and_parities_together(random_clauses, universe_values):
 
 
 def test_a_parity_and_a_preference_of_its_variable():
-    """The one private variable has its own linear weight, so the parity must not be peeled off blindly."""
-    for linear, parity in product((-3, -1, 0, 1, 3), repeat=2):
+    """A private variable that has a weight of its own is no reason to peel: the other may have to give way."""
+    for first, second, parity in product((-3, -1, 0, 1, 3), (-2, 2), (-5, -1, 1, 5)):
         clauses = Clauses(
             np.array([2, 2], np.int32),
             Predicates.of([(0, [1]), (1, [1])]),
             np.array([[0], [2]], np.int32),
-            np.array([linear, 2], np.int64),
+            np.array([first, second], np.int64),
             np.array([[0, 1]], np.int32),
             np.array([parity], np.int64),
         )

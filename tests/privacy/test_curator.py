@@ -17,7 +17,9 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 
-DOMAIN = Domain((Categorical("a", ("0", "1")), Categorical("b", ("0", "1")), Categorical("c", ("x", "y", "z"))))
+DOMAIN = Domain(
+    (Categorical("a", ("0", "1")), Categorical("b", ("0", "1")), Categorical("c", ("x", "y", "z")))
+)
 TEXTS = ["a = 1", "b = 1 & c = x", "!(a = 1 & c = y)"]
 
 
@@ -156,10 +158,8 @@ def test_changed_queries_against_brute_force(neighbours):
     for group in groups:
         width = group.domain.width
         counts = [true_counts(group, Records.from_rows(group.domain, u[None, :width])) for u in universe]
-        if neighbours is Neighbours.REPLACE:
-            moves = [np.abs(x - y) for x in counts for y in counts]
-        else:
-            moves = counts
+        replaced = [np.abs(x - y) for x in counts for y in counts]
+        moves = replaced if neighbours is Neighbours.REPLACE else counts
         assert max(move.max() for move in moves) <= 1
         assert max(move.sum() for move in moves) <= changed_queries(group, neighbours)
 

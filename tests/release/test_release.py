@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualquery import QueryError, Release
+import dualquery
+from dualquery import QueryError, Release, Schema
+from dualquery.queries.language import parse
+from dualquery.release import texts
 from dualquery.release.prediction import PredictedError
 from dualquery.release.release import Answer
 
@@ -77,6 +80,20 @@ def test_bare_answers_know_their_own_queries_only(make: Make, tmp_path: Path) ->
     with pytest.raises(QueryError, match="not among its queries"):
         again.answer("sex = male & age >= 75")
     assert again.to_arrow().column_names == ["query", "answer"]
+
+
+@pytest.mark.parametrize("at_once", [50_000, 7])
+def test_texts_of_a_workload_are_those_of_its_queries(
+    schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(texts, "_AT_ONCE", at_once)
+    file = tmp_path / "queries.txt"
+    file.write_text("sex = male | age >= 55\nregion in {north, south} & sex = male\nparity(sex)\nage < 55\n")
+    workload = dualquery.from_spec(schema.domain, ["marginals:2", "random:3:50", "ranges:age:9", str(file)])
+    found = list(texts.query_texts(workload))
+    assert found == [workload.text(i) for i in range(workload.size)]
+    for text in found[::97]:
+        assert parse(text, schema.domain).text(schema.domain) == text
 
 
 def test_predicted_error_follows_the_bars_of_the_workload() -> None:

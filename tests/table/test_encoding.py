@@ -55,7 +55,7 @@ def advice(column: Column, cells: object) -> str:
         pd.Categorical([1, 0], categories=[7, 0, 1]),
         pd.array([1, 0], dtype="Int64"),
     ],
-    ids=repr,
+    ids=lambda cells: type(cells).__name__ + str(getattr(cells, "dtype", getattr(cells, "type", ""))),
 )
 def test_one_and_zero_in_every_type(cells: object) -> None:
     assert codes(BINARY, cells) == [1, 0]

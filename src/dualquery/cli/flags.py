@@ -126,14 +126,18 @@ SIZES = "Sizes"
 
 MECHANISM_FLAGS: dict[str, OptionFlag] = {
     "learning_rate": OptionFlag(
-        float, DUAL_QUERY, "How strongly the query player learns (η).", "η", least=0.0
+        float,
+        DUAL_QUERY,
+        "How strongly a player learns (η); also of private multiplicative weights.",
+        "η",
+        least=0.0,
     ),
     "samples": OptionFlag(int, DUAL_QUERY, "Queries drawn a round (s).", "N", least=1),
     "rounds": OptionFlag(
         int, DUAL_QUERY, "Rounds of the game (T); also of MWEM and adaptive projection.", "N", least=1
     ),
     "alpha": OptionFlag(
-        float, DUAL_QUERY, "The error wanted: fixes all parameters by the theory.", "α", least=0.0
+        float, DUAL_QUERY, "The error wanted: fixes parameters by the theory.", "α", least=0.0
     ),
     "beta": OptionFlag(
         float, DUAL_QUERY, "The chance that the theory may fail; with --alpha.", "β", least=0.0
@@ -149,9 +153,9 @@ MECHANISM_FLAGS: dict[str, OptionFlag] = {
         str, MWEM, "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
     ),
     "start": OptionFlag(
-        str, MWEM, "The first distribution: uniform, or a noisy histogram (priced).", "WHICH"
+        str, MWEM, "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
     ),
-    "measured": OptionFlag(str, MWEM, "What is selected and measured: queries or tables.", "WHAT"),
+    "measured": OptionFlag(str, MWEM, "What is selected and measured: queries, tables or parities.", "WHAT"),
     "part_cells": OptionFlag(
         int, MWEM, "The most cells that one part of the distribution may have.", "N", least=2
     ),

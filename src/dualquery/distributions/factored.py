@@ -8,6 +8,7 @@ case of one part.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -36,9 +37,10 @@ class Factored:
     @staticmethod
     def explicit(domain: Domain) -> Factored:
         """One part that holds every attribute."""
-        cells = prod(domain.sizes.tolist())
-        whole = Factored(domain, part_cells=cells)
-        whole.part_with(tuple(range(domain.width)))
+        sizes = tuple(domain.sizes.tolist())
+        whole = Factored(domain, part_cells=prod(sizes))
+        whole.owner[:] = 0
+        whole._parts[0] = Histogram(tuple(range(domain.width)), sizes)
         return whole
 
     def part(self, number: int) -> Histogram:
@@ -78,13 +80,21 @@ class Factored:
 
     def marginal(self, members: tuple[int, ...]) -> Table:
         """The probabilities of the table over some attributes (increasing), one axis an attribute."""
-        if len({int(self.owner[j]) for j in members}) <= 1 and members:
-            return self.part(int(self.owner[members[0]])).marginal(members)
+        return self._joined(members, Histogram.marginal)
+
+    def glimpse(self, members: tuple[int, ...]) -> Table:
+        """`marginal` to within 10⁻¹⁵, and often sooner."""
+        return self._joined(members, Histogram.glimpse)
+
+    def _joined(
+        self, members: tuple[int, ...], look: Callable[[Histogram, tuple[int, ...]], Table]
+    ) -> Table:
+        """The product of what the parts say about their share of some attributes."""
         table = np.ones(())
         axes: list[int] = []
         for number in sorted({int(self.owner[j]) for j in members}):
             mine = tuple(j for j in members if self.owner[j] == number)
-            table = np.multiply.outer(table, self.part(number).marginal(mine))
+            table = np.multiply.outer(table, look(self.part(number), mine))
             axes += mine
         return np.transpose(table, np.argsort(axes))
 

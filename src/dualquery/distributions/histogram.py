@@ -40,12 +40,14 @@ class Survival:
     The entry of the cell numbered c is table[c // row_length, column[c % row_length]].
     """
 
+    order: int
     table: NDArray[np.float64]
     column: NDArray[np.int64]
     row_length: int
 
-    def at(self, cell: int) -> float:
-        return float(self.table[cell // self.row_length, self.column[cell % self.row_length]])
+    def at(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The entries of some cells."""
+        return self.table[cells // self.row_length, self.column[cells % self.row_length]]
 
 
 class Histogram:
@@ -59,6 +61,7 @@ class Histogram:
         self._head, self._tail = sizes[:head], sizes[head:]
         self._weights: Table = np.ones((prod(self._head), prod(self._tail)))
         self.total = float(self._weights.size)
+        self._fresh: Survival | None = None  # of the weights as they stand
 
     @staticmethod
     def of(attributes: tuple[int, ...], weights: Table) -> Histogram:
@@ -95,6 +98,19 @@ class Histogram:
         self.total = float(flat.sum())
         return flat.reshape(classes.shape) / self.total
 
+    def glimpse(self, members: tuple[int, ...]) -> Table:
+        """`marginal` to within 10⁻¹⁵, without a pass over the cells where `survival` has just been asked."""
+        if self._fresh is None or self._fresh.order < len(members):
+            return self.marginal(members)
+        cells = np.zeros((), np.int64)
+        for attribute, size, stride in zip(self.attributes, self.sizes, self.strides, strict=True):
+            if attribute in members:
+                cells = np.add.outer(cells, stride * np.arange(size))
+        table = self._fresh.at(cells)
+        for axis in range(table.ndim):
+            table = -np.diff(table, axis=axis, append=0.0)
+        return table
+
     def multiply(self, members: tuple[int, ...], factors: Table, *, mass: float) -> None:
         """Multiply each cell by the factor of the table cell over `members` that it lies in.
 
@@ -108,6 +124,7 @@ class Histogram:
             rows = factors.ravel()[classes.of_cell]
             kept = np.all(rows == 1.0, axis=1)
             scale_rows(self._weights, classes.of_row, rows, kept, self._threads)
+        self._fresh = None
         self.total *= mass
         if not 1e-100 < self.total < 1e100:
             self._weights /= self.total
@@ -126,7 +143,8 @@ class Histogram:
         head_survival(table, head.node, head.size, head.stride, steps.columns)
         self.total = float(table[0, 0])
         table /= self.total
-        return Survival(table, steps.column, self._weights.shape[1])
+        self._fresh = Survival(min(order, len(self.sizes)), table, steps.column, self._weights.shape[1])
+        return self._fresh
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The cells of `count` records by systematic sampling: each cell's share, rounded up or down."""

@@ -39,6 +39,9 @@ class Distribution(Protocol):
     def marginal(self, members: tuple[int, ...]) -> Table:
         """The probabilities of the table over some attributes (increasing), one axis an attribute."""
 
+    def glimpse(self, members: tuple[int, ...]) -> Table:
+        """The same to within 10⁻¹⁵, perhaps sooner."""
+
     def multiply(self, members: tuple[int, ...], factors: Table, *, mass: float) -> None:
         """Multiply by a function of these attributes, whose expectation is `mass`."""
 
@@ -94,6 +97,7 @@ class LearningDataPlayer:
         self._schedule = schedule
         self._floor = floor
         self._heard: dict[tuple[tuple[int, ...], bytes], list[Measurement]] = {}
+        self._agreed: dict[tuple[tuple[int, ...], bytes], Measurement] = {}
 
     def reply(
         self, transcript: Transcript[Measurement, Distribution], challenge: Measurement
@@ -101,9 +105,10 @@ class LearningDataPlayer:
         if self._schedule is ONCE:
             update(self._distribution, feasible(challenge, self._floor), ONCE.step)
             return self._distribution
-        self._heard.setdefault(challenge.key, []).append(challenge)
-        agreed = [feasible(_mean(repeats), self._floor) for repeats in self._heard.values()]
-        settle(self._distribution, connected(agreed, challenge), self._schedule)
+        key = challenge.key
+        self._heard.setdefault(key, []).append(challenge)
+        self._agreed[key] = feasible(_mean(self._heard[key]), self._floor)
+        settle(self._distribution, connected(list(self._agreed.values()), challenge), self._schedule)
         return self._distribution
 
 
@@ -126,7 +131,7 @@ class LossDataPlayer:
         self._learning_rate = learning_rate
 
     def reply(self, transcript: Transcript[Loss, Distribution], challenge: Loss) -> Distribution:
-        table = self._distribution.marginal(challenge.members)
+        table = self._distribution.glimpse(challenge.members)
         factors = 1.0 - self._learning_rate * challenge.query
         self._distribution.multiply(challenge.members, factors, mass=float((table * factors).sum()))
         return self._distribution
@@ -135,12 +140,13 @@ class LossDataPlayer:
 def update(distribution: Distribution, measurement: Measurement, step: Step) -> float:
     """One step towards a measurement; returns how far off the distribution was (half the L1 distance)."""
     query, value = measurement.query, measurement.value
-    table = distribution.marginal(measurement.members)
     if query is None:
+        table = distribution.marginal(measurement.members)  # a quotient needs its relative precision
         gap = 0.5 * float(np.abs(value - table).sum())
         exact = step is Step.FULL
         factors = value / np.maximum(table, TINY) if exact else np.exp(step.value * (value - table))
     else:
+        table = distribution.glimpse(measurement.members)
         gap = float(value) - float((query * table).sum())
         factors = np.exp(step.value * gap * query)
     distribution.multiply(measurement.members, factors, mass=float((table * factors).sum()))

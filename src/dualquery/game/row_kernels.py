@@ -200,7 +200,8 @@ def answer_item_rows(  # type: ignore[no-untyped-def]
     """As `answer_rows` for binary attributes whose measured cells are 'has i' and 'has i and j' alone.
 
     Taking item j in earns single[j] + Σ over the other items i of the row of pair[i, j], so that a row costs
-    its items times all items, however many tables there are; lean[j] is the log-odds of j without any pull. pair[c] is symmetric with zeros on its diagonal.
+    its items times all items, however many tables there are; lean[j] is the log-odds of j without any pull.
+    pair[c] is symmetric with zeros on its diagonal.
     """
     chains, count, items = rows.shape
     for chain in prange(chains):

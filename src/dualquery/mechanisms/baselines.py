@@ -28,6 +28,7 @@ from dualquery.privacy.curator import Curator, Gaussian, Laplace, changed_querie
 from dualquery.privacy.query_selection import ChoosingCurator, equal_prices
 from dualquery.table.records import Records
 
+HADAMARD_STEP = Step.PAPER  # the full step would follow the noise of so many measurements
 HADAMARD_PASSES = 3
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 
@@ -103,9 +104,8 @@ def _plan_hadamard(shape: Shape, options: Options) -> Plan:
     )
 
 
-def _run_hadamard(
-    plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
+def hadamard(curator: Curator, shape: Shape, progress: Progress) -> Factored:
+    """The distribution that multiplicative weights make of all parities, each measured with equal noise."""
     parities = measured_workload(shape.workload, Measured.PARITIES)
     choosing, products = ChoosingCurator.of(curator, parities), Products.of(parities)
     price = equal_prices(shape.budget, parities.size)
@@ -117,7 +117,14 @@ def _run_hadamard(
         progress("measuring", query + 1, parities.size)
     distribution = Factored.explicit(shape.domain)
     agreed = noise_of(price, shape, Measured.PARITIES) / shape.rows
-    settle(distribution, measurements, Schedule(Step.FULL, HADAMARD_PASSES, agreed))
+    settle(distribution, measurements, Schedule(HADAMARD_STEP, HADAMARD_PASSES, agreed))
+    return distribution
+
+
+def _run_hadamard(
+    plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    distribution = hadamard(curator, shape, progress)
     return released(distribution, shape.workload, int(plan.parameters["synthetic_rows"]), rng)
 
 

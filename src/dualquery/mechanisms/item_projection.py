@@ -102,9 +102,7 @@ def measure(curator: Curator, plan: ItemPlan, shape: Shape, rng: np.random.Gener
     if plan.total > 0:
         noise = Gaussian(plan.total)
         total = max(1.0, float(curator.measure(Tables(shape.domain, ((),)), noise=noise)[0]))
-    first = measure_items(
-        curator, 0, np.arange(width, dtype=np.int64), limit=plan.limit, variance=plan.order
-    )
+    first = measure_items(curator, 0, np.arange(width, dtype=np.int64), limit=plan.limit, variance=plan.order)
     asked = np.bincount(attribute_sets(shape.workload).ravel() + 1, minlength=width + 1)[1:]
     matters = np.clip(first / total, 0, 1) * (asked > 0)
     rank = np.empty(width, np.int64)
@@ -115,9 +113,7 @@ def measure(curator: Curator, plan: ItemPlan, shape: Shape, rng: np.random.Gener
     noise_of_pair = math.sqrt(plan.pairs) / total
     pair = np.zeros((plan.fitted, plan.fitted))
     if plan.fitted > 1 and plan.limit.limit > 1:
-        noisy = measure_pairs(
-            curator, 0, rank, items=plan.fitted, limit=plan.limit, variance=plan.pairs
-        )
+        noisy = measure_pairs(curator, 0, rank, items=plan.fitted, limit=plan.limit, variance=plan.pairs)
         above = np.triu_indices(plan.fitted, 1)
         mean = np.outer(single[: plan.fitted], single[: plan.fitted])[above]
         pair[above] = shrunk(noisy[above] / total, mean, np.full(len(mean), noise_of_pair), rng)
@@ -130,7 +126,9 @@ def _shrunk_singles(
 ) -> NDArray[np.float64]:
     """Most of very many items are rare: their counts are shrunk towards what rare items mostly are."""
     unclear = noisy < CLEAR * noise
-    mean = np.full(int(unclear.sum()), max(float(noisy[unclear].mean()), 0.01 * noise) if unclear.any() else noise)
+    mean = np.full(
+        int(unclear.sum()), max(float(noisy[unclear].mean()), 0.01 * noise) if unclear.any() else noise
+    )
     out: NDArray[np.float64] = noisy.copy()
     out[unclear] = shrunk(noisy[unclear], mean, np.full(len(mean), noise), rng)
     return out
@@ -152,6 +150,27 @@ def fit(
         rounds=len(temperatures),
         progress=lambda done, total: progress("fitting rows", done, total),
     )
+
+
+def rehearsed(
+    rows: NDArray[np.unsignedinteger], measured: MeasuredItems, rng: np.random.Generator
+) -> MeasuredItems:
+    """The measurement as it might have come out, had the released rows been the table."""
+    held = rows.astype(np.float32)
+    pair = (held.T @ held).astype(np.float64) / len(rows)
+    fitted = len(pair)
+    single = measured.single.copy()
+    single[:fitted] = np.diagonal(pair)
+    noisy = single + rng.normal(0.0, measured.noise_of_single, len(single))
+    single = np.clip(_shrunk_singles(noisy, measured.noise_of_single, rng), 0, 1)
+    above = np.triu_indices(fitted, 1)
+    noise = measured.noise_of_pair
+    mean = np.outer(single[:fitted], single[:fitted])[above]
+    again = np.zeros_like(pair)
+    again[above] = shrunk(
+        pair[above] + rng.normal(0.0, noise, len(mean)), mean, np.full(len(mean), noise), rng
+    )
+    return MeasuredItems(measured.rank, single, again + again.T, measured.noise_of_single, noise)
 
 
 def to_records(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.plan import Shape
+from dualquery.mechanisms.shrinkage import cell_variance
 from dualquery.privacy.accounting import smallest_gaussian_scale
 from dualquery.privacy.budget import Accounting, Neighbours
 from dualquery.privacy.conversion import rho_of
@@ -50,7 +51,25 @@ class TablePlan:
     orders: tuple[int, ...]  # how many sets of each order, from one
 
     def noise(self, sizes: NDArray[np.integer]) -> dict[Set, float]:
+        """The variance of the noise of each interaction, in records."""
         return self.interactions.noise(sizes)
+
+    def cell_noise(self, shape: Shape) -> float:
+        """The standard deviation of a cell of a pair's table (of a one-way table where there are no pairs)."""
+        sizes = shape.domain.sizes
+        variance = {(): 0.0, **self.noise(sizes)}
+        order = 2 if any(len(members) == 2 for members in variance) else 1
+        base = [members for members in variance if len(members) == order]
+        precision = float(np.mean([1 / cell_variance(members, variance, sizes) for members in base]))
+        return 1 / math.sqrt(precision) / shape.rows
+
+    def cells(self, sizes: NDArray[np.integer]) -> int:
+        """Of all views: every table is kept once a member attribute."""
+        return sum(len(members) * prod(int(sizes[j]) for j in members) for members in self.interactions.sets)
+
+    def visits(self, sizes: NDArray[np.integer]) -> float:
+        """How many values one row looks at in a pass; a table costs some eight values whatever its size."""
+        return float(sum(sum(8 + int(sizes[j]) for j in members) for members in self.interactions.sets))
 
 
 def attribute_sets(workload: Workload) -> NDArray[np.int32]:
@@ -148,6 +167,19 @@ def plan_tables(shape: Shape) -> TablePlan:
     shares.update(_split(pairs, left - share_of_ones, shape))
     counts = [sum(len(members) == order for members in shares) for order in range(1, max(orders) + 1)]
     return TablePlan(_priced(shares, shape), tuple(counts))
+
+
+def one_way_plan(shape: Shape, share: Fraction) -> TablePlan:
+    """One-way tables (and the total) alone, for a share of ρ."""
+    sizes, neighbours = shape.domain.sizes, shape.budget.neighbours
+    used = closure(attribute_sets(shape.workload)).get(1, [])
+    ones = [members for members in used if sizes[members[0]] > 1]
+    shares: dict[Set, float] = {(): 0.05} if neighbours is Neighbours.ADD_REMOVE else {}
+    shares.update(_split(ones, 1.0 - sum(shares.values()), shape))
+    plan = _priced(shares, shape)
+    rho = rho_of(epsilon=shape.budget.epsilon, delta=shape.budget.delta) * share
+    variance = plan.event(sizes, neighbours).sensitivity_squared / (2 * rho)
+    return TablePlan(InteractionPlan(plan.sets, plan.multipliers, variance), (len(ones),))
 
 
 def _relative_sensitivity(members: Set, shape: Shape) -> float:

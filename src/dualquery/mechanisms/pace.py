@@ -17,6 +17,8 @@ SNAPSHOTS = 3
 WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
 LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
+VISIT_SECONDS = 2.5e-9  # per value looked at
+INTERPRETER_BYTES = 200_000_000
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,30 @@ class Pace:
         chain_rows = min(-(-rows // chains), CHAIN_ROWS)
         snapshots = min(SNAPSHOTS, -(-rows // (chains * chain_rows)))
         return Pace(chains, -(-rows // (chains * snapshots)), snapshots, rows)
+
+    @property
+    def rounds(self) -> int:
+        return len(WARM_UP) + self.snapshots
+
+    def parameters(self) -> dict[str, int | float | str]:
+        """What the certificate repeats."""
+        return {
+            "rows": self.rows,
+            "chains": self.chains,
+            "chain_rows": self.chain_rows,
+            "rounds": self.rounds,
+            "snapshots": self.snapshots,
+            "temperature": TEMPERATURE,
+        }
+
+    def seconds(self, visits: float) -> float:
+        """The time of a fit and of its rehearsal, on two cores, where a row looks at so many values."""
+        return 1.3 * self.chains * self.chain_rows * self.rounds * (visits * VISIT_SECONDS + 2e-6) / 2
+
+    def bytes(self, width: int, cells: float) -> int:
+        """Residuals of all chains, the rows of all rounds, and what counting and the interpreter take."""
+        rows = self.chains * self.chain_rows * width * (4 + self.rounds)
+        return int(4 * self.chains * cells + 8 * cells + rows + INTERPRETER_BYTES)
 
     def temperatures(self, noise: float) -> list[float]:
         """One a round, in rows, given the noise of a cell as a fraction of the table."""

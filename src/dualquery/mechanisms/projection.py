@@ -9,12 +9,11 @@ Nikolov and Talwar (2014); playing it row by row gives the synthetic data as wel
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dualquery.errors import DualQueryError
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.game.row_players import (
@@ -25,53 +24,22 @@ from dualquery.game.row_players import (
     Targets,
     TargetsMaker,
 )
-from dualquery.mechanisms.measurement import TablePlan, plan_tables
+from dualquery.mechanisms import item_projection
+from dualquery.mechanisms.error_bars import predicted_error
+from dualquery.mechanisms.item_projection import is_transactions, plan_items
+from dualquery.mechanisms.measurement import available_rho, plan_tables
 from dualquery.mechanisms.pace import Pace
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
-from dualquery.mechanisms.shrinkage import cell_variance, onto_simplex, reconstructed, shrunk
+from dualquery.mechanisms.shrinkage import shrunk
+from dualquery.mechanisms.table_measurement import Cells, Measured, Set, fractions_of_ones, measure, rehearsed
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.interactions import measure_interactions
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, smallest_type
 
-Set = tuple[int, ...]
-Cells = NDArray[np.float64]
-
-@dataclass(frozen=True)
-class Measured:
-    """What came back: interactions in records, the variance of their noise, and the number of records."""
-
-    domain: Domain
-    interactions: Mapping[Set, Cells]
-    variance: Mapping[Set, float]
-    total: float
-
-    def table(self, members: Set) -> Cells:
-        """The table over a set as fractions, with all its noise."""
-        return reconstructed(members, self.interactions, self.domain.sizes) / self.total
-
-    def deviation(self, members: Set) -> float:
-        """The standard deviation of a cell of that table."""
-        return math.sqrt(cell_variance(members, self.variance, self.domain.sizes)) / self.total
-
-
-def measure(curator: Curator, plan: TablePlan, shape: Shape) -> Measured:
-    """Ask the curator once for everything that is planned."""
-    interactions = measure_interactions(curator, plan.interactions)
-    variance = plan.noise(shape.domain.sizes)
-    if () not in interactions:  # between tables of one length the length is public
-        interactions[()] = np.array(float(shape.rows))
-        variance[()] = 0.0
-    return Measured(shape.domain, interactions, variance, max(1.0, float(interactions[()])))
-
-
-def fractions_of_ones(measured: Measured) -> dict[int, Cells]:
-    """The one-way tables as distributions."""
-    return {
-        members[0]: onto_simplex(measured.table(members), 1.0)
-        for members in measured.interactions
-        if len(members) == 1
-    }
+MOST_ITEMS_AS_TABLES = 200  # a block of more items is measured by items and pairs
+MEAN_ERROR = 0.45  # of a random conjunction, in units of the noise of a cell (benchmarks/projection.py)
+MAX_ERROR = 8.0
+COUNT_SECONDS = 2e-9  # per record and table, two cores
 
 
 def targets_of(
@@ -82,8 +50,8 @@ def targets_of(
     Pairs are shrunk around independence, all of them together; weights are inverse variances.
     """
     sizes = measured.domain.sizes.astype(np.int64)
-    pairs = [members for members in measured.interactions if len(members) == 2]
-    base = pairs or [(j,) for j in ones]
+    pairs: list[Set] = [members for members in measured.interactions if len(members) == 2]
+    base: list[Set] = pairs or [(j,) for j in ones]
     noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
     maker = TargetsMaker(sizes)
     for j, target in ones.items():
@@ -132,15 +100,143 @@ def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np
 def fit(
     measured: Measured, pace: Pace, rng: np.random.Generator, progress: Progress
 ) -> Transcript[Residual, Chains]:
-    """Play the residual against chains of rows for a fixed number of rounds."""
+    """Fit rows to a measurement."""
     ones = fractions_of_ones(measured)
     targets, noise = targets_of(measured, ones, rng)
-    temperatures = pace.temperatures(noise)
+    start = product_start(measured.domain, ones, pace, rng)
+    return play_residual(targets, ones, start, pace.temperatures(noise), rng, progress)
+
+
+def play_residual(
+    targets: Targets,
+    ones: Mapping[int, Cells],
+    start: Chains,
+    temperatures: Sequence[float],
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Transcript[Residual, Chains]:
+    """Play the residual of some targets against chains of rows, one round a temperature."""
     query_player = ResidualQueryPlayer(temperatures)
-    data_player = RowDataPlayer(targets, ones, product_start(measured.domain, ones, pace, rng), rng)
+    data_player = RowDataPlayer(targets, ones, start, rng)
     return play(
         query_player,
         data_player,
         rounds=len(temperatures),
         progress=lambda done, total: progress("fitting rows", done, total),
     )
+
+
+def plan(shape: Shape, options: Options) -> Plan:
+    """Tables where the workload asks about few sets of attributes, items and their pairs for transactions."""
+    pace = Pace.of(options.synthetic_rows)
+    if is_transactions(shape.domain) and shape.domain.width > MOST_ITEMS_AS_TABLES:
+        return _plan_for_items(shape, options, pace)
+    if options.items_per_record is not None:
+        raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
+    planned = plan_tables(shape)
+    sizes = shape.domain.sizes
+    need = pace.bytes(shape.domain.width, planned.cells(sizes))
+    if options.memory is not None and need > options.memory:
+        largest = max(planned.interactions.sets, key=lambda s: math.prod(int(sizes[j]) for j in s))
+        names = " × ".join(shape.domain.name(j) for j in largest)
+        raise DualQueryError(
+            f"the tables of this workload need {need / 1e6:,.0f} MB, more than --memory allows (the largest is "
+            f"{names}); ask about fewer attributes at once, or allow more"
+        )
+    noise = planned.cell_noise(shape)
+    counts = ", ".join(
+        f"{count:,} of order {order}" for order, count in enumerate(planned.orders, 1) if count
+    )
+    return Plan(
+        mechanism="projection",
+        reason=(
+            f"the workload falls into tables of few attributes, so their interactions are measured once ({counts}) "
+            "and rows are fitted to them"
+        ),
+        parameters={
+            "measured": "tables",
+            "sets": len(planned.interactions.sets),
+            "cell_noise": noise,
+            **pace.parameters(),
+        },
+        mean_error=min(MEAN_ERROR * noise, 0.5),
+        max_error=min(MAX_ERROR * noise, 1.0),
+        seconds=pace.seconds(planned.visits(sizes))
+        + shape.rows * len(planned.interactions.sets) * COUNT_SECONDS,
+        bytes=need,
+        notes=_warning(noise),
+    )
+
+
+def _plan_for_items(shape: Shape, options: Options, pace: Pace) -> Plan:
+    planned = plan_items(shape, options.items_per_record)
+    noise = math.sqrt(planned.pairs) / shape.rows
+    per_query = math.sqrt(shape.workload.size / (2 * available_rho(shape))) / shape.rows
+    return Plan(
+        mechanism="projection",
+        reason=(
+            f"the workload asks about very many sets of items, so all items and the pairs of the {planned.fitted} "
+            f"that matter most are counted, at most {planned.limit.limit} items a record (noise {noise:.2g}; one "
+            f"by one the queries would have {per_query:.2g}), and rows are fitted to them"
+        ),
+        parameters={
+            "measured": "items and pairs",
+            "items_per_record": planned.limit.limit,
+            "fitted_items": planned.fitted,
+            "pair_noise": noise,
+            **pace.parameters(),
+        },
+        mean_error=min(noise, 0.5),
+        max_error=min(15 * noise, 1.0),
+        seconds=pace.seconds(planned.fitted / 2) + shape.rows * 2e-6 + shape.domain.width * 1e-4,
+        bytes=pace.bytes(planned.fitted, 2 * planned.fitted**2) + 400 * shape.rows,
+        notes=_warning(noise),
+    )
+
+
+def _warning(noise: float) -> tuple[str, ...]:
+    if noise < 0.1:
+        return ()
+    return (
+        f"the budget is so small that the noise of a cell is {noise:.0%} of the table; expect little of the answers",
+    )
+
+
+def run(plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
+    """Measure as planned, fit, release; then rehearse on the released rows for the error bars."""
+    pace = Pace.of(int(plan.parameters["rows"]))
+    rehearsal_pace = Pace.of(max(1, pace.rows // 6))
+    if plan.parameters["measured"] == "tables":
+        measured = measure(curator, plan_tables(shape), shape)
+        released = Records.from_rows(shape.domain, pace.released(fit(measured, pace, rng, progress)))
+        second = fit(
+            rehearsed(released, measured, rng), rehearsal_pace, rng, quiet_as("rehearsing", progress)
+        )
+        again = Records.from_rows(shape.domain, rehearsal_pace.released(second))
+    else:
+        planned = plan_items(
+            shape, int(plan.parameters["items_per_record"]), int(plan.parameters["fitted_items"])
+        )
+        items = item_projection.measure(curator, planned, shape, rng)
+        rows = pace.released(item_projection.fit(items, pace, rng, progress))
+        released = item_projection.to_records(shape.domain, rows, items, rng)
+        other = item_projection.rehearsed(rows, items, rng)
+        rows = rehearsal_pace.released(
+            item_projection.fit(other, rehearsal_pace, rng, quiet_as("rehearsing", progress))
+        )
+        again = item_projection.to_records(shape.domain, rows, other, rng)
+    return Outcome(records=released, error_bars=predicted_error(shape.workload, released, again, rng))
+
+
+def quiet_as(stage: str, progress: Progress) -> Progress:
+    """The same progress under another name."""
+    return lambda _stage, done, total: progress(stage, done, total)
+
+
+PROJECTION = Mechanism(
+    name="projection",
+    words="measures the tables of the workload once and lets rows answer the residual, one after another",
+    accepts=frozenset({"synthetic_rows", "memory", "items_per_record"}),
+    plan=plan,
+    run=run,
+)

@@ -38,7 +38,6 @@ from dualquery.privacy.noise import discrete_gaussian
 from dualquery.queries.counting import true_counts
 from dualquery.queries.query import Tables
 
-
 SHORT = 16  # values; of longer attributes the counts themselves are measured
 
 
@@ -89,7 +88,9 @@ class InteractionPlan:
     def noise(self, sizes: NDArray[np.integer]) -> dict[tuple[int, ...], float]:
         """The variance of each interaction's noise, in records, before centring."""
         return {
-            members: float(self.variance / (multiplier * interaction_scale([int(sizes[j]) for j in members])) ** 2)
+            members: float(
+                self.variance / (multiplier * interaction_scale([int(sizes[j]) for j in members])) ** 2
+            )
             for members, multiplier in zip(self.sets, self.multipliers, strict=True)
         }
 
@@ -102,7 +103,9 @@ def integer_interaction(table: NDArray[np.int64]) -> NDArray[np.int64]:
     return table
 
 
-def measure_interactions(curator: Curator, plan: InteractionPlan) -> dict[tuple[int, ...], NDArray[np.float64]]:
+def measure_interactions(
+    curator: Curator, plan: InteractionPlan
+) -> dict[tuple[int, ...], NDArray[np.float64]]:
     """The interaction of every set of a plan, with its centred noise, in records.
 
     A verb of the curator: it charges for all of them as one event, then counts and draws.

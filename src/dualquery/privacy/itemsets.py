@@ -48,13 +48,19 @@ def measure_items(
 ) -> NDArray[np.int64]:
     """The noisy number of records that hold each item, items in the order of `rank`."""
     curator._ledger.charge(limit.items_event(variance, curator.neighbours))
-    start, ids = _kept_items(curator._records, column, rank, len(rank), limit.limit)
+    _, ids = _kept_items(curator._records, column, rank, len(rank), limit.limit)
     counts = np.bincount(ids, minlength=len(rank)).astype(np.int64)
     return counts + discrete_gaussian(len(rank), variance=variance, entropy=curator._entropy)
 
 
 def measure_pairs(
-    curator: Curator, column: int, rank: NDArray[np.int64], *, items: int, limit: ItemLimit, variance: Fraction
+    curator: Curator,
+    column: int,
+    rank: NDArray[np.int64],
+    *,
+    items: int,
+    limit: ItemLimit,
+    variance: Fraction,
 ) -> NDArray[np.int64]:
     """The noisy number of records that hold both of two of the first `items` in the order of `rank`.
 

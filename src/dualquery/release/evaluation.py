@@ -19,6 +19,7 @@ from dualquery.queries.families import from_spec
 from dualquery.queries.query import Group, Tables
 from dualquery.queries.workload import Workload
 from dualquery.release.release import Release, fractions_in
+from dualquery.release.texts import query_texts
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.source import Source
@@ -150,8 +151,8 @@ def _answers(release: Release, group: Group) -> NDArray[np.float64]:
         return fractions_in(release.records, (group,))
     bare = release.bare_answers
     assert bare is not None, "a release has records or answers"
-    part = Workload(release.domain, (group,), "")
-    places = [bare.places.get(part.text(i)) for i in range(group.size)]
+    texts = query_texts(Workload(release.domain, (group,), ""))
+    places = [bare.places.get(text) for text in texts]
     if None in places:
         raise QueryError("the release holds answers to its own queries only; evaluate it without --queries")
     return bare.values[np.array(places, np.int64)]

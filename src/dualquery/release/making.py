@@ -25,6 +25,7 @@ from dualquery.release.certificate import RowsFrom, certify
 from dualquery.release.planning import merged_options, plan_for, warnings_of
 from dualquery.release.prediction import PredictedError
 from dualquery.release.release import BareAnswers, Release, fractions_in
+from dualquery.release.texts import query_texts
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -153,7 +154,9 @@ def price_of_rows(budget: Budget) -> tuple[Gaussian | Laplace, Budget]:
             f"with {budget.accounting.value} accounting and neighbours that add or remove a record, the "
             "number of records must be declared as public"
         )
-    raise BudgetError("the budget is too small to measure the number of records; declare it as public")
+    raise BudgetError(
+        "the budget is too small to measure the number of records; declare it as public (--records)"
+    )
 
 
 def _below(x: float, bound: Fraction) -> float:
@@ -177,11 +180,9 @@ def _described(table: Source | Records, domain: Domain | None, schema: Schema | 
 def _bare(workload: Workload, outcome: Outcome, tell: Progress) -> BareAnswers:
     """The answers beside the texts of their queries, so that the folder explains itself."""
     assert outcome.answers is not None, "an outcome has records or answers"
-    texts = []
-    for i in range(workload.size):
-        texts.append(workload.text(i))
-        if i % 10_000 == 0:
-            tell("writing out the queries", i, workload.size)
+    tell("writing out the queries", 0, workload.size)
+    texts = list(query_texts(workload))
+    tell("writing out the queries", workload.size, workload.size)
     return BareAnswers(texts, outcome.answers)
 
 

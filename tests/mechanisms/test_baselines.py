@@ -1,0 +1,114 @@
+"""The baselines: what they cost, what they answer, and the SVD bound against its definition."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dualquery.errors import BudgetError, QueryError
+from dualquery.mechanisms.baselines import GAUSSIAN, HADAMARD, LAPLACE, UNIFORM, ZEROS
+from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Shape, silent
+from dualquery.mechanisms.svd_bound import svd_bound
+from dualquery.privacy.accounting import Ledger
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.curator import Curator
+from dualquery.queries.counting import true_counts
+from dualquery.queries.families import from_spec, ranges
+from dualquery.queries.workload import Workload
+from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Domain, Items, equal_width
+from dualquery.table.records import Records
+
+DOMAIN = Domain((Items("item", 5),))
+ROWS = 5000
+
+
+def records() -> Records:
+    rng = np.random.default_rng(0)
+    return Records.from_rows(DOMAIN, rng.random((ROWS, 5)) < np.array([0.1, 0.9, 0.5, 0.2, 0.7]))
+
+
+def run(
+    mechanism: Mechanism, workload: Workload, accounting: Accounting, epsilon: float = 1.0
+) -> tuple[Outcome, Ledger]:
+    delta = 0.0 if accounting is Accounting.PURE else 1e-6
+    spend = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.ADD_REMOVE, accounting=accounting)
+    shape = Shape(workload=workload, rows=ROWS, budget=spend)
+    plan = mechanism.checked_plan(shape, Options())
+    ledger = Ledger(spend)
+    curator = Curator(records(), workload, ledger, SeededEntropy(1))
+    return mechanism.run(plan, shape, curator, np.random.default_rng(1), silent), ledger
+
+
+def truth(workload: Workload) -> np.ndarray:
+    return np.concatenate([true_counts(group, records()) for group in workload.groups]) / ROWS
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "accounting"),
+    [(LAPLACE, Accounting.PURE), (GAUSSIAN, Accounting.ZCDP), (GAUSSIAN, Accounting.GAUSSIAN)],
+)
+def test_independent_noise_answers_and_makes_no_records(mechanism: Mechanism, accounting: Accounting) -> None:
+    workload = from_spec(DOMAIN, "marginals:2 + random:2:20")
+    outcome, ledger = run(mechanism, workload, accounting)
+    assert outcome.records is None
+    assert outcome.answers is not None
+    assert "no synthetic records" in outcome.notes[0]
+    assert 0.999 <= ledger.spent().epsilon <= 1.0
+    # Sensitivity 10 tables and 20 queries: b = 30 records of 5,000.
+    error = np.abs(outcome.answers - truth(workload)).mean()
+    assert 0.0005 < error < 0.012
+    assert outcome.answers.min() >= 0
+    assert outcome.answers.max() <= 1
+
+
+@pytest.mark.parametrize("accounting", [Accounting.PURE, Accounting.ZCDP])
+def test_hadamard_measures_every_parity(accounting: Accounting) -> None:
+    workload = from_spec(DOMAIN, "marginals:2")
+    outcome, ledger = run(HADAMARD, workload, accounting, epsilon=5.0)
+    assert len(ledger.events) == 5 + math.comb(5, 2)
+    assert 4.99 <= ledger.spent().epsilon <= 5.0
+    assert outcome.answers is not None
+    assert np.abs(outcome.answers - truth(workload)).mean() < 0.1
+    assert outcome.records is not None
+
+
+def test_guesses_cost_nothing() -> None:
+    workload = from_spec(DOMAIN, "marginals:2")
+    for mechanism in (UNIFORM, ZEROS):
+        outcome, ledger = run(mechanism, workload, Accounting.PURE)
+        assert ledger.events == ()
+        assert outcome.records is not None
+        rows = outcome.records.to_rows()
+        assert rows.mean() == pytest.approx(0.5 if mechanism is UNIFORM else 0.0, abs=1e-3)
+
+
+def test_accounting_that_does_not_fit_is_refused() -> None:
+    workload = from_spec(DOMAIN, "marginals:2")
+    with pytest.raises(BudgetError, match="pure accounting"):
+        run(LAPLACE, workload, Accounting.ZCDP)
+    with pytest.raises(BudgetError, match="zcdp or gaussian"):
+        run(GAUSSIAN, workload, Accounting.PURE)
+
+
+def test_hadamard_needs_binary_attributes() -> None:
+    domain = Domain((equal_width("c", 0, 10, 10),))
+    spend = Budget(epsilon=1, delta=0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE)
+    shape = Shape(workload=from_spec(domain, "marginals:1"), rows=100, budget=spend)
+    with pytest.raises(QueryError, match="'c' is not"):
+        HADAMARD.checked_plan(shape, Options())
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_the_svd_bound_is_its_definition(count: int) -> None:
+    domain = Domain((equal_width("c", 0, 10, 10), equal_width("d", 0, 3, 3)))
+    workload = ranges(domain, ["c", "d"], count, 1)
+    matrix = np.empty((count, 30))
+    for cell in range(30):
+        one = Records.from_rows(domain, np.array([[cell // 3, cell % 3]]))
+        matrix[:, cell] = true_counts(workload.groups[0], one)
+    values = np.linalg.svd(matrix, compute_uv=False).sum()
+    expected = values**2 / (30 * count) * 2 * math.log(2 / 1e-3) / 0.25
+    assert svd_bound(workload, epsilon=0.5, delta=1e-3) == pytest.approx(expected, rel=1e-6)

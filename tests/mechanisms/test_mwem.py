@@ -1,0 +1,272 @@
+"""MWEM as a mechanism: what it costs, how it learns, what it refuses."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dualquery.distributions.factored import Evaluation, Factored
+from dualquery.distributions.products import Products
+from dualquery.errors import BudgetError, DualQueryError, QueryError
+from dualquery.mechanisms.measured import Measured, measured_workload, small_tables, usual
+from dualquery.mechanisms.mwem import MWEM, Settings, automatic_rounds, mwem
+from dualquery.mechanisms.plan import Options, Outcome, Shape, silent
+from dualquery.privacy.accounting import GaussianNoise, LaplaceNoise, Ledger, Selection
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.query_selection import ChoosingCurator
+from dualquery.privacy.selection import SLACK
+from dualquery.queries.counting import true_counts
+from dualquery.queries.families import from_spec
+from dualquery.queries.query import Tables
+from dualquery.queries.workload import Workload
+from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Categorical, Domain, Items, equal_width
+from dualquery.table.records import Records
+
+BINARY = Domain((Items("item", 8),))
+MIXED = Domain(
+    (Categorical("a", ("x", "y", "z")), equal_width("c", 0, 10, 10), Categorical("e", tuple("pqrst")))
+)
+
+
+def skewed(domain: Domain, rows: int = 3000) -> Records:
+    """Records whose attributes depend on each other."""
+    rng = np.random.default_rng(0)
+    mood = rng.random(rows)
+    columns = [
+        np.minimum((mood ** (1 + j % 3) * size).astype(int), size - 1) for j, size in enumerate(domain.sizes)
+    ]
+    mixed = [
+        np.where(rng.random(rows) < 0.8, c, rng.integers(0, s, rows))
+        for c, s in zip(columns, domain.sizes, strict=True)
+    ]
+    return Records.from_rows(domain, np.stack(mixed, axis=1))
+
+
+def budget(
+    epsilon: float = 1.0, delta: float = 0.0, neighbours: Neighbours = Neighbours.ADD_REMOVE
+) -> Budget:
+    accounting = Accounting.ZCDP if delta else Accounting.PURE
+    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+
+
+def run(
+    records: Records, workload: Workload, spend: Budget, seed: int = 1, **options: object
+) -> tuple[Outcome, Ledger]:
+    shape = Shape(workload=workload, rows=records.rows, budget=spend)
+    plan = MWEM.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+    ledger = Ledger(spend)
+    curator = Curator(records, workload, ledger, SeededEntropy(seed))
+    return MWEM.run(plan, shape, curator, np.random.default_rng(seed), silent), ledger
+
+
+def fractions(workload: Workload, records: Records) -> np.ndarray:
+    return np.concatenate([true_counts(group, records) for group in workload.groups]) / records.rows
+
+
+def errors(outcome: Outcome, workload: Workload, records: Records) -> float:
+    assert outcome.answers is not None
+    return float(np.abs(outcome.answers - fractions(workload, records)).mean())
+
+
+@pytest.mark.parametrize("neighbours", Neighbours)
+@pytest.mark.parametrize("measured", ["queries", "parities", "tables"])
+def test_a_pure_run_costs_what_the_paper_says(neighbours: Neighbours, measured: str) -> None:
+    records = skewed(BINARY)
+    spend = budget(1.0, neighbours=neighbours)
+    _, ledger = run(records, from_spec(BINARY, "marginals:2"), spend, rounds=5, measured=measured)
+    selections = [event for event in ledger.events if isinstance(event, Selection)]
+    noises = [event for event in ledger.events if isinstance(event, LaplaceNoise)]
+    assert len(selections) == len(noises) == 5
+    for event in selections:  # ε/2T each, and never more
+        assert event.pure <= Fraction(1, 10)
+        assert float(event.pure) == pytest.approx(0.1, rel=1e-6)
+    moved = 2 if neighbours is Neighbours.REPLACE else 1
+    for noise in noises:
+        assert noise.sensitivity == moved
+        assert float(noise.scale) == pytest.approx(10 * moved)
+    assert ledger.spent().epsilon == pytest.approx(1.0, abs=1e-9)
+    assert ledger.spent().epsilon <= 1.0
+
+
+@pytest.mark.parametrize("neighbours", Neighbours)
+def test_a_concentrated_run_costs_what_bounded_range_says(neighbours: Neighbours) -> None:
+    records = skewed(BINARY)
+    spend = budget(1.0, 1e-6, neighbours)
+    _, ledger = run(records, from_spec(BINARY, "marginals:2"), spend, rounds=4)
+    rho = Fraction(0)
+    for event in ledger.events:
+        if isinstance(event, Selection):
+            rho += event.range**2 / 8
+        else:
+            assert isinstance(event, GaussianNoise)
+            rho += event.sensitivity_squared / (2 * event.variance)
+    spent = ledger.spent()
+    assert spent.rho_units == pytest.approx(float(rho) * 1e12, rel=1e-6)
+    assert spent.epsilon <= 1.0
+    assert spent.epsilon == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_noisy_start_is_paid_for() -> None:
+    records = skewed(BINARY)
+    _, ledger = run(records, from_spec(BINARY, "marginals:2"), budget(), rounds=3, start="noisy")
+    first = ledger.events[0]
+    assert isinstance(first, LaplaceNoise)
+    assert float(first.pure) == pytest.approx(0.25)
+    assert len(ledger.events) == 7
+    assert 1 - 1e-9 <= ledger.spent().epsilon <= 1
+
+
+def test_a_selection_stays_within_its_range_on_every_neighbour() -> None:
+    """Log-weights of all candidates, as the curator scores them, between all pairs of tiny tables."""
+    rows = np.array([[0, 0, 1], [1, 0, 1], [1, 1, 0], [0, 1, 1]])
+    domain = Domain((Items("item", 3),))
+    workload = from_spec(domain, "parities:3")
+    answers = np.linspace(0.1, 0.9, workload.size)
+
+    def scores(codes: np.ndarray, public: int) -> np.ndarray:
+        counts = fractions(workload, Records.from_rows(domain, codes)) * len(codes)
+        errors = counts - public * answers
+        return np.concatenate([errors, (len(codes) - counts) - public * (1 - answers)])
+
+    for r in range(len(rows)):
+        moves = scores(rows, 4) - scores(np.delete(rows, r, axis=0), 4)
+        assert np.ptp(moves) <= 1  # added or removed: every candidate rises by 0 or 1
+        changed = rows.copy()
+        changed[r] = 1 - changed[r]
+        moves = scores(rows, 4) - scores(changed, 4)
+        assert np.ptp(moves) <= 2
+
+
+@pytest.mark.parametrize("measured", ["queries", "parities", "tables"])
+def test_the_more_budget_the_better(measured: str) -> None:
+    records, workload = skewed(BINARY), from_spec(BINARY, "marginals:2")
+    poor = np.mean(
+        [
+            errors(run(records, workload, budget(0.01), s, measured=measured)[0], workload, records)
+            for s in range(3)
+        ]
+    )
+    rich = np.mean(
+        [
+            errors(run(records, workload, budget(5.0), s, measured=measured)[0], workload, records)
+            for s in range(3)
+        ]
+    )
+    uniform = np.abs(0.25 - fractions(workload, records)).mean()
+    assert rich < poor / 2
+    assert rich < uniform / 4
+
+
+def test_the_literal_figure_1_is_available_and_poor() -> None:
+    records, workload = skewed(BINARY), from_spec(BINARY, "random:3:500")
+    literal, _ = run(records, workload, budget(1.0), iterate="average", updates="once", rounds=8)
+    ours, _ = run(records, workload, budget(1.0), rounds=8)
+    uniform = Evaluation(Products.of(workload), Factored(BINARY, part_cells=1)).answers()
+    guess = np.abs(uniform - fractions(workload, records)).mean()
+    assert errors(ours, workload, records) < errors(literal, workload, records) / 2
+    assert errors(literal, workload, records) < guess
+
+
+def test_records_and_answers_agree() -> None:
+    records, workload = skewed(MIXED), from_spec(MIXED, "marginals:2 + ranges:c:100")
+    outcome, _ = run(records, workload, budget(2.0))
+    assert outcome.records is not None
+    assert outcome.answers is not None
+    assert outcome.records.rows == 20_000
+    assert np.abs(fractions(workload, outcome.records) - outcome.answers).max() < 0.01
+
+
+def test_factored_and_explicit_runs_are_the_same_run() -> None:
+    records, workload = skewed(BINARY), from_spec(BINARY, "parities:2")
+    shape = Shape(workload=workload, rows=records.rows, budget=budget())
+    settings = Settings.of(shape, Options(rounds=10))
+    found = []
+    for distribution in (Factored(BINARY, part_cells=256), Factored.explicit(BINARY)):
+        curator = ChoosingCurator(records, workload, Ledger(shape.budget), SeededEntropy(3))
+        mwem(curator, distribution, settings, public_rows=records.rows, watch=silent)
+        found.append(distribution.marginal(tuple(range(8))))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-12)
+
+
+def test_parts_stay_within_their_limit() -> None:
+    records, workload = skewed(BINARY), from_spec(BINARY, "parities:3")
+    shape = Shape(workload=workload, rows=records.rows, budget=budget(5.0))
+    settings = Settings.of(shape, Options(rounds=12, part_cells=16))
+    distribution = Factored(BINARY, part_cells=settings.part_cells)
+    curator = ChoosingCurator(records, workload, Ledger(shape.budget), SeededEntropy(3))
+    mwem(curator, distribution, settings, public_rows=records.rows, watch=silent)
+    assert max(np.bincount(distribution.owner)) <= 4
+
+
+def test_what_is_measured_by_default() -> None:
+    assert usual(from_spec(BINARY, "marginals:3")) is Measured.PARITIES
+    assert usual(from_spec(MIXED, "marginals:2")) is Measured.TABLES
+    assert usual(from_spec(MIXED, "random:2:10")) is Measured.QUERIES
+    closed = measured_workload(from_spec(BINARY, "marginals:3"), Measured.PARITIES)
+    assert closed.size == sum(math.comb(8, k) for k in (1, 2, 3))
+
+
+def test_tables_that_noise_would_drown_are_left_out() -> None:
+    tables = measured_workload(from_spec(MIXED, "marginals:3"), Measured.TABLES)
+    (kept,) = small_tables(tables, 20.0).groups
+    assert isinstance(kept, Tables)
+    assert kept.sets == ((0,), (1,), (2,), (0, 2))
+    (smallest,) = small_tables(tables, 0.1).groups
+    assert isinstance(smallest, Tables)
+    assert smallest.sets == ((0,),)
+
+
+def test_rounds_come_from_public_quantities() -> None:
+    shape = Shape(workload=from_spec(BINARY, "parities:3"), rows=1000, budget=budget(1.0))
+    assert automatic_rounds(shape) == round(8 * 10 / 10)
+    concentrated = Shape(workload=shape.workload, rows=1000, budget=budget(1.0, 1e-6))
+    assert automatic_rounds(concentrated) == 16
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "sentence"),
+    [
+        ({"rounds": 0}, DualQueryError, "at least one round"),
+        ({"part_cells": 2, "measured": "tables"}, None, ""),
+        ({"part_cells": 1}, QueryError, "allow larger parts"),
+        ({"iterate": "best"}, DualQueryError, "--iterate is one of last, average"),
+        ({"updates": "twice"}, DualQueryError, "--updates is one of"),
+        ({"start": "noisy", "part_cells": 64}, QueryError, "noisy start counts every one of 256 cells"),
+        ({"synthetic_rows": 0}, DualQueryError, "at least one row"),
+        ({"learning_rate": 0.1}, DualQueryError, "means nothing to the mechanism 'mwem'"),
+        ({"rounds": 10**13}, BudgetError, "too small for this many rounds"),
+    ],
+)
+def test_bad_input_is_refused_by_the_plan(
+    options: dict[str, object], kind: type[DualQueryError] | None, sentence: str
+) -> None:
+    shape = Shape(workload=from_spec(BINARY, "marginals:2"), rows=1000, budget=budget())
+    if kind is None:
+        MWEM.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+        return
+    with pytest.raises(kind, match=sentence):
+        MWEM.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+
+
+def test_a_workload_too_wide_for_any_universe_is_refused_with_its_bytes() -> None:
+    wide = Domain((Items("item", 40),))
+    workload = Workload(wide, (Tables(wide, (tuple(range(30)),)),), "wide")
+    with pytest.raises(QueryError, match=f"{8 << 30:,} bytes"):
+        MWEM.checked_plan(Shape(workload=workload, rows=1000, budget=budget()), Options(measured="queries"))
+
+
+def test_parities_of_what_is_not_binary_are_refused() -> None:
+    shape = Shape(workload=from_spec(MIXED, "marginals:2"), rows=1000, budget=budget())
+    with pytest.raises(QueryError, match="'a' is not"):
+        MWEM.checked_plan(shape, Options(measured="parities"))
+
+
+def test_slack_is_part_of_every_selection() -> None:
+    _, ledger = run(skewed(BINARY), from_spec(BINARY, "parities:1"), budget(), rounds=1)
+    assert isinstance(ledger.events[0], Selection)
+    assert ledger.events[0].range > SLACK

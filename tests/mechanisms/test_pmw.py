@@ -1,0 +1,110 @@
+"""Offline PMW: T and ε₀ from the theorem, and what it learns from directions alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dualquery.errors import DualQueryError, QueryError
+from dualquery.mechanisms.plan import Options, Outcome, Shape, silent
+from dualquery.mechanisms.pmw import PMW, best_rounds, draw_price, promised_error, rounds_for
+from dualquery.privacy.accounting import Ledger, Selection
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.conversion import advanced_composition, rho_of
+from dualquery.privacy.curator import Curator
+from dualquery.queries.counting import true_counts
+from dualquery.queries.families import from_spec
+from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Domain, Items
+from dualquery.table.records import Records
+
+DOMAIN = Domain((Items("item", 6),))
+WORKLOAD = from_spec(DOMAIN, "marginals:2")
+
+
+def records() -> Records:
+    rng = np.random.default_rng(0)
+    return Records.from_rows(DOMAIN, rng.random((20_000, 6)) < np.array([0.1, 0.9, 0.5, 0.2, 0.7, 0.95]))
+
+
+def budget(
+    accounting: Accounting, epsilon: float = 2.0, neighbours: Neighbours = Neighbours.REPLACE
+) -> Budget:
+    delta = 0.0 if accounting is Accounting.PURE else 1e-6
+    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+
+
+def run(spend: Budget, **options: object) -> tuple[Outcome, Ledger]:
+    shape = Shape(workload=WORKLOAD, rows=20_000, budget=spend)
+    plan = PMW.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+    ledger = Ledger(spend)
+    curator = Curator(records(), WORKLOAD, ledger, SeededEntropy(1))
+    return PMW.run(plan, shape, curator, np.random.default_rng(1), silent), ledger
+
+
+def largest_error(outcome: Outcome) -> float:
+    truth = true_counts(WORKLOAD.groups[0], records()) / 20_000
+    assert outcome.answers is not None
+    return float(np.abs(outcome.answers - truth).max())
+
+
+@pytest.mark.parametrize("accounting", [Accounting.PURE, Accounting.ZCDP, Accounting.THEOREM_4_3])
+@pytest.mark.parametrize("neighbours", Neighbours)
+def test_every_draw_costs_its_share(accounting: Accounting, neighbours: Neighbours) -> None:
+    spend = budget(accounting, neighbours=neighbours)
+    _, ledger = run(spend, rounds=20)
+    assert len(ledger.events) == 20
+    assert all(isinstance(event, Selection) for event in ledger.events)
+    assert ledger.spent().epsilon == pytest.approx(spend.epsilon, rel=1e-5)
+    assert ledger.spent().epsilon <= spend.epsilon
+
+
+def test_prices_by_each_theorem() -> None:
+    pure = draw_price(budget(Accounting.PURE), 10).selection_range()
+    assert float(pure) == pytest.approx(0.2)
+    rho = draw_price(budget(Accounting.ZCDP), 10).selection_range()
+    assert float(rho) == pytest.approx(math.sqrt(8 * rho_of(epsilon=2.0, delta=1e-6) / 10), rel=1e-6)
+    advanced = draw_price(budget(Accounting.THEOREM_4_3), 10).selection_range()
+    assert advanced_composition(advanced, 10, delta=1e-6) <= 2.0
+    assert advanced_composition(float(advanced) * 1.001, 10, delta=1e-6) > 2.0
+
+
+def test_rounds_by_the_theorem() -> None:
+    shape = Shape(workload=WORKLOAD, rows=20_000, budget=budget(Accounting.ZCDP))
+    assert rounds_for(shape, 0.5) == math.ceil(16 * 6 * math.log(2) / 0.25)
+    best = best_rounds(shape)
+    assert promised_error(shape, best) <= min(promised_error(shape, t) for t in (1, 10, 100, 1000))
+
+
+@pytest.mark.parametrize("iterate", ["average", "last"])
+def test_the_promise_is_kept(iterate: str) -> None:
+    spend = budget(Accounting.ZCDP)
+    outcome, _ = run(spend, iterate=iterate)
+    shape = Shape(workload=WORKLOAD, rows=20_000, budget=spend)
+    assert largest_error(outcome) <= promised_error(shape, best_rounds(shape))
+    assert outcome.records is not None
+    assert outcome.records.rows >= 20_000
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rounds": 0}, "at least one round"),
+        ({"alpha": 1.5}, "alpha is an error between 0 and 1"),
+        ({"alpha": 0.001}, "ask for a larger alpha"),
+        ({"learning_rate": 2.0}, "learning rate between 0 and 1"),
+    ],
+)
+def test_bad_input_is_refused_by_the_plan(options: dict[str, object], sentence: str) -> None:
+    shape = Shape(workload=WORKLOAD, rows=20_000, budget=budget(Accounting.ZCDP))
+    with pytest.raises(DualQueryError, match=sentence):
+        PMW.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+
+
+def test_a_universe_too_large_is_refused() -> None:
+    wide = Domain((Items("item", 40),))
+    shape = Shape(workload=from_spec(wide, "marginals:1"), rows=20_000, budget=budget(Accounting.ZCDP))
+    with pytest.raises(QueryError, match="bytes"):
+        PMW.checked_plan(shape, Options())
