@@ -1,4 +1,4 @@
-"""Row-wise best responses: every move lowers the error, and chance is the only thing threads share not."""
+"""Row-wise best responses: every move lowers the error, and threads change nothing."""
 
 from itertools import combinations
 
@@ -113,8 +113,9 @@ def test_a_small_table_is_recovered_exactly_when_there_is_no_noise():
     maker.add_table((0, 1), truth / 100, 1.0)
     start = np.zeros((2, 100, 2), np.uint8)
     player = RowDataPlayer(maker.targets(), {}, start, np.random.default_rng(0))
-    for _ in range(5):
-        chains = player.reply(NOTHING, Residual(0.0))
+    # Two attributes must change together to get out of a corner: warmth first, then none.
+    for temperature in (3.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.0):
+        chains = player.reply(NOTHING, Residual(temperature))
     for rows in chains:
         assert np.array_equal(histogram(rows, sizes, (0, 1)), truth)
 
@@ -163,7 +164,7 @@ def test_interaction_weights_are_the_centred_square():
     rows = start[0]
     ((members, (target, weight)),) = centred_ones.items()
     constant = weight * np.sum((len(rows) * target) ** 2)
-    expanded = constant
+    expanded = constant - weight * len(rows) ** 2 / 24  # of the empty subset, whose count is N
     for subset in targets.pull:
         counts = histogram(rows, sizes, subset)
         expanded += targets.weight[subset] * np.sum(counts**2)
@@ -177,7 +178,8 @@ def test_layout_puts_the_moving_attribute_last():
     layout = RowLayout(sizes, [(0, 1, 2), (1,)])
     cells = np.arange(24.0).reshape(2, 3, 4)
     spread = layout.spread({(0, 1, 2): cells, (1,): np.arange(3.0)})
-    assert np.array_equal(spread[24:48].reshape(2, 4, 3), np.moveaxis(cells, 1, -1))
+    first = layout.offset[layout.copy[1]]  # the view of the first table in which its second attribute moves
+    assert np.array_equal(spread[first : first + 24].reshape(2, 4, 3), np.moveaxis(cells, 1, -1))
     assert layout.cells == 3 * 24 + 3
     assert layout.first_view.tolist() == [0, 1, 3, 4]
 
@@ -198,10 +200,7 @@ def test_items_lower_their_error_too(seed, items):
         ones = weights[0] * np.sum((len(rows) * single - np.diagonal(counts)) ** 2)
         return ones + weights[1] * np.sum((len(rows) * pair - counts)[above] ** 2)
 
-    class Neutral(ItemRowDataPlayer):
-        """At temperature zero the lean has no say."""
-
-    player = Neutral(single, pair, *weights, start, rng)
+    player = ItemRowDataPlayer(single, pair, *weights, start, rng)
     before = error(start[0])
     for _ in range(5):
         rows = player.reply(NOTHING, Residual(0.0))[0]

@@ -71,7 +71,7 @@ def test_hadamard_measures_every_parity(accounting: Accounting) -> None:
     assert len(ledger.events) == 5 + math.comb(5, 2)
     assert 4.99 <= ledger.spent().epsilon <= 5.0
     assert outcome.answers is not None
-    assert np.abs(outcome.answers - truth(workload)).mean() < 0.1
+    assert np.abs(outcome.answers - truth(workload)).mean() < 0.01
     assert outcome.records is not None
 
 

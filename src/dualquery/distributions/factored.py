@@ -33,6 +33,7 @@ class Factored:
         self.owner = np.arange(domain.width)  # the part of each attribute
         self.changes = np.zeros(domain.width, np.int64)  # how often each part was changed
         self._parts: dict[int, Histogram] = {}  # attributes without one are uniform and alone
+        self._bits = np.log2(domain.sizes)  # log₂ of the cells of each part
 
     @staticmethod
     def explicit(domain: Domain) -> Factored:
@@ -75,6 +76,7 @@ class Factored:
                 del self._parts[number]
             self.owner[list(merged.attributes)] = numbers[0]
             self._parts[numbers[0]] = merged
+            self._bits[numbers[0]] = np.log2(merged.cells)
             self.changes[numbers[0]] += 1
         return merged
 
@@ -86,9 +88,7 @@ class Factored:
         """`marginal` to within 10⁻¹⁵, and often sooner."""
         return self._joined(members, Histogram.glimpse)
 
-    def _joined(
-        self, members: tuple[int, ...], look: Callable[[Histogram, tuple[int, ...]], Table]
-    ) -> Table:
+    def _joined(self, members: tuple[int, ...], look: Callable[[Histogram, tuple[int, ...]], Table]) -> Table:
         """The product of what the parts say about their share of some attributes."""
         table = np.ones(())
         axes: list[int] = []

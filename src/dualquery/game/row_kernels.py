@@ -60,12 +60,13 @@ def withdraw_rows(rows, residual, member, stride, offset, table, weight):  # typ
 
 
 @njit(cache=True)
-def _move(row, j, old, new, views, table, first_copy, member, stride, offset, weight, residual):  # type: ignore[no-untyped-def]
+def _move(row, j, old, new, views, table, first_copy, copy, member, stride, offset, weight, residual):  # type: ignore[no-untyped-def]
     """Move a row from value `old` to `new` of attribute j, in every view of every table that contains j."""
-    for view_of_j in views:
+    for view_of_j in range(views[0], views[1]):
         t = table[view_of_j]
         w = weight[t]
-        for view in range(first_copy[t], first_copy[t + 1]):
+        for c in range(first_copy[t], first_copy[t + 1]):
+            view = copy[c]
             place = offset[view]
             step = np.int64(0)
             for m in range(member.shape[1]):
@@ -76,8 +77,8 @@ def _move(row, j, old, new, views, table, first_copy, member, stride, offset, we
                     step = stride[view, m]
                 else:
                     place += row[i] * stride[view, m]
-            residual[place + old * step] += w
-            residual[place + new * step] -= w
+            residual[np.uint64(place + old * step)] += w
+            residual[np.uint64(place + new * step)] -= w
 
 
 @njit(cache=True, parallel=True)
@@ -85,12 +86,14 @@ def answer_rows(  # type: ignore[no-untyped-def]
     rows,
     residual,
     size,
-    views,
     first_view,
     table,
     first_copy,
+    copy,
     member,
     stride,
+    other,
+    other_stride,
     offset,
     weight,
     lean,
@@ -105,9 +108,13 @@ def answer_rows(  # type: ignore[no-untyped-def]
     is Σ over tables containing j of w·G at the row's cell with j := v, plus Σ w at the present value (which
     takes the row itself out of the counts); the value of greatest gain + temperature · (lean + Gumbel) is taken,
     where lean (at first_value[j] + v) is the logarithm of the fraction that rows should have without any pull.
+
+    The views in which j moves are those from first_view[j] to first_view[j + 1]; `other` and `other_stride`
+    hold their members but j, padded by strides of zero.
     """
     chains, count, width = rows.shape
     widest = size.max()
+    others = other.shape[1]
     for chain in prange(chains):
         mine = residual[chain]
         counter = counters[chain]
@@ -116,31 +123,30 @@ def answer_rows(  # type: ignore[no-untyped-def]
         gain = np.empty(widest, np.float32)
         itself = np.zeros(width, np.float32)
         for j in range(width):
-            for e in range(first_view[j], first_view[j + 1]):
-                itself[j] += weight[table[views[e]]]
+            for view in range(first_view[j], first_view[j + 1]):
+                itself[j] += weight[table[view]]
         counter = _shuffle(row_order, counter)
         for r in row_order:
             row = rows[chain, r]
             counter = _shuffle(order, counter)
             for j in order:
                 values = size[j]
-                mine_views = views[first_view[j] : first_view[j + 1]]
-                if values < 2 or mine_views.shape[0] == 0:
+                views = first_view[j], first_view[j + 1]
+                if values < 2 or views[0] == views[1]:
                     continue
                 old = row[j]
                 for v in range(values):
                     gain[v] = 0
-                for view in mine_views:
+                for view in range(views[0], views[1]):
                     place = offset[view]
-                    for m in range(member.shape[1]):
-                        i = member[view, m]
-                        if i == j:  # the moving attribute is the last member of its view
-                            break
-                        place += row[i] * stride[view, m]
+                    for m in range(others):
+                        place += row[other[view, m]] * other_stride[view, m]
+                    here = mine[place : place + values]  # a slice, so that the loop becomes vector instructions
                     for v in range(values):
-                        gain[v] += mine[place + v]
+                        gain[v] += here[v]
                 gain[old] += itself[j]
                 if temperature > 0:
+                    leaning = lean[first_value[j] : first_value[j] + values]
                     left = 0
                     word = np.uint64(0)
                     for v in range(values):
@@ -148,7 +154,7 @@ def answer_rows(  # type: ignore[no-untyped-def]
                             counter += _STEP
                             word = _word(counter)
                             left = _DRAWS_PER_WORD
-                        gain[v] += temperature * (lean[first_value[j] + v] + GUMBEL[word & _MASK])
+                        gain[v] += temperature * (leaning[v] + GUMBEL[word & _MASK])
                         word >>= np.uint64(_BITS)
                         left -= 1
                 best = old
@@ -161,9 +167,10 @@ def answer_rows(  # type: ignore[no-untyped-def]
                         j,
                         old,
                         best,
-                        mine_views,
+                        views,
                         table,
                         first_copy,
+                        copy,
                         member,
                         stride,
                         offset,

@@ -83,46 +83,53 @@ class TargetsMaker:
 
 
 class RowLayout:
-    """Where each cell of each view lies; view v belongs to table[v], its moving attribute is its last member."""
+    """Where each cell of each view lies.
+
+    Views are numbered by their moving attribute, which is their last member: those of attribute j are
+    first_view[j] to first_view[j + 1]. View v belongs to table[v]; the views of table t are
+    copy[first_copy[t] : first_copy[t + 1]], in the order of its attributes.
+    """
 
     def __init__(self, sizes: NDArray[np.int64], sets: Sequence[Set]) -> None:
         self.sets = tuple(sets)
         self.size = np.ascontiguousarray(sizes, np.int64)
-        width = max(len(members) for members in self.sets)
-        views = sum(len(members) for members in self.sets)
-        self.table = np.empty(views, np.int64)
-        self.member = np.full((views, width), -1, np.int64)
-        self.stride = np.zeros((views, width), np.int64)
-        self.offset = np.empty(views, np.int64)
+        moving = np.array([j for members in self.sets for j in members], np.int64)
+        table = np.repeat(np.arange(len(self.sets)), [len(members) for members in self.sets])
+        order = np.argsort(moving, kind="stable")
+        self.table = table[order]
+        self.copy = np.empty(len(order), np.int64)
+        self.copy[order] = np.arange(len(order))
         self.first_copy = np.concatenate([[0], np.cumsum([len(s) for s in self.sets])]).astype(np.int64)
-        of_attribute: list[list[int]] = [[] for _ in range(len(sizes))]
-        view, place = 0, 0
-        for t, members in enumerate(self.sets):
-            for moving in members:
-                ordered = [j for j in members if j != moving] + [moving]
-                step = 1
-                for m in range(len(ordered) - 1, -1, -1):
-                    self.member[view, m], self.stride[view, m] = ordered[m], step
-                    step *= int(sizes[ordered[m]])
-                self.table[view], self.offset[view] = t, place
-                of_attribute[moving].append(view)
-                place += step
-                view += 1
+        self.first_view = np.searchsorted(moving[order], np.arange(len(sizes) + 1)).astype(np.int64)
+        width = max(len(members) for members in self.sets)
+        self.member = np.full((len(order), width), -1, np.int64)
+        self.stride = np.zeros((len(order), width), np.int64)
+        self.other = np.zeros((len(order), max(1, width - 1)), np.int64)
+        self.other_stride = np.zeros((len(order), max(1, width - 1)), np.int64)
+        self.offset = np.empty(len(order), np.int64)
+        place = 0
+        for view, entry in enumerate(order.tolist()):
+            last = int(moving[entry])
+            members = [j for j in self.sets[int(table[entry])] if j != last] + [last]
+            step = 1
+            for m in range(len(members) - 1, -1, -1):
+                self.member[view, m], self.stride[view, m] = members[m], step
+                step *= int(sizes[members[m]])
+            others = len(members) - 1
+            self.other[view, :others] = members[:-1]
+            self.other_stride[view, :others] = self.stride[view, :others]
+            self.offset[view] = place
+            place += step
         self.cells = place
-        self.views = np.array([v for views_of in of_attribute for v in views_of], np.int64)
-        counts = [len(views_of) for views_of in of_attribute]
-        self.first_view = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def spread(self, tables: Mapping[Set, Cells]) -> NDArray[np.float32]:
         """Every table written into each of its views."""
         out = np.empty(self.cells, np.float32)
-        view = 0
-        for members in self.sets:
+        for t, members in enumerate(self.sets):
             cells = tables[members].reshape([int(self.size[j]) for j in members])
             for axis in range(len(members)):
-                turned = np.moveaxis(cells, axis, -1)
-                out[self.offset[view] : self.offset[view] + turned.size] = turned.ravel()
-                view += 1
+                start = self.offset[self.copy[self.first_copy[t] + axis]]
+                out[start : start + cells.size] = np.moveaxis(cells, axis, -1).ravel()
         return out
 
 
@@ -175,12 +182,14 @@ class RowDataPlayer:
             self._rows,
             self._residual,
             layout.size,
-            layout.views,
             layout.first_view,
             layout.table,
             layout.first_copy,
+            layout.copy,
             layout.member,
             layout.stride,
+            layout.other,
+            layout.other_stride,
             layout.offset,
             self._weight,
             self._lean,

@@ -17,9 +17,10 @@ from dualquery.distributions.factored import Factored
 from dualquery.distributions.histogram import check_cells
 from dualquery.distributions.products import Products
 from dualquery.errors import BudgetError
-from dualquery.game.learner import Measurement, Schedule, Step, feasible, settle
+from dualquery.game.learner import Measurement, Step, feasible, update
 from dualquery.mechanisms.measured import Measured, measured_workload
-from dualquery.mechanisms.mwem import noise_of, released, synthetic_rows
+from dualquery.mechanisms.mwem import noise_of
+from dualquery.mechanisms.outcomes import released, synthetic_rows
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
 from dualquery.privacy.accounting import GaussianNoise, smallest_gaussian_scale
 from dualquery.privacy.budget import Accounting, decimal
@@ -28,8 +29,7 @@ from dualquery.privacy.curator import Curator, Gaussian, Laplace, changed_querie
 from dualquery.privacy.query_selection import ChoosingCurator, equal_prices
 from dualquery.table.records import Records
 
-HADAMARD_STEP = Step.PAPER  # the full step would follow the noise of so many measurements
-HADAMARD_PASSES = 3
+HADAMARD_PASSES = 100  # gentle ones, at most
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 
 
@@ -116,8 +116,12 @@ def hadamard(curator: Curator, shape: Shape, progress: Progress) -> Factored:
         measurements.append(feasible(asked, 0.5 / shape.rows))
         progress("measuring", query + 1, parities.size)
     distribution = Factored.explicit(shape.domain)
-    agreed = noise_of(price, shape, Measured.PARITIES) / shape.rows
-    settle(distribution, measurements, Schedule(HADAMARD_STEP, HADAMARD_PASSES, agreed))
+    # Measurements this noisy contradict each other: stop when they are fitted as well as their noise deserves.
+    expected = noise_of(price, shape, Measured.PARITIES) / shape.rows
+    for _ in range(HADAMARD_PASSES):
+        gaps = [update(distribution, each, Step.PAPER) for each in measurements]
+        if np.mean(gaps) <= expected:
+            break
     return distribution
 
 

@@ -101,7 +101,7 @@ def exact_oracle(workload: Workload) -> Oracle:
     def respond(challenge: Challenge, fallback: Record, rng: np.random.Generator) -> Record:
         clauses = clauses_of(workload, challenge)
         hint = best_response(clauses, fallback, rng=rng).record
-        return exact_response(clauses, hint, time_limit=EXACT_SECONDS, hint=hint).record
+        return exact_response(clauses, fallback, time_limit=EXACT_SECONDS, hint=hint).record
 
     return respond
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from itertools import combinations
-from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Tables
@@ -78,22 +78,30 @@ def attribute_sets(workload: Workload) -> set[tuple[int, ...]]:
 
 def fewest_cells(workload: Workload) -> int:
     """The size of the smallest table that holds a whole query."""
-    sizes = workload.domain.sizes.tolist()
-    return min(prod(sizes[j] for j in members) for members in attribute_sets(workload))
+    sizes = np.append(workload.domain.sizes, 1).astype(np.float64)  # padding -1 meets the one at the end
+    return min(
+        int(np.diff(group.starts).min())
+        if isinstance(group, Tables)
+        else int(min(sizes[_attributes(group)].prod(axis=1).min(), 2.0**62))
+        for group in workload.groups
+        if group.size
+    )
 
 
 def _sets_of(group: Group) -> Iterator[tuple[int, ...]]:
     if isinstance(group, Tables):
         yield from group.sets
         return
-    if isinstance(group, Conjunctions):
-        attributes = np.append(group.predicates.attribute, NONE)[
-            np.where(group.literals == NONE, len(group.predicates), group.literals >> 1)
-        ]
-    else:
-        attributes = group.attributes
-    for row in np.unique(np.sort(attributes, axis=1), axis=0).tolist():
+    for row in np.unique(np.sort(_attributes(group), axis=1), axis=0).tolist():
         yield tuple(j for j in row if j != NONE)
+
+
+def _attributes(group: Conjunctions | Parities) -> NDArray[np.int32]:
+    """The attributes of each query, padded with -1."""
+    if isinstance(group, Parities):
+        return group.attributes
+    # The padding of the literals, -1, is predicate -1: the last entry.
+    return np.append(group.predicates.attribute, np.int32(NONE))[group.literals >> 1]
 
 
 def _subsets(sets: set[tuple[int, ...]]) -> set[tuple[int, ...]]:

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from math import prod
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.distributions.factored import Evaluation, Factored
 from dualquery.distributions.histogram import MOST_CELLS, check_cells
@@ -26,27 +24,18 @@ from dualquery.game.histogram_players import BestResponseQueryPlayer, BestRespon
 from dualquery.game.learner import ONCE, LearningDataPlayer, Schedule, Step, nearest_probabilities
 from dualquery.game.play import play
 from dualquery.mechanisms.measured import Measured, fewest_cells, measured_workload, small_tables, usual
+from dualquery.mechanisms.outcomes import Average, Iterate, choice, released, synthetic_rows
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator, Laplace
 from dualquery.privacy.query_selection import ChoosingCurator, Price, Sensitivity, equal_prices
 from dualquery.queries.query import Tables
 from dualquery.queries.workload import Workload
-from dualquery.table.records import Records
 
 PASSES = 10  # over all measurements a round; they often agree before that
 START_SHARE = Fraction(1, 4)  # of the budget, for a noisy start
 EXPLICIT_CELLS = 1 << 22  # up to here parts may grow to the whole universe
 PART_CELLS = 1 << 18  # else
-MOST_ANSWERS = 5_000_000  # worked out from the distribution itself; beyond, the rows answer
-FEWEST_ROWS = 20_000  # of synthetic data
-
-
-class Iterate(Enum):
-    """Which distribution is released."""
-
-    LAST = "last"
-    AVERAGE = "average"
 
 
 class Updates(Enum):
@@ -119,10 +108,14 @@ class Settings:
 
 
 def automatic_rounds(shape: Shape) -> int:
-    """T = log₂|X| · (n ε)^⅓ / 10, and twice that where ρ pays: public, and near the best T in experiments."""
-    factor = 2 if shape.budget.accounting is Accounting.ZCDP else 1
-    wanted = factor * shape.domain.log2_size * (shape.rows * shape.budget.epsilon) ** (1 / 3) / 10
-    return max(1, min(round(wanted), 10_000))
+    """T = log₂|X| · (n ε)^⅓ / 10, at most n ε / 20, and twice that where ρ pays.
+
+    Public, and near the best T in experiments. The cap keeps the noise of a measurement, T/ε records where
+    one is added or removed, below a twentieth of the table.
+    """
+    records = shape.rows * shape.budget.epsilon
+    rounds = min(shape.domain.log2_size * records ** (1 / 3) / 10, records / 20)
+    return max(1, round(2 * rounds if shape.budget.accounting is Accounting.ZCDP else rounds))
 
 
 def mwem(
@@ -158,32 +151,6 @@ def mwem(
     return distribution
 
 
-class Average:
-    """The average of all iterates: of their answers, and as rows drawn from each in turn."""
-
-    def __init__(
-        self, distribution: Factored, workload: Workload, rounds: int, rows: int, rng: np.random.Generator
-    ) -> None:
-        self._distribution = distribution
-        self._evaluation = Evaluation(Products.of(workload), distribution)
-        self._rows_each = -(-rows // rounds)
-        self._rng = rng
-        self._answers: NDArray[np.float64] = np.zeros(workload.size)
-        self._rows: list[NDArray[np.int32]] = []
-
-    def hear(self) -> None:
-        """Take in the distribution as it stands after a round."""
-        self._answers += self._evaluation.answers()
-        self._rows.append(self._distribution.sample(self._rows_each, self._rng))
-
-    def outcome(self) -> Outcome:
-        rows = np.concatenate(self._rows)
-        return Outcome(
-            records=Records.from_rows(self._distribution.domain, rows),
-            answers=self._answers / len(self._rows),
-        )
-
-
 def _run(plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     settings = Settings.of(shape, _options_of(plan))
     distribution = Factored(shape.domain, part_cells=settings.part_cells)
@@ -203,15 +170,6 @@ def _run(plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, p
     if average is not None:
         return average.outcome()
     return released(distribution, shape.workload, settings.synthetic_rows, rng)
-
-
-def released(distribution: Factored, workload: Workload, rows: int, rng: np.random.Generator) -> Outcome:
-    """A distribution as synthetic records, and its own answers unless the queries are too many to list."""
-    answers = None
-    if workload.size <= MOST_ANSWERS:
-        answers = Evaluation(Products.of(workload), distribution).answers()
-    records = Records.from_rows(distribution.domain, distribution.sample(rows, rng))
-    return Outcome(records=records, answers=answers)
 
 
 def _start_noisily(distribution: Factored, curator: Curator, price: Price, rows: int) -> None:
@@ -306,26 +264,6 @@ def noise_of(price: Price, shape: Shape, measured: Measured) -> float:
     noise = price.noise(Sensitivity.of_table(neighbours) if whole else Sensitivity.of_query(neighbours))
     size = float(noise.scale) if isinstance(noise, Laplace) else math.sqrt(2 / math.pi * noise.variance)
     return size if whole else size / 2
-
-
-def synthetic_rows(shape: Shape, options: Options) -> int:
-    if options.synthetic_rows is not None and options.synthetic_rows < 1:
-        raise DualQueryError("a synthetic table has at least one row")
-    return options.synthetic_rows or max(FEWEST_ROWS, shape.rows)
-
-
-Chosen = TypeVar("Chosen", bound=Enum)
-
-
-def choice(kind: type[Chosen], given: str | None, usual: Chosen, flag: str) -> Chosen:
-    """An option's text as one of its named values."""
-    if given is None:
-        return usual
-    for each in kind:
-        if each.value == given:
-            return each
-    names = ", ".join(str(each.value) for each in kind)
-    raise DualQueryError(f"{flag} is one of {names}, and '{given}' is none of them")
 
 
 MWEM = Mechanism(

@@ -27,7 +27,7 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.histogram_players import BestResponseLossPlayer
 from dualquery.game.learner import LossDataPlayer
 from dualquery.game.play import play
-from dualquery.mechanisms.mwem import Average, Iterate, choice, released, synthetic_rows
+from dualquery.mechanisms.outcomes import Average, Iterate, choice, released, synthetic_rows
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition
