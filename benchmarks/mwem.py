@@ -164,7 +164,7 @@ def one_round(width: int) -> tuple[float, float, float]:
     distribution = Factored.explicit(records.domain)
     hypothesis = Evaluation(Products.of(workload), distribution)
     query_player = BestResponseQueryPlayer(
-        curator, hypothesis, price=settings.price, public_rows=records.rows
+        curator, hypothesis, prices=settings.prices, public_rows=records.rows
     )
     data_player = LearningDataPlayer(distribution, schedule=ONCE, floor=1e-5)
     array = np.ones(1 << width)

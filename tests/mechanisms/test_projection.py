@@ -39,7 +39,14 @@ def related_table(sizes, rows, seed):
 
 
 def play(
-    records, workload, *, epsilon=1.0, neighbours=Neighbours.ADD_REMOVE, seed=0, mechanism=PROJECTION, **options
+    records,
+    workload,
+    *,
+    epsilon=1.0,
+    neighbours=Neighbours.ADD_REMOVE,
+    seed=0,
+    mechanism=PROJECTION,
+    **options,
 ):
     budget = Budget(epsilon=epsilon, delta=1e-6, neighbours=neighbours, accounting=Accounting.ZCDP)
     shape = Shape(workload, records.rows, budget)
@@ -74,7 +81,9 @@ def test_it_answers_well_and_spends_what_it_has(neighbours):
 
 
 def test_more_budget_gives_less_error():
-    mean = [np.abs(errors(TABLE, play(TABLE, QUERIES, epsilon=e)[1], QUERIES)).mean() for e in (0.03, 0.3, 3.0)]
+    mean = [
+        np.abs(errors(TABLE, play(TABLE, QUERIES, epsilon=e)[1], QUERIES)).mean() for e in (0.03, 0.3, 3.0)
+    ]
     assert mean[0] > 2 * mean[1] > 4 * mean[2]
 
 

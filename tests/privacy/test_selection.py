@@ -128,3 +128,15 @@ def test_more_weights_than_a_word_can_sum(monkeypatch):
     assert set(chunk) <= set(range(40))
     assert len(set(chunk)) > 30
     assert all(int(c) * 2**60 + int(r) == p for c, r, p in zip(chunk, residue, positions, strict=True))
+
+
+def test_scores_beyond_the_bound_are_clamped_to_it():
+    """A declared number of records that is far too small must not make the arithmetic wrap around."""
+    rate = Rate.below(0.5, 100)
+    huge = np.array([10**12, 10**12 + 1, 0])
+    for kind in Candidates:
+        scores = PublicScores(1000, 1, np.zeros(3, np.int64), kind)
+        drawn = draw(huge, scores, rate=rate, surplus=10**15, draws=200, entropy=SeededEntropy(4))
+        assert set(drawn.queries.tolist()) <= ({0, 1} if kind is Candidates.ABSOLUTE else {0, 1, 2})
+        at_bound = [0, 1] if kind is Candidates.ABSOLUTE else [0, 1, 2]  # the negation of the last one
+        assert set(drawn.queries.tolist()) == set(at_bound)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,14 @@ from dualquery.privacy.query_selection import ChoosingCurator, Price
 from dualquery.queries.query import Tables
 
 History = Transcript[Measurement, Distribution]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a round may cost: its selection and its measurement."""
+
+    selection: Price
+    measurement: Price
 
 
 class Hypothesis(Protocol):
@@ -32,11 +41,11 @@ class BestResponseQueryPlayer:
     """Chooses one query by the exponential mechanism and has it measured (Figure 1, steps 1 and 2)."""
 
     def __init__(
-        self, curator: ChoosingCurator, hypothesis: Hypothesis, *, price: Price, public_rows: int
+        self, curator: ChoosingCurator, hypothesis: Hypothesis, *, prices: Prices, public_rows: int
     ) -> None:
         self._curator = curator
         self._hypothesis = hypothesis
-        self._price = price
+        self._prices = prices
         self._public_rows = public_rows
 
     def challenge(self, transcript: History) -> Measurement:
@@ -44,9 +53,11 @@ class BestResponseQueryPlayer:
             self._hypothesis.answers(),
             among=self._hypothesis.measurable(),
             public_rows=self._public_rows,
-            price=self._price,
+            price=self._prices.selection,
         )
-        noisy = self._curator.measure_query(query, public_rows=self._public_rows, price=self._price)
+        noisy = self._curator.measure_query(
+            query, public_rows=self._public_rows, price=self._prices.measurement
+        )
         members, table = self._hypothesis.question(query)
         return Measurement(members, table, np.array(noisy))
 
@@ -85,14 +96,14 @@ class BestResponseTablePlayer:
         tables: Tables,
         hypothesis: Hypothesis,
         *,
-        price: Price,
+        prices: Prices,
         public_rows: int,
         noise_per_cell: float,
     ) -> None:
         self._curator = curator
         self._tables = tables
         self._hypothesis = hypothesis
-        self._price = price
+        self._prices = prices
         self._public_rows = public_rows
         self._penalties = noise_per_cell * np.diff(tables.starts)
 
@@ -103,9 +114,11 @@ class BestResponseTablePlayer:
             among=among,
             penalties=self._penalties[among],
             public_rows=self._public_rows,
-            price=self._price,
+            price=self._prices.selection,
         )
-        noisy = self._curator.measure_table(table, public_rows=self._public_rows, price=self._price)
+        noisy = self._curator.measure_table(
+            table, public_rows=self._public_rows, price=self._prices.measurement
+        )
         members = self._tables.sets[table]
         shape = [int(self._tables.domain.sizes[j]) for j in members]
         return Measurement(members, None, noisy.reshape(shape))

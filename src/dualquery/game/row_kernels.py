@@ -141,7 +141,9 @@ def answer_rows(  # type: ignore[no-untyped-def]
                     place = offset[view]
                     for m in range(others):
                         place += row[other[view, m]] * other_stride[view, m]
-                    here = mine[place : place + values]  # a slice, so that the loop becomes vector instructions
+                    here = mine[
+                        place : place + values
+                    ]  # a slice, so that the loop becomes vector instructions
                     for v in range(values):
                         gain[v] += here[v]
                 gain[old] += itself[j]

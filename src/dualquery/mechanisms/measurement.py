@@ -36,7 +36,7 @@ SHARE_OF_ONES = 0.19
 SHARE_OF_LARGER = (
     0.4  # for all sets of three and more; a set that is not measured leaves its part to the pairs
 )
-WORTHWHILE = 0.008  # expected L1 noise of an interaction, as a fraction of the records
+WORTHWHILE = 0.02  # expected L1 noise of an interaction, as a fraction of the records
 FINENESS = 256  # the smallest multiplier: shares of the budget are met to one part in some hundreds
 MOST_SETS = 200_000  # more attribute sets than this are not worth listing: the workload is wide
 _ONE = Fraction(1)

@@ -20,7 +20,7 @@ from dualquery.distributions.factored import Evaluation, Factored
 from dualquery.distributions.histogram import MOST_CELLS, check_cells
 from dualquery.distributions.products import Products
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.game.histogram_players import BestResponseQueryPlayer, BestResponseTablePlayer
+from dualquery.game.histogram_players import BestResponseQueryPlayer, BestResponseTablePlayer, Prices
 from dualquery.game.learner import ONCE, LearningDataPlayer, Schedule, Step, nearest_probabilities
 from dualquery.game.play import play
 from dualquery.mechanisms.measured import Measured, fewest_cells, measured_workload, small_tables, usual
@@ -33,6 +33,7 @@ from dualquery.queries.query import Tables
 from dualquery.queries.workload import Workload
 
 PASSES = 10  # over all measurements a round; they often agree before that
+SELECTION_SHARE = Fraction(3, 5)  # of a round's budget
 START_SHARE = Fraction(1, 4)  # of the budget, for a noisy start
 EXPLICIT_CELLS = 1 << 22  # up to here parts may grow to the whole universe
 PART_CELLS = 1 << 18  # else
@@ -64,7 +65,7 @@ class Settings:
     part_cells: int
     synthetic_rows: int
     workload: Workload  # what is measured
-    price: Price  # of each selection and each measurement
+    prices: Prices  # of each selection and each measurement
     start_price: Price | None
     noise: float  # expected absolute noise of one measured number, in records
 
@@ -84,24 +85,25 @@ class Settings:
         rounds = options.rounds
         if rounds is None:
             rounds = automatic_rounds(shape)
-            if measured is Measured.TABLES:  # tables measured again and again teach little
-                rounds = _rounds_for_tables(shape, workload, rounds, share)
+            if measured is Measured.TABLES:  # a table teaches more than a query, and again little
+                rounds = _rounds_for_tables(shape, workload, max(1, rounds // 2), share)
         if rounds < 1:
             raise DualQueryError(f"mwem plays at least one round, and --rounds is {rounds}")
-        price = equal_prices(shape.budget, 2 * rounds, share)
-        noise = noise_of(price, shape, measured)
+        updates = choice(Updates, options.updates, Updates.REPEATED, "--updates")
+        prices = prices_of(shape, rounds, share, measured, updates)
+        noise = noise_of(prices.measurement, shape, measured)
         if measured is Measured.TABLES:
             workload = small_tables(workload, 2 * shape.rows / noise)
         return Settings(
             rounds=rounds,
             iterate=choice(Iterate, options.iterate, Iterate.LAST, "--iterate"),
-            updates=choice(Updates, options.updates, Updates.REPEATED, "--updates"),
+            updates=updates,
             start=start,
             measured=measured,
             part_cells=part_cells,
             synthetic_rows=synthetic_rows(shape, options),
             workload=workload,
-            price=price,
+            prices=prices,
             start_price=equal_prices(shape.budget, 1, START_SHARE) if start is Start.NOISY else None,
             noise=noise,
         )
@@ -116,6 +118,20 @@ def automatic_rounds(shape: Shape) -> int:
     records = shape.rows * shape.budget.epsilon
     rounds = min(shape.domain.log2_size * records ** (1 / 3) / 10, records / 20)
     return max(1, round(2 * rounds if shape.budget.accounting is Accounting.ZCDP else rounds))
+
+
+def prices_of(shape: Shape, rounds: int, share: Fraction, measured: Measured, updates: Updates) -> Prices:
+    """A round's budget, half and half as in the paper, or more of it to find the query than to measure it.
+
+    Of two queries that are wrong it matters more which is chosen than how well it is measured, because
+    repeated updates let later rounds mend an earlier measurement.
+    """
+    single = measured is not Measured.TABLES and updates is Updates.REPEATED
+    selection = SELECTION_SHARE if single else Fraction(1, 2)
+    return Prices(
+        equal_prices(shape.budget, rounds, share * selection),
+        equal_prices(shape.budget, rounds, share * (1 - selection)),
+    )
 
 
 def mwem(
@@ -136,13 +152,13 @@ def mwem(
             curator,
             tables,
             hypothesis,
-            price=settings.price,
+            prices=settings.prices,
             public_rows=public_rows,
             noise_per_cell=settings.noise,
         )
     else:
         query_player = BestResponseQueryPlayer(
-            curator, hypothesis, price=settings.price, public_rows=public_rows
+            curator, hypothesis, prices=settings.prices, public_rows=public_rows
         )
     agreed = settings.noise / public_rows
     schedule = ONCE if settings.updates is Updates.ONCE else Schedule(Step.FULL, PASSES, agreed)
@@ -187,7 +203,9 @@ def _plan(shape: Shape, options: Options) -> Plan:
     universe = prod(shape.domain.sizes.tolist())
     part = min(universe, settings.part_cells)
     noise = settings.noise / shape.rows
-    searched = math.log(2 * settings.workload.size) / float(settings.price.selection_range()) / shape.rows
+    searched = (
+        math.log(2 * settings.workload.size) / float(settings.prices.selection.selection_range()) / shape.rows
+    )
     passes = PASSES if settings.updates is Updates.REPEATED else 1
     notes = []
     if universe > part:

@@ -44,7 +44,7 @@ def changed_queries(group: Group, neighbours: Neighbours) -> int:
     moves two. Of queries that do not partition the records, one record may change every one.
     """
     if isinstance(group, Tables):
-        return len(group.sets) * (2 if neighbours is Neighbours.REPLACE else 1)
+        return len(group.sets) * neighbours.cells_moved
     return group.size
 
 

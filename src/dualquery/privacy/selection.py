@@ -1,6 +1,6 @@
 """The exponential mechanism over millions of candidates, drawn exactly.
 
-Precondition   integer scores c_i; a public rate M / 2^S (bits of log-weight per unit of score).
+Precondition   integer scores c_i, clamped to a public bound; a public rate M / 2^S (bits of log-weight per unit of score).
 Pseudocode     x_i = c_i · M / 2^S exactly; weight_i = ⌊2^40 · 2^(x_i − ⌊x_i⌋)⌋ · 2^⌊x_i⌋, an integer
                multiple of a power of two; draw a uniform integer below the sum of all weights.
 Postcondition  candidate i is drawn with probability exactly weight_i / Σ weight, and ln weight_i is
@@ -77,6 +77,11 @@ class Rate:
         return Rate(math.floor(bits * (1 << shift)), shift)
 
     @property
+    def largest(self) -> int:
+        """The largest |c| with |c · M| < 2^62. Scores beyond it count as if they were at it."""
+        return ((1 << SCORE_BITS) - 1) // max(1, self.multiplier)
+
+    @property
     def nats(self) -> Fraction:
         """An upper bound of the natural log-weight per unit of score."""
         return Fraction(self.multiplier, 1 << self.shift) * LN2_ABOVE
@@ -123,6 +128,7 @@ def draw(
         signed,
         rate.multiplier,
         rate.shift,
+        rate.largest,
         _POWERS,
     )
     low, high = exponent_range(*arguments)
@@ -187,6 +193,11 @@ def _mantissa(fraction, shift, powers):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
+def _within(score, largest):  # type: ignore[no-untyped-def]
+    return min(max(score, -largest), largest)
+
+
+@njit(cache=True, inline="always")
 def _score(counts, offsets, repeats, scale, signed, q):  # type: ignore[no-untyped-def]
     score = repeats * counts[q] - scale * np.int64(offsets[q])
     if not signed and score < 0:
@@ -195,7 +206,7 @@ def _score(counts, offsets, repeats, scale, signed, q):  # type: ignore[no-untyp
 
 
 @njit(cache=True, parallel=True)
-def exponent_range(counts, offsets, repeats, scale, surplus, signed, rate, shift, powers):  # type: ignore[no-untyped-def]
+def exponent_range(counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, powers):  # type: ignore[no-untyped-def]
     """The least and the greatest ⌊x⌋ over all candidates."""
     low = np.int64(1) << 62
     high = -low
@@ -205,27 +216,42 @@ def exponent_range(counts, offsets, repeats, scale, surplus, signed, rate, shift
         high = max(high, score)
     if signed:
         low, high = min(low, surplus - high), max(high, surplus - low)
+    low, high = _within(low, largest), _within(high, largest)
     return (low * rate) >> shift, (high * rate) >> shift
 
 
 @njit(cache=True, parallel=True)
-def sum_bands(counts, offsets, repeats, scale, surplus, signed, rate, shift, powers, low, sums):  # type: ignore[no-untyped-def]
+def sum_bands(counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, powers, low, sums):  # type: ignore[no-untyped-def]
     """sums[chunk, band] = the sum of the mantissas of the chunk's candidates with exponent low + band."""
     mask = (np.int64(1) << shift) - 1
     for chunk in prange(sums.shape[0]):
         mine = sums[chunk]
         for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
             score = _score(counts, offsets, repeats, scale, signed, q)
-            x = score * rate
+            x = _within(score, largest) * rate
             mine[(x >> shift) - low] += _mantissa(x & mask, shift, powers)
             if signed:
-                x = (surplus - score) * rate
+                x = _within(surplus - score, largest) * rate
                 mine[(x >> shift) - low] += _mantissa(x & mask, shift, powers)
 
 
 @njit(cache=True, parallel=True)
 def find_candidates(  # type: ignore[no-untyped-def]
-    counts, offsets, repeats, scale, surplus, signed, rate, shift, powers, low, bands, first, band, residue
+    counts,
+    offsets,
+    repeats,
+    scale,
+    surplus,
+    signed,
+    rate,
+    shift,
+    largest,
+    powers,
+    low,
+    bands,
+    first,
+    band,
+    residue,
 ):
     """The candidate (2·query + negated) of each draw; draws are sorted by chunk, band and residue.
 
@@ -244,7 +270,7 @@ def find_candidates(  # type: ignore[no-untyped-def]
         for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
             score = _score(counts, offsets, repeats, scale, signed, q)
             for side in range(2 if signed else 1):
-                x = (surplus - score) * rate if side else score * rate
+                x = _within(surplus - score if side else score, largest) * rate
                 b = (x >> shift) - low
                 i = pending[b]
                 if i >= 0:

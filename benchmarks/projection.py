@@ -1,0 +1,286 @@
+"""Projection: accuracy, time and memory beside what was asked, and how the error falls with the budget.
+
+python -m benchmarks.projection                       # the table of accuracy, time and memory
+python -m benchmarks.projection adult kosarak         # some of its rows
+Sections: adult nltcs kddcup99 kosarak held-out | epsilon shapes adaptive
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Figure, data_folder, in_fresh_process, records_of, schema_path, show
+from dualquery.mechanisms.adaptive_projection import ADAPTIVE_PROJECTION
+from dualquery.mechanisms.plan import Mechanism, Options, Plan, Shape, silent
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.accounting import Ledger
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.curator import Curator
+from dualquery.queries.counting import true_counts
+from dualquery.queries.families import marginals, random_conjunctions, weighted_conjunctions
+from dualquery.queries.query import Tables
+from dualquery.queries.workload import Workload
+from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Categorical, Domain
+from dualquery.table.encoding import encode
+from dualquery.table.records import Records, SparseItems
+from dualquery.table.schema import read_schema
+
+QUERIES = 500_000
+TRIPLES = 2_000  # tables whose L1 is averaged, where there are more
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Errors as fractions of the table; None where they do not apply."""
+
+    l1: float | None
+    worst: float | None
+    cell: float | None
+    query_max: float
+    query_mean: float
+    said_rms: float  # by the error bars
+    true_rms: float
+    seconds: float  # wall, of the run less counting
+    processor: float  # seconds of all cores, likewise
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A row of the table of requirements: L1, worst table, max cell, query max, query mean, seconds, GB."""
+
+    data: str
+    delta: float
+    limits: tuple[float | None, float | None, float | None, float, float, float | None, float]
+
+
+WANTED = {
+    "adult": (
+        Wanted("adult", 1e-3, (0.065, 0.25, 0.007, 0.008, 0.0005, 5.0, 1.0)),
+        Wanted("adult", 1e-9, (0.09, 0.32, 0.010, 0.012, 0.0008, 5.0, 1.0)),
+    ),
+    "nltcs": (Wanted("nltcs", 1e-6, (0.009, 0.025, 0.006, 0.006, 0.0011, None, 1.0)),),
+    "kddcup99": (Wanted("kddcup99", 1e-3, (0.01, None, None, 0.005, 0.0001, 30.0, 1.0)),),
+    "kosarak": (Wanted("kosarak by popularity", 1e-6, (None, None, None, 0.020, 0.0010, 90.0, 1.5)),),
+    "held-out": (
+        Wanted("adult_test", 1e-3, (None, None, None, 1.0, 1.0, None, 1.0)),
+        Wanted("kosarak uniform", 1e-6, (None, None, None, 1.0, 1.0, None, 1.5)),
+    ),
+}
+
+
+def load(data: str) -> tuple[Records, Workload]:
+    """A data set and its 500,000 random 3-way queries."""
+    name = data.split()[0]
+    if name == "adult_test":
+        records = encode(str(data_folder() / "adult_test.csv.gz"), read_schema(schema_path("adult")))
+    else:
+        records = records_of(name)
+    if data == "kosarak by popularity":
+        block = records.columns[0]
+        assert isinstance(block, SparseItems)
+        popularity = np.bincount(block.ids, minlength=records.domain.width)
+        return records, weighted_conjunctions(records.domain, 3, QUERIES, 1, popularity)
+    return records, random_conjunctions(records.domain, 3, QUERIES, seed=1)
+
+
+def run(
+    records: Records, workload: Workload, budget: Budget, seed: int, mechanism: Mechanism = PROJECTION
+) -> Result:
+    """One release and its errors."""
+    shape = Shape(workload, records.rows, budget)
+    counting = [0.0, 0.0]
+    last = [0.0, 0.0]
+
+    def progress(done: int, total: int) -> None:
+        now = [time.perf_counter(), time.process_time()]
+        for i in range(2):
+            counting[i] += now[i] - last[i]
+        last[:] = now
+
+    plan = mechanism.checked_plan(shape, Options())
+    curator = Curator(records, workload, Ledger(budget), SeededEntropy(seed), progress=progress)
+    started = [time.perf_counter(), time.process_time()]
+    last[:] = started
+    outcome = mechanism.run(plan, shape, curator, np.random.default_rng(seed), silent)
+    taken = [time.perf_counter() - started[0], time.process_time() - started[1]]
+    released, bars = outcome.records, outcome.error_bars
+    assert released is not None
+    assert bars is not None
+    error = _fractions(workload, released) - _fractions(workload, records)
+    l1, worst, cell = _table_errors(records, released)
+    return Result(
+        l1,
+        worst,
+        cell,
+        float(np.abs(error).max()),
+        float(np.abs(error).mean()),
+        float(np.sqrt(np.mean(bars**2))),
+        float(np.sqrt(np.mean(error**2))),
+        taken[0] - counting[0],
+        taken[1] - counting[1],
+        plan,
+    )
+
+
+def _fractions(workload: Workload, records: Records) -> np.ndarray:
+    return np.concatenate([true_counts(group, records) for group in workload.groups]) / records.rows
+
+
+def _table_errors(records: Records, released: Records) -> tuple[float | None, float | None, float | None]:
+    domain = records.domain
+    if domain.width > 100:
+        return None, None, None
+    triples = list(combinations(range(domain.width), min(3, domain.width)))
+    if len(triples) > TRIPLES:
+        chosen = np.random.default_rng(0).choice(len(triples), TRIPLES, replace=False)
+        triples = [triples[i] for i in sorted(chosen.tolist())]
+    tables = Tables(domain, tuple(triples))
+    error = np.abs(
+        true_counts(tables, released) / released.rows - true_counts(tables, records) / records.rows
+    )
+    l1 = np.add.reduceat(error, tables.starts[:-1])
+    return float(l1.mean()), float(l1.max()), float(error.max())
+
+
+def budget_of(epsilon: float, delta: float, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Budget:
+    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=Accounting.ZCDP)
+
+
+def mean_of(results: list[Result], what: str) -> float | None:
+    values = [getattr(result, what) for result in results]
+    return None if values[0] is None else float(np.mean(values))
+
+
+def measure_row(wanted: Wanted) -> list[Result]:
+    records, workload = load(wanted.data)
+    warm = random_conjunctions(records.domain, 3, 1000, seed=2)
+    run(_first(records, 2000), warm, budget_of(1, wanted.delta), 0)  # compiles, or reads the cache
+    return [run(records, workload, budget_of(1, wanted.delta), seed) for seed in SEEDS]
+
+
+def _first(records: Records, rows: int) -> Records:
+    columns = []
+    for codes in records.columns:
+        if isinstance(codes, SparseItems):
+            columns.append(SparseItems(codes.start[: rows + 1], codes.ids[: codes.start[rows]]))
+        else:
+            columns.append(codes[:rows])
+    return Records(records.domain, rows, tuple(columns))
+
+
+def requirements(sections: list[str]) -> None:
+    for section in sections:
+        for wanted in WANTED[section]:
+            results, peak = in_fresh_process(measure_row, wanted)
+            names = ("l1", "worst", "cell", "query_max", "query_mean", "seconds")
+            words = ("L1", "worst table", "max cell", "query max", "query mean", "seconds after counting")
+            figures = []
+            for name, word, limit in zip(names, words, wanted.limits, strict=False):
+                value = mean_of(results, name)
+                if value is not None:
+                    figures.append(Figure(word, value, limit if section != "held-out" else None))
+            figures.append(Figure("processor seconds of all cores", mean_of(results, "processor") or 0.0))
+            figures.append(Figure("GB of the process, evaluation included", peak, wanted.limits[-1]))
+            figures.append(Figure("rms error, predicted", mean_of(results, "said_rms") or 0.0))
+            figures.append(Figure("rms error, true", mean_of(results, "true_rms") or 0.0))
+            show(f"{wanted.data}, ε = 1, δ = {wanted.delta:g}, mean of {len(SEEDS)} seeds", figures)
+
+
+def error_against_epsilon() -> None:
+    records, workload = load("adult")
+    table = Table(title="Adult, δ = 10⁻³: error against ε", title_justify="left")
+    for heading in ("ε", "L1", "query max", "query mean", "sets measured"):
+        table.add_column(heading, justify="right")
+    for epsilon in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100):
+        result = run(records, workload, budget_of(epsilon, 1e-3), 0)
+        sets = str(result.plan.parameters["sets"])
+        table.add_row(
+            f"{epsilon:g}", f"{result.l1:.4f}", f"{result.query_max:.4f}", f"{result.query_mean:.6f}", sets
+        )
+    Console().print(table)
+
+
+def invented(sizes: tuple[int, ...], rows: int, seed: int) -> Records:
+    """Attributes that follow a hidden class of four."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.integers(0, 4, rows)
+    domain = Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(k)))) for j, k in enumerate(sizes)))
+    columns = []
+    for k in sizes:
+        edges = np.cumsum(rng.dirichlet(np.full(k, 0.5), 4), axis=1)
+        place = rng.random(rows)
+        code = np.empty(rows, np.int64)
+        for c in range(4):
+            code[hidden == c] = np.searchsorted(edges[c], place[hidden == c])
+        columns.append(np.minimum(code, k - 1))
+    return Records.from_rows(domain, np.column_stack(columns))
+
+
+def shapes() -> None:
+    ten = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
+    cases = [
+        ("n = 1,000", invented(ten, 1_000, 0), 3),
+        ("n = 100,000", invented(ten, 100_000, 0), 3),
+        ("n = 5,000,000", invented(ten, 5_000_000, 0), 3),
+        ("2-way", invented(ten, 30_000, 0), 2),
+        ("4-way", invented(ten, 30_000, 0), 4),
+        ("an attribute of 5,000 values", invented((5_000, 5, 2, 20), 30_000, 0), 2),
+        ("a constant attribute", invented((1, 5, 2, 20), 30_000, 0), 2),
+        ("two attributes", invented((7, 9), 30_000, 0), 2),
+    ]
+    table = Table(title="ε = 1, δ = 10⁻⁶: shapes", title_justify="left")
+    for heading in ("shape", "query max", "query mean", "rms", "rms said", "seconds", "seconds said"):
+        table.add_column(heading, justify="right")
+    for name, records, order in cases:
+        few = len(records.domain.columns) < 5
+        domain = records.domain
+        workload = marginals(domain, order) if few else random_conjunctions(domain, order, 100_000, seed=1)
+        result = run(records, workload, budget_of(1, 1e-6), 0)
+        errors = (result.query_max, result.query_mean, result.true_rms, result.said_rms)
+        times = (f"{result.seconds:.1f}", f"{result.plan.seconds:.1f}")
+        table.add_row(name, *(f"{error:.2g}" for error in errors), *times)
+    Console().print(table)
+
+
+def adaptive() -> None:
+    records, workload = load("adult")
+    table = Table(title="Adult, δ = 10⁻³: one measurement, or adaptive", title_justify="left")
+    for heading in ("ε", "mechanism", "L1", "worst", "query max", "query mean", "seconds"):
+        table.add_column(heading, justify="right")
+    for epsilon in (0.03, 0.1, 0.3, 1.0):
+        for mechanism in (PROJECTION, ADAPTIVE_PROJECTION):
+            made = run(records, workload, budget_of(epsilon, 1e-3), 0, mechanism)
+            errors = (
+                f"{made.l1:.4f}",
+                f"{made.worst:.3f}",
+                f"{made.query_max:.4f}",
+                f"{made.query_mean:.5f}",
+            )
+            table.add_row(f"{epsilon:g}", mechanism.name, *errors, f"{made.seconds:.1f}")
+    Console().print(table)
+
+
+def main() -> None:
+    asked = sys.argv[1:] or list(WANTED)
+    others = {"epsilon": error_against_epsilon, "shapes": shapes, "adaptive": adaptive}
+    unknown = [name for name in asked if name not in WANTED and name not in others]
+    if unknown:
+        sys.exit(f"no section '{unknown[0]}'; there are {', '.join([*WANTED, *others])}")
+    requirements([name for name in asked if name in WANTED])
+    for name, section in others.items():
+        if name in asked:
+            section()
+
+
+if __name__ == "__main__":
+    main()
