@@ -207,7 +207,7 @@ def error_against_epsilon() -> None:
         table.add_row(
             f"{epsilon:g}", f"{result.l1:.4f}", f"{result.query_max:.4f}", f"{result.query_mean:.6f}", sets
         )
-    Console().print(table)
+    Console(width=110).print(table)
 
 
 def invented(sizes: tuple[int, ...], rows: int, seed: int) -> Records:
@@ -249,7 +249,7 @@ def shapes() -> None:
         errors = (result.query_max, result.query_mean, result.true_rms, result.said_rms)
         times = (f"{result.seconds:.1f}", f"{result.plan.seconds:.1f}")
         table.add_row(name, *(f"{error:.2g}" for error in errors), *times)
-    Console().print(table)
+    Console(width=110).print(table)
 
 
 def adaptive() -> None:
@@ -267,7 +267,7 @@ def adaptive() -> None:
                 f"{made.query_mean:.5f}",
             )
             table.add_row(f"{epsilon:g}", mechanism.name, *errors, f"{made.seconds:.1f}")
-    Console().print(table)
+    Console(width=110).print(table)
 
 
 def main() -> None:

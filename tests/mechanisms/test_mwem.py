@@ -74,7 +74,7 @@ def errors(outcome: Outcome, workload: Workload, records: Records) -> float:
 
 
 @pytest.mark.parametrize("neighbours", Neighbours)
-@pytest.mark.parametrize("measured", ["queries", "parities", "tables"])
+@pytest.mark.parametrize("measured", [each.value for each in Measured])
 @pytest.mark.parametrize("updates", ["repeated", "once"])
 def test_a_pure_run_costs_what_the_paper_says(neighbours: Neighbours, measured: str, updates: str) -> None:
     records = skewed(BINARY)
@@ -147,7 +147,7 @@ def test_a_selection_stays_within_its_range_on_every_neighbour() -> None:
         assert np.ptp(moves) <= 2
 
 
-@pytest.mark.parametrize("measured", ["queries", "parities", "tables"])
+@pytest.mark.parametrize("measured", [each.value for each in Measured])
 def test_the_more_budget_the_better(measured: str) -> None:
     records, workload = skewed(BINARY), from_spec(BINARY, "marginals:2")
     poor = np.mean(
@@ -209,11 +209,13 @@ def test_parts_stay_within_their_limit() -> None:
 
 
 def test_what_is_measured_by_default() -> None:
-    assert usual(from_spec(BINARY, "marginals:3")) is Measured.PARITIES
+    assert usual(from_spec(BINARY, "marginals:3")) is Measured.QUERIES_AND_PARITIES
     assert usual(from_spec(MIXED, "marginals:2")) is Measured.TABLES
     assert usual(from_spec(MIXED, "random:2:10")) is Measured.QUERIES
     closed = measured_workload(from_spec(BINARY, "marginals:3"), Measured.PARITIES)
     assert closed.size == sum(math.comb(8, k) for k in (1, 2, 3))
+    both = measured_workload(from_spec(BINARY, "marginals:3"), Measured.QUERIES_AND_PARITIES)
+    assert both.size == closed.size + 8 * math.comb(8, 3)
 
 
 def test_tables_that_noise_would_drown_are_left_out() -> None:

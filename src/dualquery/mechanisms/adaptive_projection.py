@@ -2,8 +2,8 @@
 
 One-way tables are measured first. Then, round after round, a table on which the rows are wrong is chosen by
 the exponential mechanism (its summed absolute error, less the noise that measuring it would bring), measured,
-and the rows answer the residual of everything measured so far. The fit is that of `projection`. It is for
-small budgets: fewer tables are measured, each with less noise.
+and the rows answer the residual of everything measured so far. The fit is that of `projection`.
+Fewer tables are measured, each with less noise.
 """
 
 from __future__ import annotations

@@ -60,11 +60,23 @@ def _preferences(shape: Shape) -> list[tuple[Mechanism, str]]:
     """Mechanisms from the best on, each with the reason for being where it is."""
     if shape.budget.accounting in (Accounting.ZCDP, Accounting.GAUSSIAN):
         return [
-            (PROJECTION, "Chosen because the budget pays for Gaussian noise, where projection is the most accurate."),
-            (DUAL_QUERY, "Chosen because the workload is too wide to measure, and DualQuery need not measure it."),
+            (
+                PROJECTION,
+                "Chosen because the budget pays for Gaussian noise, where projection is the most accurate.",
+            ),
+            (
+                DUAL_QUERY,
+                "Chosen because the workload is too wide to measure, and DualQuery need not measure it.",
+            ),
         ]
     accounting = shape.budget.accounting.value
     return [
-        (MWEM, f"Chosen because {accounting} accounting rules out Gaussian noise, and the universe can be held."),
-        (DUAL_QUERY, f"Chosen because {accounting} accounting rules out Gaussian noise, and the universe is large."),
+        (
+            MWEM,
+            f"Chosen because {accounting} accounting rules out Gaussian noise, and the universe can be held.",
+        ),
+        (
+            DUAL_QUERY,
+            f"Chosen because {accounting} accounting rules out Gaussian noise, and the universe is large.",
+        ),
     ]

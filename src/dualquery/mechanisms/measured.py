@@ -1,4 +1,4 @@
-"""What MWEM measures to answer a workload: its queries one by one, whole tables, or parities."""
+"""What MWEM measures to answer a workload: its queries one by one, whole tables, parities, or a choice of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Tables
 from dualquery.queries.workload import Workload
+from dualquery.table.domain import Domain
 
 MOST_SETS = 2_000_000  # of attributes, all subsets counted
 
@@ -22,18 +23,19 @@ class Measured(Enum):
     QUERIES = "queries"
     TABLES = "tables"
     PARITIES = "parities"
+    QUERIES_AND_PARITIES = "queries-and-parities"
 
 
 def usual(workload: Workload) -> Measured:
-    """Queries where the workload lists queries; of tables whole ones, or parities where all is binary.
+    """Queries where the workload lists queries; of tables whole ones, or cells and parities where all is binary.
 
-    A single cell says little: one parity says as much about each of its table's cells, and a whole table has
-    the sensitivity of one cell.
+    A parity speaks of all cells of its table at once, a large cell of itself; which of them is more wrong
+    depends on the data, and is for the selection to find out.
     """
     if not any(isinstance(group, Tables) for group in workload.groups):
         return Measured.QUERIES
     binary = all(workload.domain.sizes[j] == 2 for members in attribute_sets(workload) for j in members)
-    return Measured.PARITIES if binary else Measured.TABLES
+    return Measured.QUERIES_AND_PARITIES if binary else Measured.TABLES
 
 
 def measured_workload(workload: Workload, measured: Measured) -> Workload:
@@ -44,16 +46,21 @@ def measured_workload(workload: Workload, measured: Measured) -> Workload:
     sets = sorted(_subsets(attribute_sets(workload)), key=lambda members: (len(members), members))
     if measured is Measured.TABLES:
         return Workload(domain, (Tables(domain, tuple(sets)),), f"tables of {workload.spec}")
-    for members in sets:
-        for j in members:
-            if domain.sizes[j] != 2:
-                raise QueryError(
-                    f"parities need binary attributes, and '{domain.name(j)}' is not; measure tables or queries"
-                )
+    own = workload.groups if measured is Measured.QUERIES_AND_PARITIES else ()
+    return Workload(domain, (*own, _parities(domain, sets)), f"{measured.value} of {workload.spec}")
+
+
+def _parities(domain: Domain, sets: list[tuple[int, ...]]) -> Parities:
+    """The parity of each set of attributes, all of which must be binary."""
+    for j in sorted({j for members in sets for j in members}):
+        if domain.sizes[j] != 2:
+            raise QueryError(
+                f"parities need binary attributes, and '{domain.name(j)}' is not; measure tables or queries"
+            )
     rows = np.full((len(sets), max(map(len, sets))), NONE, np.int32)
     for i, members in enumerate(sets):
         rows[i, : len(members)] = members
-    return Workload(domain, (Parities(domain, rows),), f"parities of {workload.spec}")
+    return Parities(domain, rows)
 
 
 def small_tables(workload: Workload, most_cells: float) -> Workload:

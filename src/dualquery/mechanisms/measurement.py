@@ -4,8 +4,8 @@ Conjunctions are measured through the tables that they fall in. Of every attribu
 of all its subsets, the *interaction* may be measured (`privacy.interactions`); a table is put together again
 from the interactions of its subsets. Orders one and two always are. A set of three or more attributes is
 measured where the noise of its interaction, summed over its cells, is expected to stay below `WORTHWHILE`:
-for larger tables the interaction that rows of maximal entropy imply is nearer to the truth than a measured
-one would be. What a set costs does not depend on which others are taken; what is saved goes to the pairs.
+otherwise it is left to what the pairs imply (docs/projection.md has the evidence).
+What a set costs does not depend on which others are taken; what is saved goes to the pairs.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ PASSES = 10  # over all measurements a round; they often agree before that
 SELECTION_SHARE = Fraction(3, 5)  # of a round's budget
 START_SHARE = Fraction(1, 4)  # of the budget, for a noisy start
 EXPLICIT_CELLS = 1 << 22  # up to here parts may grow to the whole universe
-PART_CELLS = 1 << 18  # else
+PART_CELLS = 1 << 20  # else
 
 
 class Updates(Enum):

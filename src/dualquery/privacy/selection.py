@@ -1,6 +1,7 @@
 """The exponential mechanism over millions of candidates, drawn exactly.
 
-Precondition   integer scores c_i, clamped to a public bound; a public rate M / 2^S (bits of log-weight per unit of score).
+Precondition   integer scores c_i, clamped to a public bound; a public rate M / 2^S (bits of log-weight per
+               unit of score).
 Pseudocode     x_i = c_i · M / 2^S exactly; weight_i = ⌊2^40 · 2^(x_i − ⌊x_i⌋)⌋ · 2^⌊x_i⌋, an integer
                multiple of a power of two; draw a uniform integer below the sum of all weights.
 Postcondition  candidate i is drawn with probability exactly weight_i / Σ weight, and ln weight_i is
