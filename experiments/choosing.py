@@ -3,7 +3,8 @@
     python -m experiments.choosing [--runs 2] [--out docs/pictures]
 
 Every mechanism that can pay for itself releases the same table for the same workload; mean and max errors against
-epsilon go to choosing.csv and choosing.svg. Needs DUALQUERY_DATA (experiments/README.md) for the real tables.
+epsilon go to choosing.csv and choosing.svg. Points that choosing.csv holds already are kept; remove it to start anew.
+Needs DUALQUERY_DATA (experiments/README.md) for the real tables.
 """
 
 from __future__ import annotations
@@ -95,11 +96,15 @@ def errors(case: Case, mechanism: str, epsilon: float, seed: int) -> tuple[float
     return float(found.mean()), float(found.max())
 
 
-def measure(runs: int) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+def measure(runs: int, path: Path) -> list[dict[str, str]]:
+    """All points, written after each one."""
+    rows = list(csv.DictReader(path.open())) if path.exists() else []
+    known = {(row["case"], row["mechanism"], float(row["epsilon"])) for row in rows}
     for case in cases():
         for mechanism in case.mechanisms:
             for epsilon in EPSILONS:
+                if (case.name, mechanism, epsilon) in known:
+                    continue
                 started = time.perf_counter()
                 try:
                     found = [errors(case, mechanism, epsilon, seed) for seed in range(runs)]
@@ -112,21 +117,23 @@ def measure(runs: int) -> list[dict[str, object]]:
                     {
                         "case": case.name,
                         "mechanism": mechanism,
-                        "epsilon": epsilon,
-                        "mean_error": f"{mean:.6f}",
-                        "max_error": f"{most:.6f}",
+                        "epsilon": f"{epsilon:g}",
+                        "mean_error": f"{mean:.5f}",
+                        "max_error": f"{most:.4f}",
                         "seconds": f"{seconds:.1f}",
-                        "runs": runs,
+                        "runs": str(runs),
                     }
                 )
-                print(
-                    f"{case.name:34} {mechanism:20} ε = {epsilon:<5g} mean {mean:.5f} max {most:.4f} {seconds:.1f} s"
-                )
+                print(rows[-1], flush=True)
+                with path.open("w", newline="") as file:
+                    writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+                    writer.writeheader()
+                    writer.writerows(rows)
     return rows
 
 
-def draw(rows: list[dict[str, object]], path: Path) -> None:
-    names = list(dict.fromkeys(str(row["case"]) for row in rows))
+def draw(rows: list[dict[str, str]], path: Path) -> None:
+    names = list(dict.fromkeys(row["case"] for row in rows))
     picture, panels = pyplot.subplots(
         1, len(names), figsize=(3.4 * len(names), 3.4), sharey=True, squeeze=False
     )
@@ -134,11 +141,11 @@ def draw(rows: list[dict[str, object]], path: Path) -> None:
         for mechanism, colour in COLOURS.items():
             mine = [row for row in rows if row["case"] == name and row["mechanism"] == mechanism]
             if mine:
-                x = [row["epsilon"] for row in mine]
+                x = [float(row["epsilon"]) for row in mine]
                 panel.loglog(
-                    x, [float(str(row["mean_error"])) for row in mine], "o-", color=colour, label=mechanism
+                    x, [float(row["mean_error"]) for row in mine], "o-", color=colour, label=mechanism
                 )
-                panel.loglog(x, [float(str(row["max_error"])) for row in mine], "o:", color=colour, alpha=0.5)
+                panel.loglog(x, [float(row["max_error"]) for row in mine], "o:", color=colour, alpha=0.5)
         panel.set_title(name, fontsize=9)
         panel.set_xlabel("ε")
     panels[0][0].set_ylabel("error: mean (solid), max (dotted)")
@@ -159,11 +166,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "pictures")
     arguments = parser.parse_args()
-    rows = measure(arguments.runs)
-    with (arguments.out / "choosing.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    rows = measure(arguments.runs, arguments.out / "choosing.csv")
     draw(rows, arguments.out / "choosing.svg")
 
 

@@ -142,6 +142,7 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             f"δ = {words.number(spent['delta'])}, neighbours {budget['neighbours']}, "
             f"from {certificate['entropy']['statement']}",
             "predicted error": output.errors(predicted.mean, predicted.maximum),
+            **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
             "folder": str(folder),
             "report": str(folder / "report.html"),
         }

@@ -37,6 +37,7 @@ SHARE_OF_LARGER = (
     0.4  # for all sets of three and more; a set that is not measured leaves its part to the pairs
 )
 WORTHWHILE = 0.02  # expected L1 noise of an interaction, as a fraction of the records
+MOST_VARIANCE = 1 << 61  # what the sampler can draw, with room to spare
 FINENESS = 256  # the smallest multiplier: shares of the budget are met to one part in some hundreds
 MOST_SETS = 200_000  # more attribute sets than this are not worth listing: the workload is wide
 _ONE = Fraction(1)
@@ -111,7 +112,7 @@ def distinct(rows: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def closure(sets: NDArray[np.int32]) -> dict[int, list[Set]]:
-    """All non-empty subsets of the sets, by order, each order sorted."""
+    """All non-empty subsets of the sets, by order, each order sorted; without the orders that are too many."""
     found: dict[int, list[Set]] = {}
     width = sets.shape[1]
     for order in range(1, width + 1):
@@ -119,6 +120,8 @@ def closure(sets: NDArray[np.int32]) -> dict[int, list[Set]]:
         complete = [part[np.all(part != NONE, axis=1)] for part in parts]
         together = distinct(np.concatenate(complete)) if any(len(part) for part in complete) else parts[0][:0]
         if len(together) > MOST_SETS:
+            if order > 2:  # so many would each be measured too poorly to be worthwhile; their pairs still are
+                break
             raise DualQueryError(
                 f"the workload asks about more than {MOST_SETS:,} different sets of {order} attributes, too many "
                 "to measure as tables; ask about fewer attributes, or use another mechanism"
@@ -216,8 +219,13 @@ def _priced(shares: dict[Set, float], shape: Shape) -> InteractionPlan:
         raise DualQueryError(
             "every attribute that the workload asks about is constant: there is nothing to measure"
         )
-    unit = FINENESS / min(exact.values())
     sets = tuple(exact)
-    multipliers = tuple(round(unit * exact[members]) for members in sets)
-    event = InteractionPlan(sets, multipliers, _ONE).event(sizes, budget.neighbours)
-    return InteractionPlan(sets, multipliers, smallest_gaussian_scale(budget, [event]))
+    fineness = FINENESS
+    while True:
+        unit = fineness / min(exact.values())
+        multipliers = tuple(max(1, round(unit * exact[members])) for members in sets)
+        event = InteractionPlan(sets, multipliers, _ONE).event(sizes, budget.neighbours)
+        variance = smallest_gaussian_scale(budget, [event])
+        if variance < MOST_VARIANCE or fineness == 1:
+            return InteractionPlan(sets, multipliers, variance)
+        fineness //= 4  # a tiny budget has room for coarse shares only

@@ -19,8 +19,8 @@ def number(x: float) -> str:
     """A number as people write it: 1, 0.5, 2.72, 0.000001 as 10⁻⁶."""
     if x == 0 or 1e-4 <= abs(x) < 1e6:
         return f"{x:.4g}" if not float(x).is_integer() else f"{x:,.0f}"
-    exponent = math.floor(math.log10(abs(x)) + 1e-12)
-    lead = f"{x / 10.0**exponent:.2g}"
+    lead, _, written = f"{x:.1e}".partition("e")  # two digits, with the carry of 9.99 to 10 done
+    lead, exponent = lead.removesuffix(".0"), int(written)
     power = "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return power if lead == "1" else f"{lead} · {power}"
 
