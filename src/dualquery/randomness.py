@@ -9,7 +9,7 @@ private depends on it.
 from __future__ import annotations
 
 import os
-import secrets
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
@@ -28,8 +28,8 @@ class Entropy(Protocol):
     def private(self) -> bool:
         """Whether a release drawn from this source may claim differential privacy."""
 
-    def below(self, bound: int) -> int:
-        """A uniform integer in [0, bound), of any size."""
+    def below(self, bound: int, count: int) -> list[int]:
+        """`count` independent uniform integers in [0, bound), of any size."""
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """`count` independent uniform 64-bit words."""
@@ -44,8 +44,8 @@ class SystemEntropy:
     statement = "system entropy"
     private = True
 
-    def below(self, bound: int) -> int:
-        return secrets.randbelow(bound)
+    def below(self, bound: int, count: int) -> list[int]:
+        return _below(bound, count, os.urandom)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
@@ -63,14 +63,31 @@ class SeededEntropy:
         self.statement = f"seed {seed}: repeatable, not private"
         self._random = Random(seed)
 
-    def below(self, bound: int) -> int:
-        return self._random.randrange(bound)
+    def below(self, bound: int, count: int) -> list[int]:
+        return _below(bound, count, self._random.randbytes)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.frombuffer(self._random.randbytes(8 * count), dtype=np.uint64)
 
     def public_generator(self) -> np.random.Generator:
         return np.random.default_rng(self._random.getrandbits(128))
+
+
+def _below(bound: int, count: int, random_bytes: Callable[[int], bytes]) -> list[int]:
+    """Uniform integers by rejection: as many random bits as the bound has, drawn again where they reach it."""
+    bits = (bound - 1).bit_length()
+    size = -(-bits // 8)
+    excess = 8 * size - bits
+    found: list[int] = []
+    while len(found) < count:
+        data = random_bytes(size * (count - len(found)))
+        drawn = (
+            (int.from_bytes(data[i : i + size]) >> excess for i in range(0, len(data), size))
+            if size
+            else (0,)
+        )
+        found.extend(value for value in drawn if value < bound)
+    return found
 
 
 def entropy_from(seed: int | None) -> Entropy:

@@ -35,9 +35,9 @@ class Watched(SeededEntropy):
         if self.charged_at_first_draw is None:
             self.charged_at_first_draw = len(self.ledger.events)
 
-    def below(self, bound):
+    def below(self, bound, count):
         self._note()
-        return super().below(bound)
+        return super().below(bound, count)
 
     def words(self, count):
         self._note()

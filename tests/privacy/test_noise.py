@@ -46,9 +46,9 @@ class Scripted:
         self.ones = ones
         self.asked = 0
 
-    def below(self, bound: int) -> int:
+    def below(self, bound: int, count: int) -> list[int]:
         self.asked += 1
-        return bound - 1 if self.ones else 0
+        return [bound - 1 if self.ones else 0] * count
 
     def words(self, count: int) -> NDArray[np.uint64]:
         raise AssertionError("only single draws are expected")
@@ -164,9 +164,9 @@ def test_the_far_tail_is_reached() -> None:
     law = Law.gaussian(Fraction(100))
 
     class ManyOnes(Scripted):
-        def below(self, bound: int) -> int:
+        def below(self, bound: int, count: int) -> list[int]:
             self.asked += 1
-            return bound - 1 if self.asked <= 4 else 0
+            return [bound - 1 if self.asked <= 4 else 0] * count
 
     deep = settle(law, (2**64 - 1) & ~1, ManyOnes(ones=True))
     # P(|x| > k) ≈ 2^−(32 + 4·64)

@@ -19,19 +19,16 @@ class Scripted:
         self.share = share
         self.total = None
 
-    def below(self, bound):
+    def below(self, bound, count):
         self.total = bound
-        return min(bound - 1, int(bound * Fraction(self.share)))
+        return [min(bound - 1, int(bound * Fraction(self.share)))] * count
 
 
 def exact_weights(scores, rate):
     """Integer weights from the definition, with big rational arithmetic, over a common power of two."""
     exponents = [(c * rate.multiplier) >> rate.shift for c in scores]
     mantissas = [
-        selection._mantissa(
-            np.int64((c * rate.multiplier) & ((1 << rate.shift) - 1)), rate.shift, selection._POWERS
-        )
-        for c in scores
+        selection._mantissa(np.int64(c * rate.multiplier), rate.shift, selection._POWERS) for c in scores
     ]
     least = min(exponents)
     return [int(m) << (e - least) for m, e in zip(mantissas, exponents, strict=True)]

@@ -33,10 +33,11 @@ from dualquery.queries.query import Tables
 from dualquery.queries.workload import Workload
 
 PASSES = 10  # over all measurements a round; they often agree before that
-SELECTION_SHARE = Fraction(3, 5)  # of a round's budget
+SELECTION_SHARE = Fraction(3, 5)  # of a round's budget, where parities are measured
 START_SHARE = Fraction(1, 4)  # of the budget, for a noisy start
 EXPLICIT_CELLS = 1 << 22  # up to here parts may grow to the whole universe
-PART_CELLS = 1 << 20  # else
+PART_CELLS = 1 << 18  # else
+PART_CELLS_FOR_TABLES = 1 << 22  # of which fewer are measured
 
 
 class Updates(Enum):
@@ -75,7 +76,7 @@ class Settings:
         start = choice(Start, options.start, Start.UNIFORM, "--start")
         workload = measured_workload(shape.workload, measured)
         universe = prod(shape.domain.sizes.tolist())
-        part_cells = _part_cells(options, universe, workload)
+        part_cells = _part_cells(options, universe, workload, measured)
         if start is Start.NOISY and universe > part_cells:
             raise QueryError(
                 f"a noisy start counts every one of {universe:,} cells, more than a part may have; "
@@ -86,7 +87,7 @@ class Settings:
         if rounds is None:
             rounds = automatic_rounds(shape)
             if measured is Measured.TABLES:  # a table teaches more than a query, and again little
-                rounds = _rounds_for_tables(shape, workload, max(1, rounds // 2), share)
+                rounds = _rounds_for_tables(shape, workload, max(1, rounds // 3), share)
         if rounds < 1:
             raise DualQueryError(f"mwem plays at least one round, and --rounds is {rounds}")
         updates = choice(Updates, options.updates, Updates.REPEATED, "--updates")
@@ -121,13 +122,13 @@ def automatic_rounds(shape: Shape) -> int:
 
 
 def prices_of(shape: Shape, rounds: int, share: Fraction, measured: Measured, updates: Updates) -> Prices:
-    """A round's budget, half and half as in the paper, or more of it to find the query than to measure it.
+    """A round's budget: half and half as in the paper, or three to two where parities are measured.
 
-    Of two queries that are wrong it matters more which is chosen than how well it is measured, because
-    repeated updates let later rounds mend an earlier measurement.
+    Most parities of a table are nearly right from the start, so that more is lost by choosing one of
+    these than by a noisier measurement; of ranges and tables nearly every one is worth measuring.
     """
-    single = measured is not Measured.TABLES and updates is Updates.REPEATED
-    selection = SELECTION_SHARE if single else Fraction(1, 2)
+    sparse = measured in (Measured.PARITIES, Measured.QUERIES_AND_PARITIES) and updates is Updates.REPEATED
+    selection = SELECTION_SHARE if sparse else Fraction(1, 2)
     return Prices(
         equal_prices(shape.budget, rounds, share * selection),
         equal_prices(shape.budget, rounds, share * (1 - selection)),
@@ -242,13 +243,14 @@ def _options_of(plan: Plan) -> Options:
     return Options(**given)  # type: ignore[arg-type]
 
 
-def _part_cells(options: Options, universe: int, workload: Workload) -> int:
+def _part_cells(options: Options, universe: int, workload: Workload, measured: Measured) -> int:
     """How large a part may become; never so small that no query could be measured."""
     if options.part_cells is not None:
         check_cells(min(options.part_cells, universe))
         limit = options.part_cells
     else:
-        limit = universe if universe <= EXPLICIT_CELLS else PART_CELLS
+        usually = PART_CELLS_FOR_TABLES if measured is Measured.TABLES else PART_CELLS
+        limit = universe if universe <= EXPLICIT_CELLS else usually
         if options.memory is not None:
             limit = min(universe, MOST_CELLS, options.memory // 24)  # weights, a copy when merged, survival
     smallest = fewest_cells(workload)

@@ -157,7 +157,7 @@ def _settle_block(law: Law, chance: int, entropy: Entropy) -> int:
         block = enclose(law, bits + _CHUNK).block(chance, bits)
         if block is not None:
             return block
-        chance, bits = (chance << _CHUNK) | entropy.below(1 << _CHUNK), bits + _CHUNK
+        chance, bits = (chance << _CHUNK) | entropy.below(1 << _CHUNK, 1)[0], bits + _CHUNK
 
 
 def _dropped(gamma: Fraction, chance: int, bits: int, entropy: Entropy) -> bool:
@@ -169,5 +169,5 @@ def _dropped(gamma: Fraction, chance: int, bits: int, entropy: Entropy) -> bool:
             return True
         if chance << _CHUNK >= one - low:
             return False
-        chance, bits = (chance << _CHUNK) | entropy.below(1 << _CHUNK), bits + _CHUNK
+        chance, bits = (chance << _CHUNK) | entropy.below(1 << _CHUNK, 1)[0], bits + _CHUNK
     return False

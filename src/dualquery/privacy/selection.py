@@ -30,7 +30,7 @@ from dualquery.randomness import Entropy
 
 MANTISSA_BITS = 40
 TABLE_BITS = 11
-CHUNK = 8192  # candidates summed, and later searched, together
+CHUNK = 2048  # candidates summed, and later searched, together
 SCORE_BITS = 62  # |c · M| stays below 2^62
 SLACK = Fraction(1, 1 << 36)  # 4κ: what the rounding of log-weights can add to their range
 LN2_ABOVE = Fraction(6931471805599454, 10**16)  # ln 2 = 0.69314718055994530…
@@ -160,8 +160,7 @@ def _draw_bands(
         joined.append(joined[-1] + (total << band))
     bands = np.empty(draws, np.int64)
     positions = np.empty(draws, np.uint64 if max(totals) < 1 << 64 else object)
-    for i in range(draws):
-        point = entropy.below(joined[-1])
+    for i, point in enumerate(entropy.below(joined[-1], draws)):
         band = bisect_right(joined, point) - 1
         bands[i] = band
         positions[i] = (point - joined[band]) >> band
@@ -184,13 +183,22 @@ def _find_chunks(
 
 
 @njit(cache=True, inline="always")
-def _mantissa(fraction, shift, powers):  # type: ignore[no-untyped-def]
-    """⌊2^40 · 2^(fraction / 2^shift)⌋ for 0 ≤ fraction < 2^shift, up to a relative 2^-50 before the floor."""
-    below = shift - TABLE_BITS
-    table = powers[fraction >> below]
-    r = np.float64(fraction & ((np.int64(1) << below) - 1)) * (_LN2 / np.float64(np.int64(1) << shift))
-    power = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0))))
-    return np.uint64(table * power * 1099511627776.0)
+def _mantissa(x, shift, powers):  # type: ignore[no-untyped-def]
+    """⌊2^40 · 2^f⌋ for the fractional part f of x / 2^shift, up to a relative 2^-49 before the floor.
+
+    Unsigned, because the compiler then need not ask whether an index is negative.
+    """
+    below = np.uint64(shift - TABLE_BITS)
+    fraction = np.uint64(x) & ((np.uint64(1) << np.uint64(shift)) - np.uint64(1))
+    rest = np.int64(fraction & ((np.uint64(1) << below) - np.uint64(1)))
+    r = np.float64(rest) * (_LN2 / np.float64(np.int64(1) << shift))
+    power = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0)))
+    return np.uint64(np.int64(powers[fraction >> below] * power * 1099511627776.0))
+
+
+@njit(cache=True, inline="always")
+def _band(x, shift, low):  # type: ignore[no-untyped-def]
+    return np.uint64((x >> shift) - low)
 
 
 @njit(cache=True, inline="always")
@@ -224,16 +232,15 @@ def exponent_range(counts, offsets, repeats, scale, surplus, signed, rate, shift
 @njit(cache=True, parallel=True)
 def sum_bands(counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, powers, low, sums):  # type: ignore[no-untyped-def]
     """sums[chunk, band] = the sum of the mantissas of the chunk's candidates with exponent low + band."""
-    mask = (np.int64(1) << shift) - 1
     for chunk in prange(sums.shape[0]):
         mine = sums[chunk]
         for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
             score = _score(counts, offsets, repeats, scale, signed, q)
             x = _within(score, largest) * rate
-            mine[(x >> shift) - low] += _mantissa(x & mask, shift, powers)
+            mine[_band(x, shift, low)] += _mantissa(x, shift, powers)
             if signed:
                 x = _within(surplus - score, largest) * rate
-                mine[(x >> shift) - low] += _mantissa(x & mask, shift, powers)
+                mine[_band(x, shift, low)] += _mantissa(x, shift, powers)
 
 
 @njit(cache=True, parallel=True)
@@ -258,7 +265,6 @@ def find_candidates(  # type: ignore[no-untyped-def]
 
     The draws of chunk k are first[k] : first[k + 1]. One walk over a chunk serves all of its draws.
     """
-    mask = (np.int64(1) << shift) - 1
     found = np.empty(residue.shape[0], np.int64)
     for chunk in prange(first.shape[0] - 1):
         begin, end = first[chunk], first[chunk + 1]
@@ -272,12 +278,12 @@ def find_candidates(  # type: ignore[no-untyped-def]
             score = _score(counts, offsets, repeats, scale, signed, q)
             for side in range(2 if signed else 1):
                 x = _within(surplus - score if side else score, largest) * rate
-                b = (x >> shift) - low
+                b = _band(x, shift, low)
                 i = pending[b]
                 if i >= 0:
-                    running[b] += _mantissa(x & mask, shift, powers)
+                    running[b] += _mantissa(x, shift, powers)
                     while i >= 0 and residue[i] < running[b]:
                         found[i] = 2 * q + side
-                        i = i + 1 if i + 1 < end and band[i + 1] == b else -1
+                        i = i + 1 if i + 1 < end and np.uint64(band[i + 1]) == b else -1
                     pending[b] = i
     return found
