@@ -411,7 +411,7 @@ def bench_rounds() -> list[Figure]:
                 shape = Shape(workload=workload, rows=records.rows, budget=budget_of(epsilon, delta))
 
                 def error(t: int | None, n: str = name, e: float = epsilon, d: float = delta) -> float:
-                    return math.sqrt(range_error(n, e, 2 * MANY, d, rounds=t))
+                    return math.sqrt(range_error(n, e, MANY, d, rounds=t))
 
                 label = f"{name}, ε = {epsilon:g}{', ρ' if delta else ''}"
                 settings.append((label, error, automatic_rounds(shape)))
@@ -423,7 +423,7 @@ def bench_rounds() -> list[Figure]:
 
             def entropy(t: int | None, r: Records = table, w: Workload = tables, e: float = epsilon) -> float:
                 return mean(
-                    relative_entropy(r, joint(learned(r, w, e, seed, rounds=t))) for seed in range(3 * MANY)
+                    relative_entropy(r, joint(learned(r, w, e, seed, rounds=t))) for seed in range(2 * MANY)
                 )
 
             settings.append((f"{file}, ε = {epsilon:g}", entropy, automatic_rounds(shape)))
