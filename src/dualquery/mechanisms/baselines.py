@@ -73,7 +73,7 @@ def _plan_noise(shape: Shape, name: str) -> Plan:
         size, worst = math.sqrt(2 / math.pi) * sigma, sigma * math.sqrt(2 * math.log(2 * shape.workload.size))
     return Plan(
         mechanism=name,
-        reason="asked for by name; every query is measured with noise of its own, and clamped",
+        reason="every query is measured with noise of its own, and clamped",
         parameters={"noise": size},
         mean_error=min(1.0, size / shape.rows),
         max_error=min(1.0, worst / shape.rows),
@@ -95,7 +95,7 @@ def _plan_hadamard(shape: Shape, options: Options) -> Plan:
     noise = noise_of(equal_prices(shape.budget, parities.size), shape, Measured.PARITIES) / shape.rows
     return Plan(
         mechanism="hadamard",
-        reason=f"asked for by name; all {parities.size:,} parities of the workload's tables are measured",
+        reason=f"all {parities.size:,} parities of the workload's tables are measured",
         parameters={"parities": parities.size, "synthetic_rows": synthetic_rows(shape, options)},
         mean_error=min(0.5, noise),
         max_error=min(1.0, noise * math.log(2 * parities.size)),
@@ -135,7 +135,7 @@ def _run_hadamard(
 def _plan_guess(shape: Shape, options: Options, name: str) -> Plan:
     return Plan(
         mechanism=name,
-        reason="asked for by name; it looks at no data and costs nothing",
+        reason="it looks at no data and costs nothing",
         parameters={"synthetic_rows": synthetic_rows(shape, options)},
         mean_error=0.25,
         max_error=1.0,

@@ -217,7 +217,7 @@ def _plan(shape: Shape, options: Options) -> Plan:
     chosen = "as asked" if options.rounds is not None else "from log2|X| and n epsilon"
     return Plan(
         mechanism="mwem",
-        reason=f"asked for by name; {settings.rounds} rounds {chosen}, measuring {settings.measured.value}",
+        reason=f"{settings.rounds} rounds {chosen}, measuring {settings.measured.value}",
         parameters={
             "rounds": settings.rounds,
             "iterate": settings.iterate.value,

@@ -124,7 +124,7 @@ def _plan(shape: Shape, options: Options) -> Plan:
     cells = prod(shape.domain.sizes.tolist())
     return Plan(
         mechanism="pmw",
-        reason=f"asked for by name; {settings.rounds} rounds"
+        reason=f"{settings.rounds} rounds"
         + (" as asked" if options.rounds is not None else " by the theorem"),
         parameters={
             "rounds": settings.rounds,
