@@ -335,7 +335,7 @@ def bench_nltcs() -> list[Figure]:
     records = records_of("nltcs")
     figures = []
     for epsilon in (0.05, 0.1, 0.2, 0.5, 1.0):
-        ours, theirs = entropies(records, epsilon, FEW, 3)
+        ours, theirs = entropies(records, epsilon, FEW, FEW)
         required = 2.0 if epsilon <= 0.2 else 1.0
         figures.append(
             Figure(f"nltcs, ε = {epsilon:g}: relative entropy", ours, 1.03 if epsilon == 0.1 else None)
@@ -454,12 +454,14 @@ def bench_figure5() -> list[Figure]:
 
     figures = []
     for epsilon in (1.0, 2.0, 3.0, 4.0, 5.0):
-        ours = mean(error(MWEM, epsilon, seed) for seed in range(3))
-        theirs = mean(error(DUAL_QUERY, epsilon, seed) for seed in range(3))
+        ours = mean(error(MWEM, epsilon, seed) for seed in range(FEW))
+        theirs = mean(error(DUAL_QUERY, epsilon, seed) for seed in range(FEW))
         figures.append(Figure(f"ε = {epsilon:g}: MWEM, mean error", ours, 0.009 if epsilon == 1 else None))
         figures.append(Figure(f"ε = {epsilon:g}: DualQuery, mean error", theirs))
         figures.append(Figure(f"ε = {epsilon:g}: DualQuery / MWEM", theirs / ours, 2.0, "×", True))
-    literal = mean(error(MWEM, 1.0, seed, iterate="average", updates="once", rounds=15) for seed in range(3))
+    literal = mean(
+        error(MWEM, 1.0, seed, iterate="average", updates="once", rounds=15) for seed in range(FEW)
+    )
     uniform = Evaluation(Products.of(workload), Factored(records.domain, part_cells=1)).answers()
     figures.append(Figure("ε = 1: Figure 1 to the letter, T = 15, mean error", literal))
     figures.append(Figure("the uniform guess", float(np.abs(uniform - truth).mean())))
