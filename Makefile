@@ -9,14 +9,16 @@ READY := $(VENV)/.ready
 # Without venv (Debian leaves it out) the environment is made by virtualenv, fetched for the purpose.
 MAKER := $(VENV)-maker
 
-.PHONY: demo test check bench clean help
+.PHONY: demo test check bench experiments clean help
 
 help:
 	@echo "make demo     release an invented survey, print its errors and where the report is"
 	@echo "make test     run the tests (make test TESTS=tests/release for some of them)"
 	@echo "make check    ruff and mypy"
 	@echo "make bench    measure speed, memory and accuracy (make bench BENCH=counting for one of them)"
-	@echo "make clean    remove the environment and everything made here"
+	@echo "make experiments          the papers' figures and the peers, in minutes (ONLY=accounting for some of them)"
+	@echo "make experiments FULL=1   the same at the papers' sizes; goes on where a broken run stopped"
+	@echo "make clean    remove the environments and everything made here"
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -46,6 +48,10 @@ check: $(READY)
 bench: $(READY)
 	@for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
+experiments: $(READY)
+	@$(BIN)/python -m experiments $(if $(FULL),--full) $(if $(DATA),--data $(DATA)) $(if $(OUT),--out $(OUT)) \
+	    $(if $(ONLY),--only $(ONLY))
+
 clean:
-	rm -rf $(VENV) $(MAKER) demo-release benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MAKER) .peers demo-release benchmarks/results experiments/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.biased import biased_records
 from benchmarks.harness import (
     RESULTS,
     Figure,
@@ -40,6 +39,7 @@ from dualquery.queries.query import Conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records, pack_bits
+from experiments.biased import biased_records
 
 GENEROUS = 1e6  # an epsilon for runs whose parameters are fixed beforehand
 

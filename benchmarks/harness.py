@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -15,24 +12,29 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dualquery.table.encoding import encode
 from dualquery.table.records import Records
-from dualquery.table.schema import read_schema
+from experiments.data import FILES, SCHEMAS, Data
+from experiments.runs import in_fresh_process
+
+__all__ = [
+    "RESULTS",
+    "Figure",
+    "data_folder",
+    "in_fresh_process",
+    "records_of",
+    "schema_path",
+    "seconds_of",
+    "show",
+    "table_path",
+]
 
 HERE = Path(__file__).parent
-SCHEMAS = HERE.parent / "experiments" / "schemas"
 RESULTS = HERE / "results"
-FILES = {
-    "adult": "adult.csv.gz",
-    "kddcup99": "kddcup99_10percent.csv.gz",
-    "nltcs": "nltcs.csv.gz",
-    "kosarak": "kosarak_first100k.txt.gz",
-}
 
 
 def data_folder() -> Path:
-    """Where the public data sets are: DUALQUERY_DATA, or ../shared/data beside the checkout."""
-    folder = Path(os.environ.get("DUALQUERY_DATA", HERE.parent.parent / "shared" / "data"))
+    """Where the public data sets are: DUALQUERY_DATA, or shared/data beside the checkout."""
+    folder = Data.default_folder()
     if not folder.is_dir():
         sys.exit(
             "set DUALQUERY_DATA to the folder of the public data sets (experiments/README.md lists them)"
@@ -50,7 +52,7 @@ def schema_path(name: str) -> Path:
 
 def records_of(name: str) -> Records:
     """A public data set, encoded by its schema."""
-    return encode(str(table_path(name)), read_schema(schema_path(name)))
+    return Data(data_folder()).records(name)
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,3 @@ def seconds_of(function: Callable[[], Any], repeats: int = 3) -> float:
         function()
         best = min(best, time.perf_counter() - started)
     return best
-
-
-def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
-    """A function's result and the peak memory in GB of the process made for it."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_with_peak, (function, arguments))
-
-
-def _with_peak(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, float]:
-    result = function(*arguments)
-    return result, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

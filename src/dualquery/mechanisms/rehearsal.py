@@ -129,12 +129,15 @@ def random_table(domain: Domain, rows: int, rng: np.random.Generator) -> Records
     """A mixture of product distributions whose values are unevenly likely."""
     shares = rng.dirichlet(np.ones(MIXTURE))
     member = rng.choice(MIXTURE, rows, p=shares)
-    codes = np.empty((rows, domain.width), np.uint16)
+    codes = np.zeros(
+        (domain.width, rows), np.uint16
+    )  # an attribute's codes side by side, as they are written
     for attribute, size in enumerate(domain.sizes):
         ends = np.cumsum(rng.dirichlet(np.full(size, 0.5), MIXTURE), axis=1)
-        drawn = (rng.random(rows)[:, None] > ends[member]).sum(axis=1)
-        codes[:, attribute] = np.minimum(drawn, size - 1)
-    return Records.from_rows(domain, codes)
+        drawn = rng.random(rows)
+        for value in range(size - 1):
+            codes[attribute] += drawn > ends[member, value]
+    return Records.from_rows(domain, codes.T)
 
 
 def query_width(workload: Workload) -> int:

@@ -1,0 +1,57 @@
+"""All experiments, one after the other, and the page that gathers them.
+
+python -m experiments                                    # quick sizes, minutes
+python -m experiments --full --out docs/experiments      # the papers' sizes, hours; goes on where it stopped
+python -m experiments --only mwem_figure_3 accounting    # some of them
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib import import_module
+
+from experiments.harness import Experiment, gather, leave, parser, run, setting_of
+
+NAMES = (
+    "dualquery_figure_2",
+    "dualquery_figure_3",
+    "dualquery_figure_4",
+    "dualquery_figure_5",
+    "dualquery_parameters",
+    "parities",
+    "accounting",
+    "mwem_figure_2",
+    "mwem_figure_3",
+    "mwem_figure_4",
+    "mwem_figure_5",
+    "mwem_scaling",
+    "choosing",
+    "peers",
+)
+
+
+def experiment_of(name: str) -> Experiment:
+    return import_module(f"experiments.{name}").EXPERIMENT
+
+
+def main() -> None:
+    made = parser(__doc__ or "")
+    made.add_argument(
+        "--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES)
+    )
+    arguments = made.parse_args()
+    setting, out = setting_of(arguments)
+    problems: dict[str, None] = {}  # each sentence once, in order
+    for name in arguments.only:
+        try:
+            problems.update(dict.fromkeys(run(experiment_of(name), setting, out)))
+        except Exception as problem:  # the other figures do not depend on this one
+            traceback.print_exc()
+            problems[f"{name} broke off: {type(problem).__name__}: {problem}"] = None
+    print(gather([experiment_of(name) for name in NAMES], setting, out, list(problems)))
+    leave(list(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

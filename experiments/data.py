@@ -1,0 +1,156 @@
+"""The public data sets: what their files are called, where they can be got, and how each becomes records."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from dualquery.errors import DualQueryError
+from dualquery.table.domain import Domain, Items, Numeric
+from dualquery.table.encoding import encode
+from dualquery.table.records import Records
+from dualquery.table.schema import read_schema
+
+SCHEMAS = Path(__file__).parent / "schemas"
+UCI = "the UCI Machine Learning Repository"
+WHERE = {
+    "adult.csv.gz": f"{UCI}, Adult (doi 10.24432/C5XW20), training part",
+    "adult_test.csv.gz": f"{UCI}, Adult (doi 10.24432/C5XW20), test part",
+    "adult_mwem_binary.csv.gz": "the data folder of the original DualQuery program",
+    "kddcup99_10percent.csv.gz": f"{UCI}, KDD Cup 1999 Data, 10 percent subset",
+    "nltcs.csv.gz": "StatLib, the NLTCS extract by E. A. Erosheva",
+    "mildew.csv": "the R package gRbase",
+    "rochdale.csv": "the R package eMLEloglin",
+    "czech_autoworkers.csv": "the R package gRbase, there called reinis",
+    "blood_transfusion.csv.gz": f"{UCI}, Blood Transfusion Service Center",
+    "kosarak_first100k.txt.gz": "the FIMI repository",
+}
+FILES = {
+    "adult": "adult.csv.gz",
+    "kddcup99": "kddcup99_10percent.csv.gz",
+    "nltcs": "nltcs.csv.gz",
+    "kosarak": "kosarak_first100k.txt.gz",
+}
+CUBE = (
+    "workclass",
+    "education",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "native-country",
+)
+DAMAGE = (DualQueryError, OSError, EOFError, zlib.error, ValueError, LookupError)  # what a bad file may raise
+
+
+class Unavailable(Exception):
+    """Something that an experiment needs is not here; the message is a sentence that says what to do."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The folder of the public data sets (experiments/README.md). What is read once is kept."""
+
+    folder: Path
+
+    @staticmethod
+    def default_folder() -> Path:
+        """The folder that DUALQUERY_DATA names, or shared/data beside the checkout."""
+        beside = Path(__file__).parent.parent.parent / "shared" / "data"
+        return Path(os.environ.get("DUALQUERY_DATA", beside))
+
+    def path(self, file: str) -> Path:
+        if not self.folder.is_dir():
+            raise Unavailable(f"{self.folder} is no folder; --data names the folder of the public data sets")
+        path = self.folder / file
+        if not path.is_file():
+            raise Unavailable(f"{file} is not in {self.folder}; it can be got from {WHERE[file]}")
+        return path
+
+    def records(self, name: str) -> Records:
+        """A data set encoded by its schema: adult, kddcup99, nltcs or kosarak."""
+        schema = read_schema(SCHEMAS / f"{name}.toml")
+        return self._read(FILES[name], lambda path: encode(str(path), schema))
+
+    def numbers(self, file: str, columns: tuple[tuple[str, int, int], ...]) -> Records:
+        """Columns with public limits, every integer between them a value of its own; rows with ? left out."""
+        return self._read(file, lambda path: _numbers(path, columns))
+
+    def contingency(self, file: str) -> Records:
+        """A table of counts over binary attributes as records."""
+        return self._read(file, _contingency)
+
+    def binary_adult(self, width: int = 27, more: int = 0) -> Records:
+        """MWEM's binarised Adult: its first attributes, or with independent ones beside it."""
+        return self._read("adult_mwem_binary.csv.gz", lambda path: _patterns(path, width, more))
+
+    def adult_cube(self) -> Records:
+        """The eight categorical attributes of Adult, each with the values that its schema lists."""
+        return _only(self.records("adult"), CUBE)
+
+    def _read(self, file: str, reader: Callable[[Path], Records]) -> Records:
+        path = self.path(file)
+        try:
+            return reader(path)
+        except DAMAGE as problem:
+            words = str(problem).rstrip(".") or type(problem).__name__
+            raise Unavailable(
+                f"{file} cannot be read ({words}); get it again from {WHERE[file]}"
+            ) from problem
+
+
+@lru_cache(maxsize=4)
+def kept(data: Data, name: str) -> Records:
+    """`data.records(name)`, kept for the points that follow."""
+    return data.records(name)
+
+
+def _lines(path: Path) -> list[list[str]]:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        return list(csv.reader(file))
+
+
+def _numbers(path: Path, columns: tuple[tuple[str, int, int], ...]) -> Records:
+    header, *rows = _lines(path)
+    places = [header.index(name) for name, _, _ in columns]
+    codes = np.array([[int(row[place]) for place in places] for row in rows if "?" not in row])
+    attributes = tuple(
+        Numeric(name, tuple(float(x) for x in range(low, high + 2)), integer=True)
+        for name, low, high in columns
+    )
+    return Records.from_rows(Domain(attributes), codes - [low for _, low, _ in columns])
+
+
+def _contingency(path: Path) -> Records:
+    header, *rows = _lines(path)
+    width = len(header) - 1
+    levels = [sorted({row[j] for row in rows}) for j in range(width)]
+    codes = [[levels[j].index(row[j]) for j in range(width)] for row in rows]
+    counts = [int(row[width]) for row in rows]
+    return Records.from_rows(Domain((Items("x", width),)), np.repeat(np.array(codes), counts, axis=0))
+
+
+def _patterns(path: Path, width: int, more: int) -> Records:
+    _, *rows = _lines(path)
+    codes = np.array([[int(bit) for bit in pattern] for pattern, _ in rows])[:, :width]
+    codes = np.repeat(codes, [int(count) for _, count in rows], axis=0)
+    rng = np.random.default_rng(0)
+    added = rng.random((len(codes), more)) < rng.random(more)
+    return Records.from_rows(Domain((Items("x", width + more),)), np.hstack([codes, added]))
+
+
+def _only(records: Records, names: tuple[str, ...]) -> Records:
+    """The table without its other columns, none of which is a block of items."""
+    by_name = {column.name: j for j, column in enumerate(records.domain.columns)}
+    chosen = [by_name[name] for name in names]
+    domain = Domain(tuple(records.domain.columns[j] for j in chosen))
+    return Records.from_rows(domain, records.to_rows()[:, chosen])

@@ -1,0 +1,121 @@
+"""One run of a mechanism, as the experiments and benchmarks make it, and its errors.
+
+Runs are seeded, so that a point can be repeated; a real release draws from the system's entropy.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Shape, silent
+from dualquery.privacy.accounting import Ledger, Spent
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.curator import Curator
+from dualquery.queries.counting import true_counts
+from dualquery.queries.query import NONE, Conjunctions
+from dualquery.queries.workload import Workload
+from dualquery.randomness import SeededEntropy
+from dualquery.table.records import Records
+
+
+def budget_of(
+    epsilon: float,
+    delta: float,
+    accounting: Accounting = Accounting.ZCDP,
+    neighbours: Neighbours = Neighbours.REPLACE,
+) -> Budget:
+    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run gave, what it was planned to do, what it paid and how long it took."""
+
+    outcome: Outcome
+    plan: Plan
+    spent: Spent
+    counting_seconds: float  # 0 where the mechanism decides what is counted, and `seconds` holds all
+    seconds: float
+
+
+def run_of(
+    mechanism: Mechanism,
+    records: Records,
+    workload: Workload,
+    budget: Budget,
+    seed: int,
+    *,
+    count_first: bool = False,
+    **options: Any,
+) -> Run:
+    """A run of a mechanism; under add-remove the number of records is declared.
+
+    `count_first` tells the time of counting apart, for mechanisms that count the whole workload.
+    """
+    shape = Shape(workload, records.rows, budget)
+    plan = mechanism.checked_plan(shape, Options(**options))
+    entropy = SeededEntropy(seed)
+    curator = Curator(records, workload, Ledger(budget), entropy)
+    started = time.perf_counter()
+    if count_first:
+        curator.count()
+    counted = time.perf_counter()
+    outcome = mechanism.run(plan, shape, curator, entropy.public_generator(), silent)
+    ended = time.perf_counter()
+    return Run(outcome, plan, curator.ledger.spent(), counted - started, ended - counted)
+
+
+def fractions(workload: Workload, records: Records) -> NDArray[np.float64]:
+    """The true answer of every query."""
+    return np.concatenate([true_counts(group, records) for group in workload.groups]) / records.rows
+
+
+def zeros_answers(workload: Workload) -> NDArray[np.float64]:
+    """The papers' zeros table, where every binary attribute `attribute = value` is 0.
+
+    A conjunction holds there if all its literals are negated.
+    """
+    answers = []
+    for group in workload.groups:
+        assert isinstance(group, Conjunctions)
+        answers.append(((group.literals & 1 == 1) | (group.literals == NONE)).all(axis=1))
+    return np.concatenate(answers).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Errors:
+    mean: float
+    max: float
+
+
+def errors_of(answers: NDArray[np.float64], truth: NDArray[np.float64]) -> Errors:
+    """Mean and max absolute error over a workload."""
+    error = np.abs(answers - truth)
+    return Errors(float(error.mean()), float(error.max()))
+
+
+def answers_of(outcome: Outcome, workload: Workload) -> NDArray[np.float64]:
+    """What a release answers: its own answers, or those of its records."""
+    if outcome.answers is not None:
+        return outcome.answers
+    assert outcome.records is not None, "an outcome has records or answers"
+    return fractions(workload, outcome.records)
+
+
+def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    """A function's result and the peak memory in GB of the process made for it."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_with_peak, (function, arguments))
+
+
+def _with_peak(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, float]:
+    result = function(*arguments)
+    return result, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
