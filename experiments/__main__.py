@@ -7,7 +7,6 @@ python -m experiments --only mwem_figure_3 accounting    # some of them
 
 from __future__ import annotations
 
-import sys
 import traceback
 from importlib import import_module
 
@@ -32,7 +31,8 @@ NAMES = (
 
 
 def experiment_of(name: str) -> Experiment:
-    return import_module(f"experiments.{name}").EXPERIMENT
+    found: Experiment = import_module(f"experiments.{name}").EXPERIMENT
+    return found
 
 
 def main() -> None:
@@ -54,4 +54,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

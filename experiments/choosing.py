@@ -1,40 +1,42 @@
-"""Which mechanism for which shape: the evidence behind `mechanisms/choose.py`.
-
-    python -m experiments.choosing [--runs 2] [--out docs/pictures]
-
-Every mechanism that can pay for itself releases the same table for the same workload; mean and max errors against
-epsilon go to choosing.csv and choosing.svg. Points that choosing.csv holds already are kept; remove it to start anew.
-Needs DUALQUERY_DATA (experiments/README.md) for the real tables.
-"""
+"""Which mechanism for which shape: the evidence behind `mechanisms/choose.py` and docs/choosing.md."""
 
 from __future__ import annotations
 
-import argparse
-import csv
-import os
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import lru_cache, partial
 
 import numpy as np
-from matplotlib import pyplot
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-import dualquery
-from dualquery import Accounting, Budget, Neighbours
-from dualquery.errors import DualQueryError
 from dualquery.example import SCHEMA, survey
-from dualquery.queries.counting import true_counts
+from dualquery.mechanisms.choose import MECHANISMS, choose
+from dualquery.mechanisms.plan import Options, Shape
+from dualquery.privacy.budget import Accounting
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
-from dualquery.table.schema import parse_schema, read_schema
+from dualquery.table.schema import parse_schema
+from experiments.data import Data, kept
+from experiments.harness import (
+    Experiment,
+    Point,
+    Rows,
+    Setting,
+    Value,
+    distinct,
+    line,
+    main,
+    mean_by,
+    where,
+)
+from experiments.runs import budget_of, errors_of, fractions, run_of
 
-HERE = Path(__file__).parent
-EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-COLOURS = {"projection": "C0", "adaptive-projection": "C1", "dualquery": "C2", "mwem": "C3"}
+DELTA = 1e-6
+PROJECTION, ADAPTIVE, DUAL_QUERY, MWEM = "projection", "adaptive-projection", "dualquery", "mwem"
+COLOURS = {PROJECTION: "C0", ADAPTIVE: "C1", DUAL_QUERY: "C2", MWEM: "C3"}
 
 
 @dataclass(frozen=True)
@@ -42,133 +44,137 @@ class Case:
     """A table, what is asked of it, and who may try under which accounting."""
 
     name: str
-    records: Records
-    workload: Workload
+    table: Callable[[Data], Records]
+    spec: str
     accounting: Accounting
     mechanisms: tuple[str, ...]
 
 
-def real(name: str, file: str) -> Records:
-    folder = Path(os.environ.get("DUALQUERY_DATA", HERE.parent.parent / "shared" / "data"))
-    return encode(str(folder / file), read_schema(HERE / "schemas" / f"{name}.toml"))
+def people(data: Data) -> Records:
+    """The invented survey that travels with the program."""
+    return encode(survey(), parse_schema(SCHEMA, origin="the example"))
 
 
-def cases() -> Iterator[Case]:
-    schema = parse_schema(SCHEMA, origin="the example")
-    people = encode(survey(), schema)
-    gaussian = ("projection", "adaptive-projection", "dualquery")
-    yield Case(
-        "survey, all 3-way tables", people, from_spec(people.domain, "marginals:3"), Accounting.ZCDP, gaussian
-    )
-    adult = real("adult", "adult.csv.gz")
-    asked = from_spec(adult.domain, "random:3:100000")
-    yield Case("Adult, 100,000 random 3-way", adult, asked, Accounting.ZCDP, gaussian)
-    nltcs = real("nltcs", "nltcs.csv.gz")
-    asked = from_spec(nltcs.domain, "marginals:3")
-    yield Case("NLTCS, all 3-way tables", nltcs, asked, Accounting.ZCDP, (*gaussian, "mwem"))
-    yield Case("NLTCS, pure", nltcs, asked, Accounting.PURE, ("mwem", "dualquery"))
-    asked = from_spec(adult.domain, "random:3:20000")
-    yield Case("Adult, 20,000 random 3-way, pure", adult, asked, Accounting.PURE, ("dualquery",))
+def adult(data: Data) -> Records:
+    return kept(data, "adult")
 
 
-def errors(case: Case, mechanism: str, epsilon: float, seed: int) -> tuple[float, float]:
-    """Mean and max error of one release."""
-    delta = 0.0 if case.accounting is Accounting.PURE else 1e-6
-    budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=case.accounting)
-    release = dualquery.release(
-        case.records,
-        domain=case.records.domain,
-        workload=case.workload,
-        budget=budget,
-        mechanism=mechanism,
-        seed=seed,
-    )
-    assert release.records is not None
-    found = np.concatenate(
-        [
-            np.abs(
-                true_counts(group, case.records) / case.records.rows
-                - true_counts(group, release.records) / release.records.rows
-            )
-            for group in case.workload.groups
-        ]
-    )
-    return float(found.mean()), float(found.max())
+def nltcs(data: Data) -> Records:
+    return kept(data, "nltcs")
 
 
-def measure(runs: int, path: Path) -> list[dict[str, str]]:
-    """All points, written after each one."""
-    rows = list(csv.DictReader(path.open())) if path.exists() else []
-    known = {(row["case"], row["mechanism"], float(row["epsilon"])) for row in rows}
-    for case in cases():
-        for mechanism in case.mechanisms:
-            for epsilon in EPSILONS:
-                if (case.name, mechanism, epsilon) in known:
-                    continue
-                started = time.perf_counter()
-                try:
-                    found = [errors(case, mechanism, epsilon, seed) for seed in range(runs)]
-                except DualQueryError as problem:
-                    print(f"{case.name}, {mechanism}, epsilon = {epsilon:g}: {problem}", file=sys.stderr)
-                    continue
-                mean, most = np.mean(found, axis=0)
-                seconds = (time.perf_counter() - started) / runs
-                rows.append(
-                    {
-                        "case": case.name,
-                        "mechanism": mechanism,
-                        "epsilon": f"{epsilon:g}",
-                        "mean_error": f"{mean:.5f}",
-                        "max_error": f"{most:.4f}",
-                        "seconds": f"{seconds:.1f}",
-                        "runs": str(runs),
-                    }
-                )
-                print(rows[-1], flush=True)
-                with path.open("w", newline="") as file:
-                    writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-                    writer.writeheader()
-                    writer.writerows(rows)
-    return rows
+def cases(setting: Setting) -> list[Case]:
+    order = setting.choose(toy=2, quick=3, full=3)
+    many = setting.choose(toy=500, quick=100_000, full=100_000)
+    fewer = setting.choose(toy=500, quick=20_000, full=20_000)
+    tables = f"marginals:{order}"
+    rho, pure = Accounting.ZCDP, Accounting.PURE
+    gaussian = (PROJECTION, ADAPTIVE, DUAL_QUERY)
+    listed = [
+        Case(f"survey, all {order}-way tables", people, tables, rho, gaussian),
+        Case(f"Adult, {many:,} random 3-way", adult, f"random:3:{many}", rho, gaussian),
+        Case(f"NLTCS, all {order}-way tables", nltcs, tables, rho, (*gaussian, MWEM)),
+        Case(f"NLTCS, all {order}-way tables, pure", nltcs, tables, pure, (MWEM, DUAL_QUERY)),
+        Case(f"Adult, {fewer:,} random 3-way, pure", adult, f"random:3:{fewer}", pure, (MWEM, DUAL_QUERY)),
+    ]
+    return setting.choose(toy=[listed[0], *listed[3:]], quick=listed, full=listed)
 
 
-def draw(rows: list[dict[str, str]], path: Path) -> None:
-    names = list(dict.fromkeys(row["case"] for row in rows))
-    picture, panels = pyplot.subplots(
-        1, len(names), figsize=(3.4 * len(names), 3.4), sharey=True, squeeze=False
-    )
-    for panel, name in zip(panels[0], names, strict=True):
-        for mechanism, colour in COLOURS.items():
-            mine = [row for row in rows if row["case"] == name and row["mechanism"] == mechanism]
-            if mine:
-                x = [float(row["epsilon"]) for row in mine]
-                panel.loglog(
-                    x, [float(row["mean_error"]) for row in mine], "o-", color=colour, label=mechanism
-                )
-                panel.loglog(x, [float(row["max_error"]) for row in mine], "o:", color=colour, alpha=0.5)
-        panel.set_title(name, fontsize=9)
-        panel.set_xlabel("ε")
-    panels[0][0].set_ylabel("error: mean (solid), max (dotted)")
-    handles = {
-        label: line
-        for panel in panels[0]
-        for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
+@lru_cache(maxsize=1)
+def asked(data: Data, case: Case) -> tuple[Records, Workload, NDArray[np.float64]]:
+    """The table, the workload and its true answers."""
+    records = case.table(data)
+    workload = from_spec(records.domain, case.spec)
+    return records, workload, fractions(workload, records)
+
+
+def measure(data: Data, case: Case, mechanism: str, epsilon: float, seed: int) -> dict[str, Value]:
+    """Errors of the synthetic records, whatever else a mechanism answers."""
+    records, workload, truth = asked(data, case)
+    budget = budget_of(epsilon, 0.0 if case.accounting is Accounting.PURE else DELTA, case.accounting)
+    run = run_of(MECHANISMS[mechanism], records, workload, budget, seed)
+    assert run.outcome.records is not None, "all of these make records"
+    errors = errors_of(fractions(workload, run.outcome.records), truth)
+    return {
+        "mean_error": errors.mean,
+        "max_error": errors.max,
+        "seconds": run.seconds,
+        "chosen": choose(Shape(workload, records.rows, budget), Options()).mechanism,
     }
-    picture.legend(handles.values(), handles.keys(), ncols=4, loc="lower center", fontsize=9, frameon=False)
-    picture.tight_layout(rect=(0, 0.06, 1, 1))
-    picture.savefig(path)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "pictures")
-    arguments = parser.parse_args()
-    rows = measure(arguments.runs, arguments.out / "choosing.csv")
-    draw(rows, arguments.out / "choosing.svg")
+def points(setting: Setting) -> list[Point]:
+    epsilons = setting.choose(toy=(0.05, 5.0), quick=(0.1, 1.0), full=(0.1, 0.3, 1.0, 3.0, 10.0))
+    return [
+        Point(
+            {"case": case.name, "mechanism": mechanism, "epsilon": epsilon, "run": seed},
+            partial(measure, setting.data, case, mechanism, epsilon, seed),
+            cost=1 + 10 * epsilon ** (2 / 3) if mechanism == MWEM else 2,  # as MWEM's rounds, squared
+        )
+        for case in cases(setting)
+        for mechanism in case.mechanisms
+        for epsilon in epsilons
+        for seed in setting.seeds(full=2)
+    ]
 
+
+def draw(rows: Rows) -> Figure:
+    names = distinct(rows, "case")
+    picture = Figure(figsize=(2.9 * len(names), 3.6), layout="constrained")
+    panels = picture.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for panel, name in zip(panels, names, strict=True):
+        for mechanism, colour in COLOURS.items():
+            mine = where(rows, case=name, mechanism=mechanism)
+            panel.loglog(*line(mine, "epsilon", "mean_error"), "o-", ms=4, color=colour, label=mechanism)
+            panel.loglog(*line(mine, "epsilon", "max_error"), "o:", ms=4, color=colour, alpha=0.5)
+        ticks = distinct(rows, "epsilon")
+        panel.set_xticks(ticks, [f"{epsilon:g}" for epsilon in ticks])
+        panel.set_xticks([], minor=True)
+        panel.set(xlabel="ε")
+        panel.set_title(name, fontsize=9)
+    panels[0].set_ylabel("error: mean (solid), max (dotted)")
+    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return picture
+
+
+def find(rows: Rows) -> str:
+    told = ["Errors of the synthetic records, replace-one, δ = 10⁻⁶ or pure."]
+    for name in distinct(rows, "case"):
+        mine = where(rows, case=name)
+        mean = mean_by(mine, ("epsilon", "mechanism"), "mean_error")
+        epsilon = min(distinct(mine, "epsilon"), key=lambda given: abs(given - 1))
+        here = {mechanism: error for (given, mechanism), error in mean.items() if given == epsilon}
+        chosen = where(mine, epsilon=epsilon)[0]["chosen"]
+        shown = ", ".join(f"{mechanism} {error:.4f}" for mechanism, error in here.items())
+        told.append(f"{name}, mean error at ε = {epsilon:g}: {shown}; the rule picks {chosen}.")
+    return "\n".join([told[0], "", *(f"- {words}" for words in told[1:]), "", _shortfalls(rows)])
+
+
+def _shortfalls(rows: Rows) -> str:
+    """Where another mechanism has the lower mean error than the one that the rule picks."""
+    mean = mean_by(rows, ("case", "epsilon", "mechanism"), "mean_error")
+    picked = {(row["case"], row["epsilon"]): row["chosen"] for row in rows}
+    behind = [
+        f"{mechanism} on {case} at ε = {epsilon:g} ({error:.4f} against {ours:.4f})"
+        for (case, epsilon, mechanism), error in mean.items()
+        if error < (ours := mean.get((case, epsilon, picked[case, epsilon]), 0.0))
+    ]
+    if not behind:
+        return f"At none of {len(picked)} points does another mechanism beat the one that the rule picks."
+    return f"At {len(behind)} of {len(picked)} points another would have been better: {'; '.join(behind)}."
+
+
+EXPERIMENT = Experiment(
+    name="choosing",
+    title="Choosing: every mechanism on the same tables, against ε",
+    paper="The paper compares DualQuery with MWEM alone (Figure 5) and writes that projection, which has the better "
+    "theory, 'deserves to be studied empirically' (section 8).",
+    points=points,
+    draw=draw,
+    find=find,
+    by=("case", "mechanism", "epsilon"),
+    shown=("mean_error", "max_error", "seconds", "chosen"),
+)
 
 if __name__ == "__main__":
-    main()
+    main(EXPERIMENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -55,7 +56,7 @@ def measure(
         return {"max_error": errors.max, "mean_error": errors.mean}
     accounting = Accounting.THEOREM_4_3 if method == THEOREM else Accounting.ZCDP
     mechanism = PROJECTION if method == PROJECTED else DUAL_QUERY
-    papers = {"learning_rate": 2.0, "samples": SAMPLES[name], "free": "zeros"}
+    papers: dict[str, Any] = {"learning_rate": 2.0, "samples": SAMPLES[name], "free": "zeros"}
     options = papers if method in (THEOREM, RHO) else {}
     if method == PROJECTED:
         options = {"synthetic_rows": projected_rows}

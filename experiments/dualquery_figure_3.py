@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -32,11 +33,17 @@ def asked(data: Data, queries: int) -> tuple[Workload, NDArray[np.float64]]:
 
 def prices(rows: int, rounds: int) -> dict[str, Value]:
     """The ε of the parameters by each accountant, where neighbours replace a record."""
-    of = {"samples": SAMPLES, "rounds": rounds, "rows": rows, "neighbours": Neighbours.REPLACE}
+    run: dict[str, Any] = {
+        "learning_rate": LEARNING_RATE,
+        "samples": SAMPLES,
+        "rounds": rounds,
+        "rows": rows,
+        "neighbours": Neighbours.REPLACE,
+    }
     return {
-        "epsilon_theorem_4_2": float(dual_query_pure(learning_rate=LEARNING_RATE, **of)),
-        "epsilon_theorem_4_3": dual_query_advanced(learning_rate=LEARNING_RATE, delta=DELTA, **of),
-        "epsilon_rho": epsilon_of(dual_query_rho(learning_rate=LEARNING_RATE, **of), delta=DELTA),
+        "epsilon_theorem_4_2": float(dual_query_pure(**run)),
+        "epsilon_theorem_4_3": dual_query_advanced(**run, delta=DELTA),
+        "epsilon_rho": epsilon_of(dual_query_rho(**run), delta=DELTA),
     }
 
 

@@ -50,7 +50,7 @@ EXPECTED_ZEROS = 7 / 32
 def papers_samples(width: int) -> int:
     """s from 200 at 50 attributes to 50,000 at 512,000, by a power of the width between; the paper gives the ends."""
     power = math.log(50_000 / 200) / math.log(512_000 / 50)
-    return round(200 * (width / 50) ** power)
+    return round(200 * math.pow(width / 50, power))
 
 
 def answers(

@@ -5,7 +5,7 @@ learning rate, samples and rounds given, the rest fitted to the budget. From a r
 the number of samples follow from the size of the domain and the workload, the rounds from the budget.
 
 The rule stands on a grid of settings on data of several shapes (docs/dual_query.md; it can be repeated with
-`python -m benchmarks.dual_query settings`). The error is flat around its best. Where free values follow a density,
+`python -m experiments.dualquery_parameters`). The error is flat around its best. Where free values follow a density,
 a round only has to correct it: few samples, in proportion to the square root of what a record has to decide, and a
 learning rate of 1 buy the most rounds. Where they do not, a round has to decide everything itself: about one sampled
 literal for every two decisions, and a smaller learning rate the more attributes are in play.
