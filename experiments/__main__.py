@@ -45,7 +45,7 @@ def main() -> None:
     problems: dict[str, None] = {}  # each sentence once, in order
     for name in arguments.only:
         try:
-            problems.update(dict.fromkeys(run(experiment_of(name), setting, out)))
+            problems.update(dict.fromkeys(run(experiment_of(name), setting, out, only_draw=arguments.draw)))
         except Exception as problem:  # the other figures do not depend on this one
             traceback.print_exc()
             problems[f"{name} broke off: {type(problem).__name__}: {problem}"] = None

@@ -226,17 +226,17 @@ def _value(text: str | None) -> Value:
 # Running
 
 
-def run(experiment: Experiment, setting: Setting, out: Path) -> list[str]:
+def run(experiment: Experiment, setting: Setting, out: Path, *, only_draw: bool = False) -> list[str]:
     """Measure what is missing, write what there is; the sentences tell what could not be measured."""
     try:
         kept = Kept(out / f"{experiment.name}.csv", setting.size)
     except Unavailable as problem:
         return [str(problem)]
     points = experiment.points(setting)
-    problems = _measure(experiment.name, points, kept)
+    problems = [] if only_draw else _measure(experiment.name, points, kept)
     rows = kept.rows(points)
     if rows:
-        write(experiment, rows, out)
+        write(experiment, rows, out, of=len(points))
     return problems
 
 
@@ -290,21 +290,21 @@ def _clock(seconds: float) -> str:
 # Writing
 
 
-def write(experiment: Experiment, rows: Rows, out: Path) -> None:
-    """The picture in both forms, and the page."""
+def write(experiment: Experiment, rows: Rows, out: Path, *, of: int) -> None:
+    """The picture in both forms, and the page; `of` is the number of points that there should be."""
     out.mkdir(parents=True, exist_ok=True)
     picture = experiment.draw(rows)
     for ending, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         picture.savefig(out / f"{experiment.name}.{ending}", dpi=110, metadata=metadata)
-    (out / f"{experiment.name}.md").write_text(_page(experiment, rows), encoding="utf-8")
+    (out / f"{experiment.name}.md").write_text(_page(experiment, rows, of), encoding="utf-8")
 
 
-def _page(experiment: Experiment, rows: Rows) -> str:
+def _page(experiment: Experiment, rows: Rows, of: int) -> str:
     parts = [
         f"# {experiment.title}",
         *_body(experiment, rows, folder=""),
         _folded(markdown_table(rows, experiment.by, experiment.shown)),
-        f"Numbers of every run: [{experiment.name}.csv]({experiment.name}.csv). {made_by(experiment, rows)}",
+        f"Numbers of every run: [{experiment.name}.csv]({experiment.name}.csv). {made_by(experiment, rows, of)}",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -325,13 +325,14 @@ def _body(experiment: Experiment, rows: Rows, folder: str) -> list[str]:
     ]
 
 
-def made_by(experiment: Experiment, rows: Rows) -> str:
-    """How to repeat the rows, and on what they were measured."""
+def made_by(experiment: Experiment, rows: Rows, of: int) -> str:
+    """How to repeat the rows, when they were measured, and whether any are missing."""
     size = rows[0][SIZE]
     flag = " --full" if size == Size.FULL.value else ""
     days = sorted({str(row[DATE]) for row in rows})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return f"Repeat: `python -m experiments.{experiment.name}{flag}`. Measured {when} ({size} size)."
+    part = "" if len(rows) == of else f" **Only {len(rows)} of {of} points are measured so far.**"
+    return f"Repeat: `python -m experiments.{experiment.name}{flag}`. Measured {when} ({size} size).{part}"
 
 
 def environment() -> str:
@@ -368,11 +369,12 @@ def gather(experiments: Sequence[Experiment], setting: Setting, out: Path, probl
     ]
     for experiment in experiments:
         path = out / f"{experiment.name}.csv"
-        rows = Kept(path, setting.size).rows(experiment.points(setting)) if path.exists() else []
+        points = experiment.points(setting) if path.exists() else []
+        rows = Kept(path, setting.size).rows(points)
         if rows:
             links = f"[Table]({out.name}/{experiment.name}.md), [numbers]({out.name}/{experiment.name}.csv)."
             body = _body(experiment, rows, folder=f"{out.name}/")
-            parts += [f"## {experiment.title}", *body, f"{links} {made_by(experiment, rows)}"]
+            parts += [f"## {experiment.title}", *body, f"{links} {made_by(experiment, rows, len(points))}"]
     if problems:
         parts += ["## Not measured", "\n".join(f"- {problem}" for problem in problems)]
     page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -404,6 +406,7 @@ def parser(about: str, *, out: Path | None = None) -> argparse.ArgumentParser:
     made.add_argument(
         "--full", action="store_true", help="the papers' sizes; goes on where a broken run stopped"
     )
+    made.add_argument("--draw", action="store_true", help="measure nothing; draw what was measured before")
     return made
 
 
@@ -421,8 +424,9 @@ def setting_of(arguments: argparse.Namespace) -> tuple[Setting, Path]:
 def main(experiment: Experiment, arguments: argparse.Namespace | None = None) -> None:
     """The command of one experiment: exit code 1 and a list of sentences if something was not measured."""
     about = f"{experiment.title}.\n\n{experiment.paper}"
-    setting, out = setting_of(arguments or parser(about).parse_args())
-    problems = run(experiment, setting, out)
+    arguments = arguments or parser(about).parse_args()
+    setting, out = setting_of(arguments)
+    problems = run(experiment, setting, out, only_draw=arguments.draw)
     if (out / f"{experiment.name}.md").exists():
         print(f"{out / experiment.name}.csv, .png, .svg and .md")
     leave(problems)

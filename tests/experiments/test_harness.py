@@ -88,6 +88,15 @@ def test_a_broken_run_goes_on_where_it_stopped(setting: Setting, tmp_path: Path)
     assert not list((tmp_path / "out").glob("*.part"))
 
 
+def test_only_drawing_measures_nothing_and_says_what_is_missing(setting: Setting, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment_of(Meter(breaks_at=4)), setting, tmp_path)
+    idle = Meter()
+    assert run(experiment_of(idle), setting, tmp_path, only_draw=True) == []
+    assert idle.measured == []
+    assert "Only 2 of 3 points" in (tmp_path / "meter.md").read_text()
+
+
 def test_sizes_are_not_mixed(setting: Setting, tmp_path: Path) -> None:
     run(experiment_of(Meter()), setting, tmp_path)
     problems = run(experiment_of(Meter()), replace(setting, size=Size.FULL), tmp_path)
