@@ -31,7 +31,7 @@ from dualquery.mechanisms.dual_query import DUAL_QUERY, search_oracle
 from dualquery.mechanisms.free_values import uniform
 from dualquery.mechanisms.plan import Options, Shape, silent
 from dualquery.privacy.accounting import Ledger
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.queries.counting import literal_truth, true_counts
 from dualquery.queries.families import random_conjunctions
@@ -40,37 +40,25 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records, pack_bits
 from experiments.biased import biased_records
+from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of
 
 GENEROUS = 1e6  # an epsilon for runs whose parameters are fixed beforehand
-
-
-def budget(epsilon: float, delta: float, accounting: Accounting = Accounting.ZCDP) -> Budget:
-    return Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=accounting)
 
 
 def errors_of_run(
     records: Records, workload: Workload, pays: Budget, options: Options, seed: int
 ) -> tuple[float, float, dict[str, Any]]:
     """Mean and max error over the workload of one release, and the parameters."""
-    shape = Shape(workload, records.rows, pays)
-    plan = DUAL_QUERY.checked_plan(shape, options)
-    entropy = SeededEntropy(seed)
-    curator = Curator(records, workload, Ledger(pays), entropy)
-    outcome = DUAL_QUERY.run(plan, shape, curator, entropy.public_generator(), silent)
-    assert outcome.records is not None
-    error = np.zeros(0)
-    for group in workload.groups:
-        truth = true_counts(group, records) / records.rows
-        answer = true_counts(group, outcome.records) / outcome.records.rows
-        error = np.append(error, np.abs(truth - answer))
-    return float(error.mean()), float(error.max()), dict(plan.parameters)
+    run = run_of(DUAL_QUERY, records, workload, pays, seed, **options.given())
+    errors = errors_of(answers_of(run.outcome, workload), fractions(workload, records))
+    return errors.mean, errors.max, dict(run.plan.parameters)
 
 
 def one_round() -> None:
     """A round over 2 million queries beside np.exp and np.cumsum over as many floats as there are weights."""
     records = records_of("kddcup99")
     workload = random_conjunctions(records.domain, 3, 2_000_000)
-    curator = Curator(records, workload, Ledger(budget(GENEROUS, 1e-3)), SeededEntropy(0))
+    curator = Curator(records, workload, Ledger(budget_of(GENEROUS, 1e-3)), SeededEntropy(0))
     rng = np.random.default_rng(0)
     query_player = LearningQueryPlayer(
         curator, workload, learning_rate=1.2, samples=1750, rounds=170, public_rows=records.rows
@@ -115,7 +103,8 @@ def adult() -> None:
         ("ρ, parameters by the program", Accounting.ZCDP, Options(), (0.007, 0.10)),
     ):
         runs = [
-            errors_of_run(records, workload, budget(1, 1e-3, accounting), options, seed) for seed in range(5)
+            errors_of_run(records, workload, budget_of(1, 1e-3, accounting), options, seed)
+            for seed in range(5)
         ]
         chosen = runs[0][2]
         what += f" (η = {chosen['learning_rate']:.3g}, s = {chosen['samples']}, T = {chosen['rounds']})"
@@ -177,7 +166,7 @@ def kdd99() -> None:
     records = records_of("kddcup99")
     workload = random_conjunctions(records.domain, 3, 2_000_000)
     options = Options(learning_rate=1.2, samples=1750, rounds=170)
-    shape = Shape(workload, records.rows, budget(1, 1e-3))
+    shape = Shape(workload, records.rows, budget_of(1, 1e-3))
     plan = DUAL_QUERY.checked_plan(shape, options)
     entropy = SeededEntropy(0)
     started = time.perf_counter()
@@ -213,7 +202,7 @@ def kosarak_run() -> tuple[float, float, float]:
     started = time.perf_counter()
     records = records_of("kosarak")
     workload = random_conjunctions(records.domain, 3, 500_000)
-    mean, most, _ = errors_of_run(records, workload, budget(1, 1e-6), Options(), 0)
+    mean, most, _ = errors_of_run(records, workload, budget_of(1, 1e-6), Options(), 0)
     return mean, most, time.perf_counter() - started
 
 
@@ -235,7 +224,7 @@ def biased_run(width: int, seed: int) -> tuple[float, float, float, dict[str, An
     records = biased_records(width, 100_000, seed)
     workload = random_conjunctions(records.domain, 3, 100_000, seed)
     started = time.perf_counter()
-    mean, most, chosen = errors_of_run(records, workload, budget(1, 1e-3), Options(), seed)
+    mean, most, chosen = errors_of_run(records, workload, budget_of(1, 1e-3), Options(), seed)
     return mean, most, time.perf_counter() - started, chosen
 
 
@@ -275,7 +264,7 @@ def linear() -> None:
             records.domain, records.rows * copies, tuple(np.tile(c, copies) for c in records.columns)
         )
         workload = random_conjunctions(records.domain, 3, queries)
-        pays = budget(GENEROUS, 1e-3)
+        pays = budget_of(GENEROUS, 1e-3)
         shape = Shape(workload, repeated.rows, pays)
         plan = DUAL_QUERY.checked_plan(shape, Options(learning_rate=1.0, samples=100, rounds=rounds))
         curator = Curator(repeated, workload, Ledger(pays), SeededEntropy(0))

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from dualquery.mechanisms.dual_query import DUAL_QUERY
-from dualquery.privacy.accounting import dual_query_advanced, dual_query_pure, dual_query_rho, epsilon_of
-from dualquery.privacy.budget import Accounting, Neighbours
-from dualquery.queries.families import random_conjunctions
-from dualquery.queries.workload import Workload
-from experiments.data import Data, kept
+from dualquery.privacy.budget import Accounting
+from experiments.data import Data
 from experiments.harness import (
     Experiment,
     Point,
@@ -29,7 +24,7 @@ from experiments.harness import (
     times,
     where,
 )
-from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of
+from experiments.runs import answers_of, asked_at_random, budget_of, dual_query_epsilons, errors_of, run_of
 
 DELTA = 1e-3
 COST, ERROR = "cost of T rounds", "error at ε"  # the two kinds of rows, and what is given
@@ -57,44 +52,28 @@ KDD99 = Game("KDD99: η = 1.2, s = 1750", 494_021, 1.2, 1750)
 
 
 def cost(game: Game, theorem: str, rounds: int) -> float:
-    """The ε of so many rounds by a theorem, where neighbours replace a record."""
-    of: dict[str, Any] = {
-        "learning_rate": game.learning_rate,
-        "samples": game.samples,
-        "rounds": rounds,
-        "rows": game.rows,
-        "neighbours": Neighbours.REPLACE,
-    }
-    if THEOREMS[theorem] is Accounting.PURE:
-        return float(dual_query_pure(**of))
-    if THEOREMS[theorem] is Accounting.THEOREM_4_3:
-        return dual_query_advanced(**of, delta=DELTA)
-    return epsilon_of(dual_query_rho(**of), delta=DELTA)
+    """The ε of so many rounds by a theorem."""
+    by = dual_query_epsilons(
+        learning_rate=game.learning_rate, samples=game.samples, rounds=rounds, rows=game.rows, delta=DELTA
+    )
+    return by[THEOREMS[theorem]]
 
 
 def price(game: Game, theorem: str, rounds: int) -> dict[str, Value]:
     return {"rounds": rounds, "epsilon": cost(game, theorem, rounds)}
 
 
-@lru_cache(maxsize=1)
-def asked(data: Data, queries: int) -> tuple[Workload, NDArray[np.float64]]:
-    """Random 3-way queries about Adult and their true answers."""
-    records = kept(data, "adult")
-    workload = random_conjunctions(records.domain, 3, queries, seed=1)
-    return workload, fractions(workload, records)
-
-
 def measure(
     data: Data, queries: int, theorem: str, epsilon: float, samples: int | None, seed: int
 ) -> dict[str, Value]:
     """A run with as many rounds as a theorem affords; where no samples are given η and s are the program's own."""
-    workload, truth = asked(data, queries)
+    asked = asked_at_random(data, "adult", queries)
     accounting = THEOREMS[theorem]
     budget = budget_of(epsilon, 0.0 if accounting is Accounting.PURE else DELTA, accounting)
     papers: dict[str, Any] = {"learning_rate": ADULT.learning_rate, "samples": samples, "free": "zeros"}
     options = {} if samples is None else papers
-    run = run_of(DUAL_QUERY, kept(data, "adult"), workload, budget, seed, **options)
-    errors = errors_of(answers_of(run.outcome, workload), truth)
+    run = run_of(DUAL_QUERY, asked.records, asked.workload, budget, seed, **options)
+    errors = errors_of(answers_of(run.outcome, asked.workload), asked.truth)
     return {
         "rounds": run.plan.parameters["rounds"],
         "epsilon": run.spent.epsilon,

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting
-from dualquery.queries.families import random_conjunctions
-from dualquery.queries.workload import Workload
-from experiments.data import Data, kept
+from experiments.data import Data
 from experiments.harness import (
     Experiment,
     Point,
@@ -28,7 +24,7 @@ from experiments.harness import (
     times,
     where,
 )
-from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of, zeros_answers
+from experiments.runs import answers_of, asked_at_random, budget_of, errors_of, run_of, zeros_answers
 
 DELTA = 1e-3
 TITLES = {"adult": "Adult", "kddcup99": "KDD99", "kosarak": "Kosarak (for Netflix)"}
@@ -39,18 +35,11 @@ STYLES = {THEOREM: "C2o:", RHO: "C2o--", PLANNED: "C2o-", PROJECTED: "C0s-", ZER
 COST = {"adult": 1.0, "kddcup99": 4.0, "kosarak": 4.0}
 
 
-@lru_cache(maxsize=1)
-def asked(data: Data, name: str, queries: int) -> tuple[Workload, NDArray[np.float64]]:
-    """Random 3-way queries and their true answers."""
-    records = kept(data, name)
-    workload = random_conjunctions(records.domain, 3, queries, seed=1)
-    return workload, fractions(workload, records)
-
-
 def measure(
     data: Data, name: str, method: str, epsilon: float, queries: int, seed: int, projected_rows: int | None
 ) -> dict[str, Value]:
-    workload, truth = asked(data, name, queries)
+    asked = asked_at_random(data, name, queries)
+    workload, truth = asked.workload, asked.truth
     if method == ZEROS:
         errors = errors_of(zeros_answers(workload), truth)
         return {"max_error": errors.max, "mean_error": errors.mean}
@@ -60,9 +49,7 @@ def measure(
     options = papers if method in (THEOREM, RHO) else {}
     if method == PROJECTED:
         options = {"synthetic_rows": projected_rows}
-    run = run_of(
-        mechanism, kept(data, name), workload, budget_of(epsilon, DELTA, accounting), seed, **options
-    )
+    run = run_of(mechanism, asked.records, workload, budget_of(epsilon, DELTA, accounting), seed, **options)
     errors = errors_of(answers_of(run.outcome, workload), truth)
     rounds = run.plan.parameters.get("rounds", "")
     return {"max_error": errors.max, "mean_error": errors.mean, "rounds": rounds}

@@ -2,54 +2,45 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from dualquery.mechanisms.dual_query import DUAL_QUERY
-from dualquery.privacy.accounting import dual_query_advanced, dual_query_pure, dual_query_rho, epsilon_of
-from dualquery.privacy.budget import Neighbours
-from dualquery.queries.families import random_conjunctions
-from dualquery.queries.workload import Workload
-from experiments.data import Data, kept
+from dualquery.privacy.budget import Accounting
+from experiments.data import Data
 from experiments.harness import Experiment, Point, Rows, Setting, Value, line, main
-from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of, zeros_answers
+from experiments.runs import (
+    answers_of,
+    asked_at_random,
+    budget_of,
+    dual_query_epsilons,
+    errors_of,
+    run_of,
+    zeros_answers,
+)
 
 DELTA = 1e-3
 LEARNING_RATE, SAMPLES, ROUNDS = 1.2, 1750, 170
 ENOUGH = 1e6  # an ε that pays for parameters fixed beforehand; what they cost is computed and written down
 
 
-@lru_cache(maxsize=1)
-def asked(data: Data, queries: int) -> tuple[Workload, NDArray[np.float64]]:
-    """Random 3-way queries and their true answers."""
-    records = kept(data, "kddcup99")
-    workload = random_conjunctions(records.domain, 3, queries, seed=1)
-    return workload, fractions(workload, records)
-
-
 def prices(rows: int, rounds: int) -> dict[str, Value]:
-    """The ε of the parameters by each accountant, where neighbours replace a record."""
-    run: dict[str, Any] = {
-        "learning_rate": LEARNING_RATE,
-        "samples": SAMPLES,
-        "rounds": rounds,
-        "rows": rows,
-        "neighbours": Neighbours.REPLACE,
-    }
+    """The ε of the parameters by each accountant."""
+    by = dual_query_epsilons(
+        learning_rate=LEARNING_RATE, samples=SAMPLES, rounds=rounds, rows=rows, delta=DELTA
+    )
     return {
-        "epsilon_theorem_4_2": float(dual_query_pure(**run)),
-        "epsilon_theorem_4_3": dual_query_advanced(**run, delta=DELTA),
-        "epsilon_rho": epsilon_of(dual_query_rho(**run), delta=DELTA),
+        "epsilon_theorem_4_2": by[Accounting.PURE],
+        "epsilon_theorem_4_3": by[Accounting.THEOREM_4_3],
+        "epsilon_rho": by[Accounting.ZCDP],
     }
 
 
 def measure(data: Data, queries: int, rounds: int, seed: int) -> dict[str, Value]:
-    records = kept(data, "kddcup99")
-    workload, truth = asked(data, queries)
+    asked = asked_at_random(data, "kddcup99", queries)
+    records, workload, truth = asked.records, asked.workload, asked.truth
     parameters = {"learning_rate": LEARNING_RATE, "samples": SAMPLES, "rounds": rounds, "free": "zeros"}
     pays = budget_of(ENOUGH, DELTA)
     run = run_of(DUAL_QUERY, records, workload, pays, seed, count_first=True, **parameters)

@@ -10,20 +10,30 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Shape, silent
-from dualquery.privacy.accounting import Ledger, Spent
+from dualquery.privacy.accounting import (
+    Ledger,
+    Spent,
+    dual_query_advanced,
+    dual_query_pure,
+    dual_query_rho,
+    epsilon_of,
+)
 from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.queries.counting import true_counts
+from dualquery.queries.families import random_conjunctions
 from dualquery.queries.query import NONE, Conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
+from experiments.data import Data, kept
 
 
 def budget_of(
@@ -76,6 +86,41 @@ def run_of(
 def fractions(workload: Workload, records: Records) -> NDArray[np.float64]:
     """The true answer of every query."""
     return np.concatenate([true_counts(group, records) for group in workload.groups]) / records.rows
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A table, what is asked of it, and the true answers."""
+
+    records: Records
+    workload: Workload
+    truth: NDArray[np.float64]
+
+
+@lru_cache(maxsize=1)
+def asked_at_random(data: Data, name: str, queries: int) -> Asked:
+    """Random 3-way queries about a data set, as in the papers' experiments; kept for the points that follow."""
+    records = kept(data, name)
+    workload = random_conjunctions(records.domain, 3, queries, seed=1)
+    return Asked(records, workload, fractions(workload, records))
+
+
+def dual_query_epsilons(
+    *, learning_rate: float, samples: int, rounds: int, rows: int, delta: float
+) -> dict[Accounting, float]:
+    """The ε of a run of DualQuery by Theorem 4.2, by Theorem 4.3 and by ρ, where neighbours replace a record."""
+    run: dict[str, Any] = {
+        "learning_rate": learning_rate,
+        "samples": samples,
+        "rounds": rounds,
+        "rows": rows,
+        "neighbours": Neighbours.REPLACE,
+    }
+    return {
+        Accounting.PURE: float(dual_query_pure(**run)),
+        Accounting.THEOREM_4_3: dual_query_advanced(**run, delta=delta),
+        Accounting.ZCDP: epsilon_of(dual_query_rho(**run), delta=delta),
+    }
 
 
 def zeros_answers(workload: Workload) -> NDArray[np.float64]:
