@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from dualquery.mechanisms.dual_query import DUAL_QUERY
+from dualquery.mechanisms.parameters import ROUNDS_MOST, SAMPLES_A_DECISION
 from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting
 from experiments.data import Data
@@ -103,8 +104,36 @@ def find(rows: Rows) -> str:
             f"({times(here[PROJECTED] / here[THEOREM])} than by Theorem 4.3), {here[ZEROS]:.2f} for the zeros table."
         )
     return " ".join(
-        [f"Max error over {rows[0]['queries']:,} queries, replace-one.", *sentences, *_rises(rows)]
+        [
+            f"Max error over {rows[0]['queries']:,} queries, replace-one.",
+            *sentences,
+            *_behind(rows),
+            *_rises(rows),
+        ]
     )
+
+
+def _behind(rows: Rows) -> list[str]:
+    """Where our own parameters are worse than the paper's."""
+    most = mean_by(rows, ("data", "method", "epsilon"), "max_error")
+    rounds = mean_by(rows, ("data", "method", "epsilon"), "rounds")
+    found = []
+    for name in distinct(rows, "data"):
+        epsilons = sorted(distinct(where(rows, data=name), "epsilon"))
+        worse = [e for e in epsilons if most[name, PLANNED, e] > most[name, RHO, e]]
+        if not worse:
+            continue
+        told = ", ".join(
+            f"{most[name, PLANNED, e]:.3f} and {most[name, RHO, e]:.3f} at ε = {e:g}" for e in worse
+        )
+        sentence = f"**The program's own η and s are worse than the paper's on {TITLES[name]}**: {told}."
+        if all(rounds[name, PLANNED, e] == ROUNDS_MOST for e in worse):
+            sentence += (
+                f" Its rule stops at {ROUNDS_MOST} rounds and {SAMPLES_A_DECISION} samples a decision, and leaves "
+                "budget unspent."
+            )
+        found.append(sentence)
+    return found
 
 
 def _rises(rows: Rows) -> list[str]:

@@ -29,6 +29,7 @@ ROUNDS_MOST = 500
 ROUNDS_WANTED = 40
 SAMPLES_LEAST = 60
 SAMPLES_MOST = 50_000
+SAMPLES_A_DECISION = 3  # the most that unspent budget buys
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,11 @@ def default_learning_rate(shape: Shape, *, guided: bool) -> float:
 
 
 def default_samples(shape: Shape, learning_rate: float, rounds: int | None, *, guided: bool) -> int:
-    """7 √decisions with a density, else 0.6 decisions; but no more than leave a good number of rounds."""
+    """7 √decisions with a density, else 0.6 decisions; but no more than leave a good number of rounds.
+
+    Where the rounds end at their limit and not with the budget, what is left buys samples, up to 3 a decision:
+    on KDD99 at ε = 5 this halves the max error.
+    """
     undecided = decisions(shape.workload)
     wanted = round(7 * math.sqrt(undecided) if guided else 0.6 * undecided)
     wanted = min(SAMPLES_MOST, max(SAMPLES_LEAST, wanted))
@@ -112,6 +117,9 @@ def default_samples(shape: Shape, learning_rate: float, rounds: int | None, *, g
 
     while wanted > 1 and rounds_with(wanted) < least_rounds:
         wanted = max(1, wanted * 3 // 4)
+    most = min(SAMPLES_MOST, SAMPLES_A_DECISION * undecided)
+    while rounds is None and (more := wanted * 4 // 3) <= most and rounds_with(more) > ROUNDS_MOST:
+        wanted = more
     return wanted
 
 

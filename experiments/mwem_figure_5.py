@@ -1,0 +1,178 @@
+"""MWEM, Figure 5: all cuboids of the categorical attributes of Adult, beside independent Laplace noise."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache, partial
+from itertools import pairwise
+
+from matplotlib.figure import Figure
+
+from dualquery.table.records import Records
+from experiments.data import CUBE, Data
+from experiments.harness import (
+    Experiment,
+    Point,
+    Rows,
+    Setting,
+    Value,
+    distinct,
+    line,
+    main,
+    mean_by,
+    times,
+)
+from experiments.mwem_runs import (
+    Array,
+    averaged,
+    cell_counts,
+    clipped_laplace,
+    cuboid_errors,
+    cuboids,
+    first_attributes,
+    joint,
+    learned,
+    listed,
+    plain_log_ticks,
+)
+
+LINES = {
+    "mwem": ("C0o-", "MWEM"),
+    "laplace": ("C3--", "independent Laplace noise, clipped"),
+    "uniform": ("k:", "uniform guess"),
+}
+
+
+@lru_cache(maxsize=1)
+def cube(data: Data, attributes: int) -> tuple[Records, Array]:
+    """The records and the count of every cell."""
+    records = first_attributes(data.adult_cube(), attributes)
+    return records, cell_counts(records)
+
+
+def told(method: str, errors: Array) -> dict[str, Value]:
+    """The average and the largest, over all cuboids, of a cuboid's average error."""
+    return {f"{method}_average": float(errors.mean()), f"{method}_max": float(errors.max())}
+
+
+@lru_cache(maxsize=1)
+def laplace(data: Data, attributes: int, epsilon: float) -> dict[str, Value]:
+    """A record lies in one cell of each cuboid, so noise of this scale in every cell pays for them all.
+
+    Each cuboid's error is its expectation; the largest expectation is at most the expected largest.
+    """
+    _, counts = cube(data, attributes)
+    return told("laplace", clipped_laplace(counts, 2**attributes / epsilon))
+
+
+@lru_cache(maxsize=1)
+def uniform_guess(data: Data, attributes: int) -> dict[str, Value]:
+    records, counts = cube(data, attributes)
+    return told("uniform", cuboid_errors(records.rows / counts.size - counts))
+
+
+def measure(data: Data, attributes: int, epsilon: float, seed: int) -> dict[str, Value]:
+    records, counts = cube(data, attributes)
+    started = time.perf_counter()
+    distribution = learned(records, cuboids(records.domain), epsilon, seed)
+    seconds = time.perf_counter() - started
+    return {
+        **told("mwem", cuboid_errors(records.rows * joint(distribution) - counts)),
+        **laplace(data, attributes, epsilon),
+        **uniform_guess(data, attributes),
+        "cuboids": 2**attributes,
+        "cells": counts.size,
+        "seconds": seconds,
+    }
+
+
+def points(setting: Setting) -> list[Point]:
+    attributes = setting.choose(toy=3, quick=len(CUBE), full=len(CUBE))
+    epsilons = setting.choose(toy=(0.01, 10.0), quick=(0.1, 1.0), full=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0))
+    return [
+        Point(
+            {"attributes": attributes, "epsilon": epsilon, "run": seed},
+            partial(measure, setting.data, attributes, epsilon, seed),
+        )
+        for epsilon in epsilons
+        for seed in setting.seeds(full=5)
+    ]
+
+
+def draw(rows: Rows) -> Figure:
+    picture = Figure(figsize=(8.5, 3.6), layout="constrained")
+    panels = picture.subplots(1, 2)
+    for panel, over in zip(panels, ("average", "max"), strict=True):
+        for method, (style, label) in LINES.items():
+            panel.loglog(*line(rows, "epsilon", f"{method}_{over}"), style, ms=4, label=label)
+        panel.set(title=f"{over} over the cuboids", xlabel="ε")
+        epsilons = sorted(distinct(rows, "epsilon"))
+        panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+        panel.minorticks_off()
+        plain_log_ticks(panel)
+    panels[0].set_ylabel("mean absolute error of a cell (records)")
+    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return picture
+
+
+def find(rows: Rows) -> str:
+    first = rows[0]
+    opening = (
+        f"{averaged(rows)}; {first['cuboids']} cuboids of {first['attributes']} attributes, the largest with "
+        f"{first['cells']:,} cells. The methods of Ding et al., with which the paper compares, are not here: beside "
+        "us stands what both improve on, independent noise in every cell of every cuboid."
+    )
+    return " ".join([opening, _found(rows, "average"), _found(rows, "max")])
+
+
+def _found(rows: Rows, over: str) -> str:
+    """What one panel says: beside Laplace at both ends, and where a guess or the noise is better."""
+    mwem, noise, guess = (mean_by(rows, ("epsilon",), f"{method}_{over}") for method in LINES)
+    epsilons = sorted(distinct(rows, "epsilon"))
+    low, high = epsilons[0], epsilons[-1]
+    sentences = [
+        f"The **{over}** over cuboids of the average error is {mwem[low,]:.3g} records at ε = {low:g} "
+        f"({times(mwem[low,] / noise[low,])} than with Laplace noise, {times(mwem[low,] / guess[low,])} than the "
+        f"uniform guess) and {mwem[high,]:.3g} at ε = {high:g} ({times(mwem[high,] / noise[high,])}, "
+        f"{times(mwem[high,] / guess[high,])})."
+    ]
+    rises = [f"{a:g} to {b:g}" for a, b in pairwise(epsilons) if mwem[a,] < mwem[b,]]
+    if rises:
+        sentences.append(
+            f"It rises from ε = {', '.join(rises)}, likely because more budget lets larger tables be measured, and a "
+            "small cuboid that is not measured itself adds up their noise."
+        )
+    beaten = [epsilon for epsilon in epsilons if noise[epsilon,] < mwem[epsilon,]]
+    if beaten:
+        sentences.append(
+            f"Laplace noise is better at ε = {listed(beaten)}: it measures the small cuboids, whose cells are the "
+            "largest, as well as any other, while MWEM knows some of them only as sums of larger, noisy tables."
+        )
+    lost = [epsilon for epsilon in epsilons if guess[epsilon,] < mwem[epsilon,]]
+    if lost:
+        sentences.append(f"The uniform guess is better at ε = {listed(lost)}.")
+    return " ".join(sentences)
+
+
+EXPERIMENT = Experiment(
+    name="mwem_figure_5",
+    title="MWEM, Figure 5: all cuboids of Adult",
+    paper="Over all 256 cuboids of Adult's eight categorical attributes, the average of the average error of a cell "
+    "is about four times lower than with the methods of Ding et al.; for the maximum the picture is less clear.",
+    points=points,
+    draw=draw,
+    find=find,
+    by=("attributes", "epsilon"),
+    shown=(
+        "mwem_average",
+        "laplace_average",
+        "uniform_average",
+        "mwem_max",
+        "laplace_max",
+        "uniform_max",
+        "seconds",
+    ),
+)
+
+if __name__ == "__main__":
+    main(EXPERIMENT)

@@ -1,0 +1,139 @@
+"""Figures 2 to 5 of MWEM and the paragraph on scaling, at toy size; and what they share."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dualquery.queries.families import marginals
+from dualquery.table.domain import Domain, Items
+from dualquery.table.records import Records
+from experiments import mwem_figure_2 as figure_2
+from experiments import mwem_figure_3 as figure_3
+from experiments import mwem_figure_4 as figure_4
+from experiments import mwem_figure_5 as figure_5
+from experiments import mwem_scaling as scaling
+from experiments.data import Data
+from experiments.harness import Setting, Size, mean_by
+from experiments.mwem_runs import (
+    RANGES,
+    cell_counts,
+    clipped_laplace,
+    cuboid_errors,
+    cuboids,
+    figure_1,
+    joint,
+    learned,
+    relative_entropy,
+    uniform,
+)
+from tests.experiments.outputs import rows_after_run
+
+
+def some_records(rows: int, width: int) -> Records:
+    rng = np.random.default_rng(4)
+    return Records.from_rows(Domain((Items("x", width),)), rng.random((rows, width)) < 0.2)
+
+
+# The figures
+
+
+def test_figure_2_errors_fall_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
+    rows = rows_after_run(figure_2.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert len(rows) == 4 * 2 * 2  # data sets, accountings, epsilons
+    errors = mean_by(rows, ("data", "accounting", "epsilon"), "squared_error")
+    bound = mean_by(rows, ("data", "epsilon"), "svd_bound")
+    for name in RANGES:
+        assert bound[name, 0.01] / bound[name, 1] == pytest.approx(1e4, rel=1e-3)
+        for accounting in figure_2.DELTA:
+            assert 10 * errors[name, accounting, 1] < errors[name, accounting, 0.01], (name, accounting)
+
+
+def test_figure_3_entropy_falls_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
+    rows = rows_after_run(figure_3.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert len(rows) == 3 * 4 * 2  # tables, methods, epsilons
+    means = mean_by(rows, ("data", "method", "epsilon"), "relative_entropy")
+    for name in figure_3.FILES:
+        for method in figure_3.METHODS:
+            # The gentle steps of Figure 1 learn little, whatever the budget.
+            most = 0.99 if method == figure_3.LETTER else 0.8
+            assert means[name, method, 3] < most * means[name, method, 0.05], (name, method)
+
+
+def test_figure_4_entropy_falls_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
+    rows = rows_after_run(figure_4.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert len(rows) == 2 * 5 * 2  # degrees, methods, epsilons
+    means = mean_by(rows, ("degree", "method", "epsilon"), "relative_entropy")
+    for degree in (2, 3):
+        for method in figure_4.STYLES:
+            assert means[degree, method, 3] < 0.5 * means[degree, method, 0.1], (degree, method)
+
+
+def test_figure_5_errors_fall_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
+    rows = rows_after_run(figure_5.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert len(rows) == 2  # epsilons
+    for method in ("mwem", "laplace"):
+        for over in ("average", "max"):
+            errors = mean_by(rows, ("epsilon",), f"{method}_{over}")
+            assert 5 * errors[10,] < errors[0.01,], (method, over)
+    assert len({row["uniform_average"] for row in rows}) == 1
+
+
+def test_scaling_errors_fall_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
+    rows = rows_after_run(scaling.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert [row["attributes"] for row in rows] == [8, 8, 12, 12, 30, 30]
+    errors = mean_by(rows, ("data", "epsilon"), "mean_error")
+    for name in (scaling.ADULT, scaling.WIDENED, scaling.INDEPENDENT):
+        assert 1.2 * errors[name, 1] < errors[name, 0.01], name
+    assert all(row["seconds"] > 0 and row["other_parts"] < row["attributes"] for row in rows)
+
+
+# What they share
+
+
+def test_relative_entropy_is_zero_of_the_records_and_known_of_the_uniform_guess() -> None:
+    records = some_records(500, 4)
+    truth = cell_counts(records) / records.rows
+    assert relative_entropy(records, truth) == pytest.approx(0.0, abs=1e-12)
+    entropy = -sum(p * math.log(p) for p in truth.ravel().tolist() if p)
+    guess = joint(uniform(records.domain))
+    assert relative_entropy(records, guess) == pytest.approx(math.log(16) - entropy)
+
+
+def test_a_probability_that_has_underflowed_counts_as_the_smallest_number() -> None:
+    records = some_records(500, 2)
+    excluded = relative_entropy(records, np.zeros((2, 2)))
+    assert 700 < excluded < math.inf
+
+
+def test_figure_1_releases_the_average_of_its_iterates() -> None:
+    records = some_records(500, 4)
+    workload = marginals(records.domain, 2)
+    last = joint(learned(records, workload, 1.0, 0, updates="once", rounds=1))
+    assert np.array_equal(figure_1(records, workload, 1.0, 0, rounds=1), last)
+    several = figure_1(records, workload, 1.0, 0, rounds=5)
+    assert several.sum() == pytest.approx(1.0)
+    assert not np.allclose(several, joint(learned(records, workload, 1.0, 0, updates="once", rounds=5)))
+
+
+def test_every_cuboid_is_there_once() -> None:
+    records = some_records(500, 3)
+    counts = cell_counts(records)
+    guess = records.rows / counts.size - counts
+    by_hand = [
+        np.abs(guess.sum(axis=axes)).mean()
+        for axes in ((), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
+    ]
+    assert sorted(cuboid_errors(guess)) == pytest.approx(sorted(by_hand))
+    assert len(cuboids(records.domain).groups[0].sets) == 2**3 - 1
+
+
+def test_the_expected_error_of_clipped_laplace_noise_is_that_of_drawn_noise() -> None:
+    rng = np.random.default_rng(8)
+    count, scale = 3.0, 5.0
+    drawn = np.abs(np.maximum(count + rng.laplace(0, scale, 400_000), 0) - count).mean()
+    (expected,) = clipped_laplace(np.array(count), scale)
+    assert expected == pytest.approx(drawn, rel=0.01)

@@ -1,0 +1,316 @@
+"""Peers: what programs and runner say to each other, what becomes of those that fail, and the metric.
+
+Nothing is installed: the peers here are programs of the tests' own, run by this interpreter.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+import time
+from collections.abc import Sequence
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dualquery.queries.query import Tables
+from dualquery.table.domain import Categorical, Domain
+from experiments import peers
+from experiments.data import Data
+from experiments.harness import Row, Setting, Size, main, run
+from experiments.peers import DONE, Case, Peer, Release, Terms
+from tests.experiments.outputs import rows_after_run
+
+FAKE = """
+import json, math, subprocess, sys, time
+from pathlib import Path
+import numpy as np
+
+folder = Path(sys.argv[1])
+task, rows = json.loads((folder / "task.json").read_text()), np.load(folder / "rows.npy")
+method = task["method"]
+if method == "fails":
+    raise ValueError("no such luck")
+if method == "sleeps":
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    (Path(__file__).parent / "child").write_text(str(child.pid))
+    time.sleep(60)
+if method == "silent":
+    sys.exit(0)
+if method == "greedy":
+    np.ones(10**10)
+answer = rows
+if method == "nearly":
+    answer = np.concatenate([rows, rows[:1]])
+if method == "wrong":
+    answer = rows + 1
+if method == "counts":
+    sizes = [[task["sizes"][j] for j in table] for table in task["tables"]]
+    cells = [np.ravel_multi_index(rows[:, t].T, s) for t, s in zip(task["tables"], sizes)]
+    answer = np.concatenate([np.bincount(c, minlength=math.prod(s)) for c, s in zip(cells, sizes)])
+np.save(folder / "answer.npy", answer)
+(folder / "seconds.txt").write_text("1.5")
+"""
+TOY = Case("nltcs", 2, 1e-6)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Peer:
+    """A peer whose methods answer exactly, or fail in one way or another."""
+    program = tmp_path / "fake.py"
+    program.write_text(FAKE)
+    methods = ("copies", "counts", "fails", "sleeps", "silent", "greedy", "nearly", "wrong")
+    return Peer("fake", str(program), (), methods, quick=("nearly", "fails"))
+
+
+def row_of(peer: Peer, method: str, data: Data, limit: float = 60.0) -> Row:
+    return dict(peers.measure(data, Release(TOY, peer, method, 1.0, 0), Terms(memory=8.0), limit))
+
+
+@pytest.mark.parametrize("method", ["copies", "counts"])
+def test_an_exact_answer_has_no_error(fake: Peer, method: str, invented_data: Data) -> None:
+    row = row_of(fake, method, invented_data)
+    assert row["outcome"] == DONE
+    assert row["l1"] == row["worst_table"] == row["max_cell"] == 0
+    assert row["seconds"] == 1.5
+    assert 0.01 < row["peak_gb"] < 1
+    assert row["processor_seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("fails", "failed: ValueError: no such luck"),
+        ("silent", "failed: no answer that can be read"),
+        ("wrong", "failed: rows with values that are not in the domain"),
+    ],
+)
+def test_a_failure_is_a_row_that_says_so(fake: Peer, method: str, words: str, invented_data: Data) -> None:
+    row = row_of(fake, method, invented_data)
+    assert row["outcome"] == words
+    assert "l1" not in row
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is limited on Linux only")
+def test_memory_is_limited(fake: Peer, invented_data: Data) -> None:
+    assert "Unable to allocate" in row_of(fake, "greedy", invented_data)["outcome"]
+
+
+def test_the_time_limit_stops_a_peer_and_what_it_started(fake: Peer, invented_data: Data) -> None:
+    row = row_of(fake, "sleeps", invented_data, limit=3)
+    assert row["outcome"] == "stopped after 3 s"
+    assert row["limit"] == 3
+    assert 3 <= row["process_seconds"] < 20
+    assert gone(int((Path(fake.program).parent / "child").read_text()))
+
+
+def gone(process: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet has."""
+    for _ in range(100):
+        try:
+            os.kill(process, 0)
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores are assigned on Linux only")
+def test_a_process_is_held_to_its_cores(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    say = "import os, time; time.sleep(0.2); n = len(os.sched_getaffinity(0)); "
+    say += f"open({str(told)!r}, 'w').write(f\"{{n}} {{os.environ['OMP_NUM_THREADS']}}\")"
+    assert peers.run_within([sys.executable, "-c", say], 60, cores=1, memory=8).outcome == DONE
+    assert told.read_text() == "1 1"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read on Linux only")
+def test_peak_memory_is_that_of_the_process_and_not_ours() -> None:
+    ours = np.ones(10**8, np.uint8)
+    small, large = (
+        peers.run_within([sys.executable, "-c", f"x = b'1' * {size}; import time; time.sleep(0.3)"], 60, 1, 8)
+        for size in (10**6, 2 * 10**8)
+    )
+    assert ours.sum() == 10**8
+    assert small.peak_gb < 0.05
+    assert 0.2 < large.peak_gb < 0.25
+
+
+def test_errors_are_those_of_counting_by_hand() -> None:
+    domain = Domain(tuple(Categorical(f"a{j}", tuple("wxyz"[:size])) for j, size in enumerate((2, 3, 4))))
+    rng = np.random.default_rng(3)
+    real, made = (rng.integers(0, [2, 3, 4], (n, 3)) for n in (50, 40))
+    tables = Tables(domain, tuple(combinations(range(3), 2)))
+
+    def cells(rows: np.ndarray, members: tuple[int, ...]) -> list[float]:
+        kinds = product(*(range(int(domain.sizes[j])) for j in members))
+        return [float((rows[:, members] == kind).all(axis=1).mean()) for kind in kinds]
+
+    truth = np.concatenate([cells(real, members) for members in tables.sets])
+    distances = [np.abs(np.subtract(cells(made, t), cells(real, t))) for t in tables.sets]
+    wanted = {
+        "l1": np.mean([d.sum() for d in distances]),
+        "worst_table": max(d.sum() for d in distances),
+        "max_cell": max(d.max() for d in distances),
+    }
+    assert peers.errors_of(made, tables, truth) == pytest.approx(wanted)
+    counts = 40 * np.concatenate([cells(made, members) for members in tables.sets])
+    assert peers.errors_of(counts, tables, truth) == pytest.approx(wanted)
+
+
+def test_our_own_program_is_run_the_same_way(invented_data: Data, tmp_path: Path) -> None:
+    (row,) = rows_after_run(peers.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert (row["peer"], row["outcome"]) == ("dualquery", DONE)
+    assert 0 < row["l1"] < 0.1
+    assert row["max_cell"] < row["worst_table"]
+    assert 0 < row["seconds"] < row["process_seconds"]
+
+
+@pytest.fixture
+def no_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package index that holds nothing."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_index")
+def test_a_peer_without_a_wheel_is_a_sentence_and_the_rest_continues(
+    fake: Peer, invented_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = Peer("absent", "run_absent.py", ("no-such-package==1.0",), (), quick=("AIM", "MST"))
+    terms = Terms(data=("nltcs",), environments=tmp_path / "environments")
+    experiment = peers.experiment(terms, (absent, fake))
+    arguments = peers.arguments_of(["--data", str(invented_data.folder), "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as left:
+        main(experiment, arguments)
+    assert left.value.code == 1
+    told = capsys.readouterr().err.partition("Not measured:")[2].strip().splitlines()
+    assert len(told) == 1, "each sentence once"
+    assert "absent cannot be installed for Python" in told[0]
+    assert "No matching distribution found for no-such-package==1.0" in told[0]
+    with (tmp_path / "out" / "peers.csv").open() as file:
+        written = [(row["method"], row["outcome"]) for row in csv.DictReader(file)]
+    assert written == [("nearly", DONE), ("fails", "failed: ValueError: no such luck")]
+
+
+def test_gpu_packages_are_refused_before_they_are_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Sequence[str]] = []
+
+    def pip(command: Sequence[str]) -> str:
+        asked.append(command)
+        return "Would install torch-9 nvidia-cublas-13\n" if "--dry-run" in command else ""
+
+    monkeypatch.setattr(peers, "run_quietly", pip)
+    torn = Peer("torn", "run_torn.py", ("torn",), ("AIM",), needs_torch=True)
+    problem = peers.environment_problem(torn, tmp_path, "torch==9")
+    assert problem is not None
+    assert "torch would bring GPU packages; name a CPU build of PyTorch with --torch" in problem
+    assert [command[-1] for command in asked if "install" in command] == ["--dry-run"]
+
+
+def test_an_environment_is_made_once_and_again_for_other_requirements(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Sequence[str]] = []
+
+    def make(command: Sequence[str]) -> str:
+        asked.append(command)
+        (tmp_path / "kind").mkdir(exist_ok=True)
+        return ""
+
+    monkeypatch.setattr(peers, "run_quietly", make)
+    for version, commands in (("1", 2), ("1", 2), ("2", 4)):
+        peers.environment_problem.cache_clear()
+        kind = Peer("kind", "run_kind.py", (f"kind=={version}", "more"), ("AIM",))
+        assert peers.environment_problem(kind, tmp_path, None) is None
+        assert len(asked) == commands
+    assert asked[-1][-4:] == ["--only-binary", "kind", "kind==2", "more"]
+
+
+def test_the_full_size_asks_everybody_everything(invented_data: Data) -> None:
+    full = [point.key for point in peers.EXPERIMENT.points(Setting(invented_data, Size.FULL))]
+    assert {(key["data"], key["tables"]) for key in full} == {
+        ("nltcs", "all 3-way"),
+        ("adult", "all 2-way"),
+        ("adult", "all 3-way"),
+        ("kddcup99", "all 3-way"),
+    }
+    methods = {(peer.name, method) for peer in peers.PEERS for method in peer.methods}
+    for epsilon in (0.1, 1, 10):
+        asked = [key for key in full if key["epsilon"] == epsilon and key["method"] != peers.QUOTED]
+        assert {(key["peer"], key["method"]) for key in asked} == methods
+        assert len(asked) == 4 * len(methods)
+    assert sum(key["method"] == peers.QUOTED for key in full) == 1
+    assert full[0]["epsilon"] == 1
+    assert full[-1]["data"] == "kddcup99"
+
+
+def test_flags_are_checked_and_become_terms(capsys: pytest.CaptureFixture[str]) -> None:
+    given = peers.arguments_of(["--only", "adult", "--limit", "5", "--torch", "torch==1"])
+    terms = peers.terms_given(given)
+    assert (terms.data, terms.limit, terms.torch) == (("adult",), 5, "torch==1")
+    assert Terms().limit_of(Size.FULL) == 1800
+    for wrong in (["--limit", "0"], ["--limit", "soon"], ["--only", "mildew"], ["--cores", "0"]):
+        with pytest.raises(SystemExit):
+            peers.arguments_of(wrong)
+    assert "is no positive number" in capsys.readouterr().err
+
+
+def made_row(peer: str, method: str, **measured: object) -> Row:
+    key = {"data": "adult", "tables": "all 3-way", "epsilon": 1, "peer": peer, "method": method, "run": 0}
+    cost = {"process_seconds": 10, "processor_seconds": 5, "peak_gb": 1, "delta": 0.001, "cores": 1}
+    return {**key, **cost, "outcome": DONE, **measured}
+
+
+def test_a_better_peer_and_a_late_one_are_named() -> None:
+    ours = made_row("dualquery", "release", l1=0.06, seconds=4)
+    worse = made_row("opendp", "MST", l1=0.2, seconds=100)
+    better = made_row("dpmm", "AIM", l1=0.05, seconds=1000)
+    late = made_row("smartnoise-synth", "AIM", outcome="stopped after 900 s")
+    said = peers.find([ours, worse, better, late])
+    assert "dualquery 0.06 in 4.0 s; **lower errors:** dpmm AIM 0.05 in 1,000.0 s." in said
+    assert "smartnoise-synth AIM stopped after 900 s (adult, all 3-way, ε = 1)." in said
+    assert "let run 50% of the time" in said
+    assert "of 1 others that answered the best is opendp MST 0.2 in 100.0 s." in peers.find(
+        [ours, worse, late]
+    )
+    assert "nobody else gave an answer" in peers.find([ours, late])
+
+
+def test_only_answers_are_drawn() -> None:
+    rows = [
+        made_row("dualquery", "release", l1=0.06, seconds=4),
+        made_row("opendp", "MST", l1=0.2, seconds=100),
+        made_row("dpmm", "AIM", outcome="stopped after 900 s"),
+    ]
+    (axes,) = peers.draw(rows).axes
+    drawn = [
+        (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
+        for line in axes.lines
+        if len(line.get_xdata())
+    ]
+    assert sorted(drawn) == [(4, 0.06), (100, 0.2)]
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert peers.draw(rows[2:]).axes, "a picture of nothing is still a picture"
+
+
+def test_last_words_are_where_complaints_end() -> None:
+    assert peers.last_words("Traceback\nKeyError: 'x'\n\")\n  ^^^\n") == "KeyError: 'x'"
+    assert peers.last_words("ERROR: No matching distribution found\n") == "No matching distribution found"
+    assert peers.last_words("") == ""
+    assert len(peers.last_words("x" * 1000)) < 200
+
+
+def test_missing_data_are_a_sentence(fake: Peer, tmp_path: Path) -> None:
+    setting = Setting(Data(tmp_path), Size.QUICK)
+    problems = run(peers.experiment(Terms(data=("adult",)), (fake,)), setting, tmp_path / "out")
+    assert len(problems) == 1
+    assert "adult.csv.gz" in problems[0]
