@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dualquery.distributions.factored import Evaluation, Factored
 from dualquery.distributions.products import Products
 from dualquery.mechanisms.baselines import hadamard
-from dualquery.mechanisms.mwem import Settings, _start_noisily, mwem
+from dualquery.mechanisms.mwem import Settings, mwem, start_noisily
 from dualquery.mechanisms.plan import Options, Shape, silent
 from dualquery.mechanisms.svd_bound import svd_bound
 from dualquery.privacy.accounting import Ledger
@@ -76,7 +76,7 @@ def learned(
     curator = Curator(records, workload, Ledger(shape.budget), SeededEntropy(seed))
     distribution = Factored(shape.domain, part_cells=settings.part_cells)
     if settings.start_price is not None:
-        _start_noisily(distribution, curator, settings.start_price, records.rows)
+        start_noisily(distribution, curator, settings.start_price, records.rows)
     choosing = ChoosingCurator.of(curator, settings.workload)
     return mwem(
         choosing, distribution, settings, public_rows=records.rows, watch=lambda *_: hear(distribution)

@@ -17,12 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,7 +25,7 @@ from functools import cache, lru_cache, partial
 from itertools import combinations
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -41,6 +36,7 @@ from dualquery.queries.query import Tables
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from experiments.data import Data, Unavailable, kept
+from experiments.environments import environment_problem, python_in
 from experiments.harness import (
     Experiment,
     Point,
@@ -54,21 +50,13 @@ from experiments.harness import (
     parser,
     where,
 )
+from experiments.processes import DONE, run_within
 
 PROGRAMS = Path(__file__).parent / "peer_programs"
 ENVIRONMENTS = Path(__file__).parent.parent / ".peers"
 TORCH = "torch==2.13.0"  # a CPU build of it must be what pip finds, or be named by --torch
 FULL_LIMIT, QUICK_LIMIT = 1800.0, 75.0  # seconds
 MEMORY = 16.0  # GB of address space
-DONE = "done"
-THREADS = (  # what the libraries of peers read to know how many threads they may have
-    "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "POLARS_MAX_THREADS",
-    "RAYON_NUM_THREADS",
-)
 TREATMENT = (
     "All know the domain; AIM and MWEM are told the order of the tables. The number of rows is measured by us and by "
     "opendp, given to dpmm and smartnoise-synth. MWEM spends no δ, and takes the range of each attribute from the "
@@ -76,7 +64,6 @@ TREATMENT = (
     "rounds them, which couples attributes that have only a neighbour in the tree in common (mbi 1.1.0). Gaussian "
     "noise is left as it is, negative counts included."
 )
-MOST_WORDS = 150  # letters of a complaint that are kept
 
 
 @dataclass(frozen=True)
@@ -174,148 +161,11 @@ def python_of(peer: Peer, terms: Terms) -> Path:
     """The interpreter of a peer's environment, which is made where there is none."""
     if not peer.requirements:
         return Path(sys.executable)
-    problem = environment_problem(peer, terms.environments, terms.torch if peer.needs_torch else None)
+    torch = terms.torch if peer.needs_torch else None
+    problem = environment_problem(peer.name, peer.requirements, terms.environments, torch)
     if problem is not None:
         raise Unavailable(problem)
     return python_in(terms.environments / peer.name)
-
-
-def python_in(environment: Path) -> Path:
-    return environment / "bin" / "python"
-
-
-@cache
-def environment_problem(peer: Peer, folder: Path, torch: str | None) -> str | None:
-    """Make a peer's environment; the sentence that says why there is none. Tried once a run."""
-    home = folder / peer.name
-    wanted = [*([] if torch is None else [torch]), *peer.requirements]
-    ready = home / "ready.txt"  # written last: what was installed
-    if ready.is_file() and ready.read_text().splitlines() == wanted:
-        return None
-    print(f"making an environment for {peer.name} ({', '.join(wanted)})", file=sys.stderr, flush=True)
-    shutil.rmtree(home, ignore_errors=True)
-    try:
-        run_quietly([sys.executable, "-m", "venv", str(home)])
-        if torch is not None:
-            install(home, [torch], no_gpu=True)
-        install(home, peer.requirements, no_gpu=torch is not None)
-    except InstallError as problem:
-        running = ".".join(map(str, sys.version_info[:2]))
-        return f"{peer.name} cannot be installed for Python {running} ({problem}), so it is not compared"
-    ready.write_text("\n".join(wanted) + "\n")
-    return None
-
-
-class InstallError(Exception):
-    """Why a package could not be installed."""
-
-
-def install(home: Path, requirements: Sequence[str], *, no_gpu: bool) -> None:
-    """Install from the package index; the first, the peer itself, only as a wheel.
-
-    Where GPU packages might come along, pip is first asked what it would install.
-    """
-    name = requirements[0].partition("=")[0].partition("[")[0]
-    pip = [str(python_in(home)), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    command = [*pip, "--only-binary", name, *requirements]
-    if no_gpu and "nvidia-" in run_quietly([*command, "--dry-run"]):
-        raise InstallError(f"{name} would bring GPU packages; name a CPU build of PyTorch with --torch")
-    run_quietly(command)
-
-
-def run_quietly(command: Sequence[str]) -> str:
-    """What a command says; its last complaint if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InstallError(last_words(done.stderr or done.stdout) or f"exit code {done.returncode}")
-    return done.stdout
-
-
-def last_words(text: str) -> str:
-    """The last line that has a letter in it, where complaints end; too long a line is cut."""
-    lines = [line.strip() for line in text.splitlines() if any(letter.isalpha() for letter in line)]
-    words = lines[-1].removeprefix("ERROR: ").rstrip(".") if lines else ""
-    return words if len(words) <= MOST_WORDS else words[:MOST_WORDS] + "…"
-
-
-# Running
-
-
-@dataclass(frozen=True)
-class Ran:
-    """A process that ended by itself or was stopped."""
-
-    outcome: str
-    process_seconds: float
-    processor_seconds: float
-    peak_gb: float
-
-
-def run_within(command: Sequence[str], limit: float, cores: int, memory: float) -> Ran:
-    """Run a command in a process group of its own, on so many cores, and stop the group at the time limit."""
-    started = time.monotonic()
-    with TemporaryFile("w+") as complaints:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=complaints,
-            env={**os.environ, **dict.fromkeys(THREADS, str(cores))},
-            start_new_session=True,
-        )
-        try:
-            _confine(process.pid, cores, memory)
-            ended, peak = _wait(process.pid, started + limit)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        _, status, usage = ended or os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        complaints.seek(0)
-        words = last_words(complaints.read()) or f"exit code {process.returncode}"
-    if ended is None:
-        outcome = f"stopped after {limit:g} s"
-    elif process.returncode:
-        outcome = f"failed: {words}"
-    else:
-        outcome = DONE
-    return Ran(outcome, time.monotonic() - started, usage.ru_utime + usage.ru_stime, peak / 1e9)
-
-
-def _confine(process: int, cores: int, memory: float) -> None:
-    """Hold a process that has only just begun to some cores and some memory, where the system can."""
-    with suppress(ProcessLookupError):
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(process, sorted(os.sched_getaffinity(0))[-cores:])
-        if hasattr(resource, "prlimit"):
-            most = int(memory * 1e9)
-            resource.prlimit(process, resource.RLIMIT_AS, (most, most))
-
-
-def _wait(process: int, until: float) -> tuple[tuple[int, int, resource.struct_rusage] | None, int]:
-    """How the process ended and what it used, or None when the time is up; and its peak memory in bytes."""
-    peak = 0
-    while time.monotonic() < until:
-        ended = os.wait4(process, os.WNOHANG)
-        if ended[0]:
-            return ended, peak
-        peak = max(peak, _peak(process))
-        time.sleep(0.02)
-    return None, peak
-
-
-def _peak(process: int) -> int:
-    """The most memory that a process has had so far, in bytes; 0 where the system does not tell.
-
-    The usage that the system reports at the end would not do: it begins with the memory of this very process,
-    from which the other was forked.
-    """
-    try:
-        status = Path(f"/proc/{process}/status").read_text()
-    except OSError:
-        return 0
-    kilobytes = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
-    return 1024 * int(kilobytes[0]) if kilobytes else 0
 
 
 # Measuring

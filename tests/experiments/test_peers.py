@@ -18,10 +18,11 @@ import pytest
 
 from dualquery.queries.query import Tables
 from dualquery.table.domain import Categorical, Domain
-from experiments import peers
+from experiments import environments, peers
 from experiments.data import Data
 from experiments.harness import Row, Setting, Size, main, run
-from experiments.peers import DONE, Case, Peer, Release, Terms
+from experiments.peers import Case, Peer, Release, Terms
+from experiments.processes import DONE, run_within
 from tests.experiments.outputs import rows_after_run
 
 FAKE = """
@@ -126,7 +127,7 @@ def test_a_process_is_held_to_its_cores(tmp_path: Path) -> None:
     told = tmp_path / "told"
     say = "import os, time; time.sleep(0.2); n = len(os.sched_getaffinity(0)); "
     say += f"open({str(told)!r}, 'w').write(f\"{{n}} {{os.environ['OMP_NUM_THREADS']}}\")"
-    assert peers.run_within([sys.executable, "-c", say], 60, cores=1, memory=8).outcome == DONE
+    assert run_within([sys.executable, "-c", say], 60, cores=1, memory=8).outcome == DONE
     assert told.read_text() == "1 1"
 
 
@@ -134,7 +135,7 @@ def test_a_process_is_held_to_its_cores(tmp_path: Path) -> None:
 def test_peak_memory_is_that_of_the_process_and_not_ours() -> None:
     ours = np.ones(10**8, np.uint8)
     small, large = (
-        peers.run_within([sys.executable, "-c", f"x = b'1' * {size}; import time; time.sleep(0.3)"], 60, 1, 8)
+        run_within([sys.executable, "-c", f"x = b'1' * {size}; import time; time.sleep(0.3)"], 60, 1, 8)
         for size in (10**6, 2 * 10**8)
     )
     assert ours.sum() == 10**8
@@ -208,9 +209,8 @@ def test_gpu_packages_are_refused_before_they_are_fetched(
         asked.append(command)
         return "Would install torch-9 nvidia-cublas-13\n" if "--dry-run" in command else ""
 
-    monkeypatch.setattr(peers, "run_quietly", pip)
-    torn = Peer("torn", "run_torn.py", ("torn",), ("AIM",), needs_torch=True)
-    problem = peers.environment_problem(torn, tmp_path, "torch==9")
+    monkeypatch.setattr(environments, "run_quietly", pip)
+    problem = environments.environment_problem("torn", ("torn",), tmp_path, "torch==9")
     assert problem is not None
     assert "torch would bring GPU packages; name a CPU build of PyTorch with --torch" in problem
     assert [command[-1] for command in asked if "install" in command] == ["--dry-run"]
@@ -226,11 +226,10 @@ def test_an_environment_is_made_once_and_again_for_other_requirements(
         (tmp_path / "kind").mkdir(exist_ok=True)
         return ""
 
-    monkeypatch.setattr(peers, "run_quietly", make)
+    monkeypatch.setattr(environments, "run_quietly", make)
     for version, commands in (("1", 2), ("1", 2), ("2", 4)):
-        peers.environment_problem.cache_clear()
-        kind = Peer("kind", "run_kind.py", (f"kind=={version}", "more"), ("AIM",))
-        assert peers.environment_problem(kind, tmp_path, None) is None
+        environments.environment_problem.cache_clear()
+        assert environments.environment_problem("kind", (f"kind=={version}", "more"), tmp_path, None) is None
         assert len(asked) == commands
     assert asked[-1][-4:] == ["--only-binary", "kind", "kind==2", "more"]
 
@@ -303,10 +302,12 @@ def test_only_answers_are_drawn() -> None:
 
 
 def test_last_words_are_where_complaints_end() -> None:
-    assert peers.last_words("Traceback\nKeyError: 'x'\n\")\n  ^^^\n") == "KeyError: 'x'"
-    assert peers.last_words("ERROR: No matching distribution found\n") == "No matching distribution found"
-    assert peers.last_words("") == ""
-    assert len(peers.last_words("x" * 1000)) < 200
+    assert environments.last_words("Traceback\nKeyError: 'x'\n\")\n  ^^^\n") == "KeyError: 'x'"
+    assert (
+        environments.last_words("ERROR: No matching distribution found\n") == "No matching distribution found"
+    )
+    assert environments.last_words("") == ""
+    assert len(environments.last_words("x" * 1000)) < 200
 
 
 def test_missing_data_are_a_sentence(fake: Peer, tmp_path: Path) -> None:

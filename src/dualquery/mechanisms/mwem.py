@@ -172,7 +172,7 @@ def _run(plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, p
     settings = Settings.of(shape, _options_of(plan))
     distribution = Factored(shape.domain, part_cells=settings.part_cells)
     if settings.start_price is not None:
-        _start_noisily(distribution, curator, settings.start_price, shape.rows)
+        start_noisily(distribution, curator, settings.start_price, shape.rows)
     choosing = ChoosingCurator.of(curator, settings.workload)
     average = None
     if settings.iterate is Iterate.AVERAGE:
@@ -189,7 +189,7 @@ def _run(plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, p
     return released(distribution, shape.workload, settings.synthetic_rows, rng)
 
 
-def _start_noisily(distribution: Factored, curator: Curator, price: Price, rows: int) -> None:
+def start_noisily(distribution: Factored, curator: Curator, price: Price, rows: int) -> None:
     """A₀: half uniform, half a noisy count of every cell (section 2.3.2), so that no record is excluded."""
     everything = tuple(range(distribution.domain.width))
     noise = price.noise(Sensitivity.of_table(curator.neighbours))

@@ -1,0 +1,103 @@
+"""A process that is held to a time limit, to some cores and to some memory, and what it used."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from experiments.environments import last_words
+
+DONE = "done"
+THREADS = (  # what the libraries of peers read to know how many threads they may have
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A process that ended by itself or was stopped."""
+
+    outcome: str
+    process_seconds: float
+    processor_seconds: float
+    peak_gb: float
+
+
+def run_within(command: Sequence[str], limit: float, cores: int, memory: float) -> Ran:
+    """Run a command in a process group of its own, on so many cores, and stop the group at the time limit."""
+    started = time.monotonic()
+    with TemporaryFile("w+") as complaints:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+            env={**os.environ, **dict.fromkeys(THREADS, str(cores))},
+            start_new_session=True,
+        )
+        try:
+            _confine(process.pid, cores, memory)
+            ended, peak = _wait(process.pid, started + limit)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        _, status, usage = ended or os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        complaints.seek(0)
+        words = last_words(complaints.read()) or f"exit code {process.returncode}"
+    if ended is None:
+        outcome = f"stopped after {limit:g} s"
+    elif process.returncode:
+        outcome = f"failed: {words}"
+    else:
+        outcome = DONE
+    return Ran(outcome, time.monotonic() - started, usage.ru_utime + usage.ru_stime, peak / 1e9)
+
+
+def _confine(process: int, cores: int, memory: float) -> None:
+    """Hold a process that has only just begun to some cores and some memory, where the system can."""
+    with suppress(ProcessLookupError):
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(process, sorted(os.sched_getaffinity(0))[-cores:])
+        if hasattr(resource, "prlimit"):
+            most = int(memory * 1e9)
+            resource.prlimit(process, resource.RLIMIT_AS, (most, most))
+
+
+def _wait(process: int, until: float) -> tuple[tuple[int, int, resource.struct_rusage] | None, int]:
+    """How the process ended and what it used, or None when the time is up; and its peak memory in bytes."""
+    peak = 0
+    while time.monotonic() < until:
+        ended = os.wait4(process, os.WNOHANG)
+        if ended[0]:
+            return ended, peak
+        peak = max(peak, _peak(process))
+        time.sleep(0.02)
+    return None, peak
+
+
+def _peak(process: int) -> int:
+    """The most memory that a process has had so far, in bytes; 0 where the system does not tell.
+
+    The usage that the system reports at the end would not do: it begins with the memory of this very process,
+    from which the other was forked.
+    """
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0
+    kilobytes = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return 1024 * int(kilobytes[0]) if kilobytes else 0
