@@ -385,21 +385,23 @@ def gather(experiments: Sequence[Experiment], setting: Setting, out: Path, probl
 # The command line
 
 
-def parser(about: str, *, out: Path | None = None) -> argparse.ArgumentParser:
-    """The flags of every experiment."""
-    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = Data.default_folder()
+def parser(about: str, *, name: str | None = None) -> argparse.ArgumentParser:
+    """The flags of every experiment, or of all of them together."""
+    made = argparse.ArgumentParser(
+        prog="python -m experiments" + (f".{name}" if name else ""),
+        description=about,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     made.add_argument(
         "--data",
         type=Path,
-        default=default,
+        default=Data.default_folder(),
         metavar="DIR",
         help="folder of the public data sets (default: DUALQUERY_DATA)",
     )
     made.add_argument(
         "--out",
         type=Path,
-        default=out,
         metavar="DIR",
         help="where pictures, numbers and pages go (default: experiments/results/quick or .../full)",
     )
@@ -425,7 +427,7 @@ def setting_of(arguments: argparse.Namespace) -> tuple[Setting, Path]:
 def main(experiment: Experiment, arguments: argparse.Namespace | None = None) -> None:
     """The command of one experiment: exit code 1 and a list of sentences if something was not measured."""
     about = f"{experiment.title}.\n\n{experiment.paper}"
-    arguments = arguments or parser(about).parse_args()
+    arguments = arguments or parser(about, name=experiment.name).parse_args()
     setting, out = setting_of(arguments)
     problems = run(experiment, setting, out, only_draw=arguments.draw)
     if (out / f"{experiment.name}.md").exists():

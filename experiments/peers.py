@@ -434,7 +434,7 @@ EXPERIMENT = experiment(Terms())
 
 
 def arguments_of(texts: Sequence[str] | None = None) -> argparse.Namespace:
-    made = parser(__doc__ or "")
+    made = parser(__doc__ or "", name="peers")
     names = Terms().data
     made.add_argument(
         "--only", nargs="+", choices=names, default=names, metavar="DATA", help=", ".join(names)
