@@ -114,7 +114,7 @@ def points(setting: Setting) -> list[Point]:
         for case in cases(setting)
         for mechanism in case.mechanisms
         for epsilon in epsilons
-        for seed in setting.seeds(full=2)
+        for seed in setting.seeds(full=1)
     ]
 
 
