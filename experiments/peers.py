@@ -396,10 +396,24 @@ def compared(rows: Rows, data: str, tables: str, epsilon: float) -> str:
         return start + ("; ".join(words[key] for key in others) or "nobody gave an answer") + "."
     better = [words[key] for key in others if errors[key] < errors[ours]]
     if better:
-        return f"{start}{words[ours]}; **lower errors:** {'; '.join(better)}."
-    if others:
-        return f"{start}{words[ours]}; of {len(others)} others that answered the best is {words[others[0]]}."
-    return f"{start}{words[ours]}; nobody else gave an answer."
+        told = f"**lower errors:** {'; '.join(better)}"
+    elif others:
+        told = f"of {len(others)} that answered beside us the best is {words[others[0]]}"
+    else:
+        told = "nobody else gave an answer"
+    return f"{start}{words[ours]}; {told}.{lower_at_worst(here)}"
+
+
+def lower_at_worst(here: Rows) -> str:
+    """Who errs less than we do in the worst table or the worst cell, whatever the mean says."""
+    told = ""
+    for column, what in (("worst_table", "worst table"), ("max_cell", "worst cell")):
+        worst = mean_by(here, ("name",), column)
+        ours = worst[OURS.name,]
+        lower = [f"{name} {error:.3g}" for (name,), error in worst.items() if error < ours]
+        if lower:
+            told += f" **Lower in the {what}** (ours {ours:.3g}): {', '.join(lower)}."
+    return told
 
 
 def without_answer(rows: Rows) -> list[str]:

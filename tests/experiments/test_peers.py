@@ -270,15 +270,16 @@ def made_row(peer: str, method: str, **measured: object) -> Row:
 
 
 def test_a_better_peer_and_a_late_one_are_named() -> None:
-    ours = made_row("dualquery", "release", l1=0.06, seconds=4)
-    worse = made_row("opendp", "MST", l1=0.2, seconds=100)
+    ours = made_row("dualquery", "release", l1=0.06, max_cell=0.004, seconds=4)
+    worse = made_row("opendp", "MST", l1=0.2, max_cell=0.003, seconds=100)
     better = made_row("dpmm", "AIM", l1=0.05, seconds=1000)
     late = made_row("smartnoise-synth", "AIM", outcome="stopped after 900 s")
     said = peers.find([ours, worse, better, late])
     assert "dualquery 0.06 in 4.0 s; **lower errors:** dpmm AIM 0.05 in 1,000.0 s." in said
     assert "smartnoise-synth AIM stopped after 900 s (adult, all 3-way, ε = 1)." in said
     assert "let run 50% of the time" in said
-    assert "of 1 others that answered the best is opendp MST 0.2 in 100.0 s." in peers.find(
+    beside = "of 1 that answered beside us the best is opendp MST 0.2 in 100.0 s."
+    assert f"{beside} **Lower in the worst cell** (ours 0.004): opendp MST 0.003." in peers.find(
         [ours, worse, late]
     )
     assert "nobody else gave an answer" in peers.find([ours, late])
