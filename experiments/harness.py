@@ -420,8 +420,12 @@ def _at_least_one(text: str) -> int:
 
 
 def setting_of(arguments: argparse.Namespace) -> tuple[Setting, Path]:
+    """What the flags say, and the folder to write to."""
     size = Size.FULL if arguments.full else Size.QUICK
-    return Setting(Data(arguments.data), size, arguments.runs), arguments.out or RESULTS / size.value
+    out: Path = arguments.out or RESULTS / size.value
+    if out.exists() and not out.is_dir():
+        leave([f"{out} is no folder; name one with --out"])
+    return Setting(Data(arguments.data), size, arguments.runs), out
 
 
 def main(experiment: Experiment, arguments: argparse.Namespace | None = None) -> None:
