@@ -40,9 +40,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records, pack_bits
 from experiments.biased import biased_records
-from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of
-
-GENEROUS = 1e6  # an epsilon for runs whose parameters are fixed beforehand
+from experiments.runs import ENOUGH, answers_of, budget_of, errors_of, fractions, run_of
 
 
 def errors_of_run(
@@ -58,7 +56,7 @@ def one_round() -> None:
     """A round over 2 million queries beside np.exp and np.cumsum over as many floats as there are weights."""
     records = records_of("kddcup99")
     workload = random_conjunctions(records.domain, 3, 2_000_000)
-    curator = Curator(records, workload, Ledger(budget_of(GENEROUS, 1e-3)), SeededEntropy(0))
+    curator = Curator(records, workload, Ledger(budget_of(ENOUGH, 1e-3)), SeededEntropy(0))
     rng = np.random.default_rng(0)
     query_player = LearningQueryPlayer(
         curator, workload, learning_rate=1.2, samples=1750, rounds=170, public_rows=records.rows
@@ -264,7 +262,7 @@ def linear() -> None:
             records.domain, records.rows * copies, tuple(np.tile(c, copies) for c in records.columns)
         )
         workload = random_conjunctions(records.domain, 3, queries)
-        pays = budget_of(GENEROUS, 1e-3)
+        pays = budget_of(ENOUGH, 1e-3)
         shape = Shape(workload, repeated.rows, pays)
         plan = DUAL_QUERY.checked_plan(shape, Options(learning_rate=1.0, samples=100, rounds=rounds))
         curator = Curator(repeated, workload, Ledger(pays), SeededEntropy(0))

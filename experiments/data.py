@@ -6,7 +6,7 @@ import csv
 import gzip
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -95,7 +95,9 @@ class Data:
 
     def adult_cube(self) -> Records:
         """The eight categorical attributes of Adult, each with the values that its schema lists."""
-        return _only(self.records("adult"), CUBE)
+        records = self.records("adult")
+        names = [column.name for column in records.domain.columns]
+        return only_columns(records, [names.index(name) for name in CUBE])
 
     def _read(self, file: str, reader: Callable[[Path], Records]) -> Records:
         path = self.path(file)
@@ -148,9 +150,7 @@ def _patterns(path: Path, width: int, more: int) -> Records:
     return Records.from_rows(Domain((Items("x", width + more),)), np.hstack([codes, added]))
 
 
-def _only(records: Records, names: tuple[str, ...]) -> Records:
-    """The table without its other columns, none of which is a block of items."""
-    by_name = {column.name: j for j, column in enumerate(records.domain.columns)}
-    chosen = [by_name[name] for name in names]
-    domain = Domain(tuple(records.domain.columns[j] for j in chosen))
-    return Records.from_rows(domain, records.to_rows()[:, chosen])
+def only_columns(records: Records, places: Sequence[int]) -> Records:
+    """The table with only some of its columns, none of which is a block of items."""
+    domain = Domain(tuple(records.domain.columns[j] for j in places))
+    return Records.from_rows(domain, records.to_rows()[:, list(places)])

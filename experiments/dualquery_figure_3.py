@@ -12,6 +12,7 @@ from dualquery.privacy.budget import Accounting
 from experiments.data import Data
 from experiments.harness import Experiment, Point, Rows, Setting, Value, line, main
 from experiments.runs import (
+    ENOUGH,
     answers_of,
     asked_at_random,
     budget_of,
@@ -23,7 +24,6 @@ from experiments.runs import (
 
 DELTA = 1e-3
 LEARNING_RATE, SAMPLES, ROUNDS = 1.2, 1750, 170
-ENOUGH = 1e6  # an ε that pays for parameters fixed beforehand; what they cost is computed and written down
 
 
 def prices(rows: int, rounds: int) -> dict[str, Value]:

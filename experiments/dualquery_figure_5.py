@@ -17,14 +17,13 @@ from dualquery.queries.families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data
-from experiments.harness import Experiment, Point, Rows, Setting, Value, line, main, times, where
-from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of
+from experiments.harness import Experiment, Point, Rows, Setting, Value, line, listed, main, times, where
+from experiments.runs import ENOUGH, answers_of, budget_of, errors_of, fractions, run_of
 
 WIDTH = 17
 LEARNING_RATE = 0.4
 SAMPLES_AND_ROUNDS = {1: (35, 47), 2: (40, 62), 3: (45, 71), 4: (50, 78), 5: (55, 83)}  # the paper's, by ε
 MWEM_ROUNDS = 15
-ENOUGH = 1e6  # an ε that pays for parameters fixed beforehand; what they cost is written down
 UNIFORM = 1 / 8  # what the uniform guess answers to three literals over binary attributes
 
 THEIRS, OURS = "DualQuery, the paper's η, s, T", "DualQuery, ours"
@@ -118,7 +117,7 @@ def find(rows: Rows) -> str:
     if behind:
         few, many = (of(name, "rounds")[behind[-1]] for name in (OURS, THEIRS))
         sentences.append(
-            f"Ours is the worse at ε = {_listed(behind)}, where it plays {few:.0f} rounds and the paper {many:.0f}: "
+            f"Ours is the worse at ε = {listed(behind)}, where it plays {few:.0f} rounds and the paper {many:.0f}: "
             "our rule takes more samples a round than so few attributes need, and pays for one-way counts."
         )
     sentences.append(
@@ -134,13 +133,9 @@ def find(rows: Rows) -> str:
     spent = of(THEIRS, "epsilon_spent")
     costs = ", ".join(f"{cost:.4g} for {epsilon}" for epsilon, cost in spent.items())
     over = [epsilon for epsilon, cost in spent.items() if cost > epsilon]
-    promised = f", more than promised at ε = {_listed(over)}" if over else ""
+    promised = f", more than promised at ε = {listed(over)}" if over else ""
     sentences.append(f"By Theorem 4.2 the paper's (s, T) cost ε = {costs}{promised}.")
     return " ".join(sentences)
-
-
-def _listed(values: list[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
 
 
 EXPERIMENT = Experiment(

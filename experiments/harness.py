@@ -138,6 +138,10 @@ def distinct(rows: Rows, column: str) -> list[Any]:
     return list(dict.fromkeys(row[column] for row in rows))
 
 
+def listed(numbers: Iterable[float]) -> str:
+    return ", ".join(f"{number:g}" for number in numbers)
+
+
 def times(ratio: float) -> str:
     """A ratio in words: 0.5 is '2.0 times lower', 3 is '3.0 times higher'."""
     if not ratio > 0:

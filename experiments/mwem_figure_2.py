@@ -16,12 +16,13 @@ from experiments.harness import (
     Value,
     distinct,
     line,
+    listed,
     main,
     mean_by,
     times,
     where,
 )
-from experiments.mwem_runs import RANGES, averaged, learned, listed, range_case
+from experiments.mwem_runs import RANGES, averaged, learned, range_case
 
 PURE, RHO = Accounting.PURE.value, Accounting.ZCDP.value
 DELTA = {PURE: 0.0, RHO: 1e-6}

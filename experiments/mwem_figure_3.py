@@ -26,6 +26,7 @@ from experiments.harness import (
     Value,
     distinct,
     line,
+    listed,
     main,
     mean_by,
     times,
@@ -37,7 +38,6 @@ from experiments.mwem_runs import (
     hadamard_joint,
     joint,
     learned,
-    listed,
     relative_entropy,
     uniform,
 )

@@ -12,7 +12,7 @@ from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.mechanisms.plan import Shape
 from dualquery.queries.families import marginals
 from dualquery.table.records import Records
-from experiments.data import Data
+from experiments.data import Data, only_columns
 from experiments.harness import (
     Experiment,
     Point,
@@ -21,6 +21,7 @@ from experiments.harness import (
     Value,
     distinct,
     line,
+    listed,
     main,
     mean_by,
     times,
@@ -28,11 +29,9 @@ from experiments.harness import (
 )
 from experiments.mwem_runs import (
     averaged,
-    first_attributes,
     hadamard_joint,
     joint,
     learned,
-    listed,
     paid,
     plain_log_ticks,
     relative_entropy,
@@ -54,7 +53,7 @@ SPLIT = 0.1  # degree 2 is drawn apart below and above this ε, as in the paper
 
 @lru_cache(maxsize=1)
 def survey(data: Data, width: int) -> Records:
-    return first_attributes(data.records("nltcs"), width)
+    return only_columns(data.records("nltcs"), range(width))
 
 
 def measure(data: Data, width: int, degree: int, method: str, epsilon: float, seed: int) -> dict[str, Value]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from matplotlib.figure import Figure
 
 from dualquery.table.records import Records
-from experiments.data import CUBE, Data
+from experiments.data import CUBE, Data, only_columns
 from experiments.harness import (
     Experiment,
     Point,
@@ -18,6 +18,7 @@ from experiments.harness import (
     Value,
     distinct,
     line,
+    listed,
     main,
     mean_by,
     times,
@@ -29,10 +30,8 @@ from experiments.mwem_runs import (
     clipped_laplace,
     cuboid_errors,
     cuboids,
-    first_attributes,
     joint,
     learned,
-    listed,
     plain_log_ticks,
 )
 
@@ -46,7 +45,7 @@ LINES = {
 @lru_cache(maxsize=1)
 def cube(data: Data, attributes: int) -> tuple[Records, Array]:
     """The records and the count of every cell."""
-    records = first_attributes(data.adult_cube(), attributes)
+    records = only_columns(data.adult_cube(), range(attributes))
     return records, cell_counts(records)
 
 

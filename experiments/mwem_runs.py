@@ -5,7 +5,7 @@ Neighbours add or remove a record, as in the paper, and the number of records is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -153,12 +153,6 @@ def range_case(data: Data, name: str, queries: int) -> RangeCase:
 # Tables
 
 
-def first_attributes(records: Records, width: int) -> Records:
-    """The table without its later columns, none of which is a block of items."""
-    domain = Domain(records.domain.columns[:width])
-    return Records.from_rows(domain, records.to_rows()[:, :width])
-
-
 def cell_counts(records: Records) -> Array:
     """How many records lie in every cell of the universe, one axis an attribute."""
     counts = np.zeros(records.domain.sizes)
@@ -218,10 +212,6 @@ def clipped_laplace(truth: Array, scale: float) -> Array:
 
 
 # Words and pictures
-
-
-def listed(numbers: Iterable[float]) -> str:
-    return ", ".join(f"{number:g}" for number in numbers)
 
 
 def averaged(rows: Rows) -> str:

@@ -19,8 +19,20 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
 from experiments.biased import biased_records
-from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times, where
-from experiments.mwem_runs import answers_by, averaged, learned, listed, paid, uniform
+from experiments.harness import (
+    Experiment,
+    Point,
+    Rows,
+    Setting,
+    Value,
+    distinct,
+    listed,
+    main,
+    mean_by,
+    times,
+    where,
+)
+from experiments.mwem_runs import answers_by, averaged, learned, paid, uniform
 from experiments.runs import errors_of, fractions
 
 ADULT, WIDENED, INDEPENDENT = "Adult", "Adult, widened", "independent"

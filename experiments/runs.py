@@ -35,6 +35,8 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
 from experiments.data import Data, kept
 
+ENOUGH = 1e6  # an ε that pays for parameters fixed beforehand; what they cost is written down
+
 
 def budget_of(
     epsilon: float,

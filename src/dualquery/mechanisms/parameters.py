@@ -118,7 +118,7 @@ def default_samples(shape: Shape, learning_rate: float, rounds: int | None, *, g
     while wanted > 1 and rounds_with(wanted) < least_rounds:
         wanted = max(1, wanted * 3 // 4)
     most = min(SAMPLES_MOST, SAMPLES_A_DECISION * undecided)
-    while rounds is None and (more := wanted * 4 // 3) <= most and rounds_with(more) > ROUNDS_MOST:
+    while rounds is None and wanted < (more := wanted * 4 // 3) <= most and rounds_with(more) > ROUNDS_MOST:
         wanted = more
     return wanted
 
