@@ -21,7 +21,6 @@ from dualquery.distributions.products import Products
 from dualquery.mechanisms.baselines import hadamard
 from dualquery.mechanisms.mwem import Settings, mwem, start_noisily
 from dualquery.mechanisms.plan import Options, Shape, silent
-from dualquery.mechanisms.svd_bound import svd_bound
 from dualquery.privacy.accounting import Ledger
 from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
@@ -35,6 +34,7 @@ from dualquery.table.records import Records
 from experiments.data import Data
 from experiments.harness import Rows, distinct
 from experiments.runs import budget_of, fractions
+from experiments.svd_bound import svd_bound
 
 Array = NDArray[np.float64]
 Columns = tuple[tuple[str, int, int], ...]  # name, lowest and highest value

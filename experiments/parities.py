@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dualquery.mechanisms.baselines import GAUSSIAN
 from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.queries.families import marginals, parities
-from dualquery.queries.parity_expansion import cell_from_parities
 from dualquery.queries.query import NONE, Parities, Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
@@ -29,6 +28,7 @@ from experiments.harness import (
     mean_by,
     where,
 )
+from experiments.parity_expansion import cell_from_parities
 from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of
 
 ORDER = 3

@@ -513,7 +513,7 @@ def test_a_budget_too_small_for_one_round(command: Run, place: Path, tmp_path: P
 def test_interrupt_is_clean(place: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle: exit code 130, no traceback, nothing left."""
     script = (
-        "import dualquery.release.making as making, os, signal\n"
+        "import dualquery.releases.making as making, os, signal\n"
         "def slow(*a, **k): os.kill(os.getpid(), signal.SIGINT); import time; time.sleep(30)\n"
         "making.plan_for = slow\n"
         "from dualquery.cli import main; main()"

@@ -19,7 +19,7 @@ STEPS = [
     {"oracles"},
     {"distributions"},
     {"mechanisms"},
-    {"release"},
+    {"releases"},
     {"example", "engine"},
     {"service"},
     {"cli"},
@@ -87,7 +87,7 @@ def test_who_never_sees_data_never_imports_privacy(name: str) -> None:
 def test_the_service_cannot_reach_the_truth() -> None:
     for name in MODULES:
         if part(name) == "service":
-            assert "dualquery.release.evaluation" not in everything_below(name)
+            assert "dualquery.releases.evaluation" not in everything_below(name)
 
 
 def test_no_module_is_imported_in_a_circle() -> None:

@@ -7,7 +7,7 @@ from protocol import Method, Task, serve
 
 from dualquery import Accounting, Budget, Categorical, Domain, Neighbours, Records, Workload
 from dualquery.queries.query import Tables
-from dualquery.release.making import release  # imported here: the clock starts after imports
+from dualquery.releases.making import release  # imported here: the clock starts after imports
 
 
 def chosen(task: Task) -> np.ndarray:

@@ -21,15 +21,15 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Accounting": "dualquery.privacy.budget",
-    "Answer": "dualquery.release.release",
+    "Answer": "dualquery.releases.release",
     "Budget": "dualquery.privacy.budget",
     "BudgetError": "dualquery.errors",
     "Categorical": "dualquery.table.domain",
-    "Certificate": "dualquery.release.certificate",
+    "Certificate": "dualquery.releases.certificate",
     "DataError": "dualquery.errors",
     "Domain": "dualquery.table.domain",
     "DualQueryError": "dualquery.errors",
-    "Evaluation": "dualquery.release.evaluation",
+    "Evaluation": "dualquery.releases.evaluation",
     "Items": "dualquery.table.domain",
     "Neighbours": "dualquery.privacy.budget",
     "Numeric": "dualquery.table.domain",
@@ -37,7 +37,7 @@ _HOMES = {
     "Plan": "dualquery.mechanisms.plan",
     "QueryError": "dualquery.errors",
     "Records": "dualquery.table.records",
-    "Release": "dualquery.release.release",
+    "Release": "dualquery.releases.release",
     "ReleaseError": "dualquery.errors",
     "Schema": "dualquery.table.schema",
     "SchemaError": "dualquery.errors",
@@ -45,13 +45,14 @@ _HOMES = {
     "default_delta": "dualquery.privacy.budget",
     "encode": "dualquery.table.encoding",
     "equal_width": "dualquery.table.domain",
-    "evaluate": "dualquery.release.evaluation",
+    "evaluate": "dualquery.releases.evaluation",
     "from_spec": "dualquery.queries.families",
     "marginals": "dualquery.queries.families",
     "parities": "dualquery.queries.families",
-    "plan": "dualquery.release.planning",
+    "plan": "dualquery.releases.planning",
     "random_conjunctions": "dualquery.queries.families",
     "ranges": "dualquery.queries.families",
+    "release": "dualquery.releases.making",
     "read_schema": "dualquery.table.schema",
 }
 
@@ -106,11 +107,11 @@ if TYPE_CHECKING:
     from dualquery.privacy.budget import Accounting, Budget, Neighbours, default_delta
     from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions, ranges
     from dualquery.queries.workload import Workload
-    from dualquery.release.certificate import Certificate
-    from dualquery.release.evaluation import Evaluation, evaluate
-    from dualquery.release.making import release
-    from dualquery.release.planning import plan
-    from dualquery.release.release import Answer, Release
+    from dualquery.releases.certificate import Certificate
+    from dualquery.releases.evaluation import Evaluation, evaluate
+    from dualquery.releases.making import release
+    from dualquery.releases.planning import plan
+    from dualquery.releases.release import Answer, Release
     from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width
     from dualquery.table.encoding import encode
     from dualquery.table.records import Records
@@ -118,8 +119,6 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "release":  # a package that can be called: see its own page
-        return import_module("dualquery.release")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'dualquery' has no attribute '{name}'")

@@ -10,7 +10,6 @@ import pytest
 from dualquery.errors import BudgetError, QueryError
 from dualquery.mechanisms.baselines import GAUSSIAN, HADAMARD, LAPLACE, UNIFORM, ZEROS
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Shape, silent
-from dualquery.mechanisms.svd_bound import svd_bound
 from dualquery.privacy.accounting import Ledger
 from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
@@ -20,6 +19,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items, equal_width
 from dualquery.table.records import Records
+from experiments.svd_bound import svd_bound
 
 DOMAIN = Domain((Items("item", 5),))
 ROWS = 5000

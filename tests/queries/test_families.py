@@ -21,7 +21,7 @@ from dualquery.queries.families import (
     ranges,
     weighted_conjunctions,
 )
-from dualquery.queries.language import parse
+from dualquery.queries.language.reader import parse
 from dualquery.queries.query import NONE, Conjunctions, Parities, Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain, Items, Numeric

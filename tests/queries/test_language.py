@@ -10,8 +10,8 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import QueryError, SchemaError
-from dualquery.queries.canonical import canonical
-from dualquery.queries.language import Literal, Query, parse, to_groups
+from dualquery.queries.language.canonical import canonical
+from dualquery.queries.language.reader import Literal, Query, parse, to_groups
 from dualquery.queries.query import Conjunctions, Parities
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dualquery.errors import QueryError
 from dualquery.queries.families import from_spec, from_texts, marginals, parities, random_conjunctions
-from dualquery.queries.language import parse
+from dualquery.queries.language.reader import parse
 from dualquery.queries.query import NONE, Conjunctions, Parities, Predicates, Tables
 from dualquery.queries.workload import ProductRows, Workload
 from dualquery.table.domain import Categorical, Domain, Items, Numeric

@@ -34,7 +34,7 @@ def answer(
     """
     from dualquery.cli import output
     from dualquery.errors import QueryError
-    from dualquery.release.release import Release
+    from dualquery.releases.release import Release
 
     asked: list[tuple[str, str]] = []  # the text, and where it stands
     for number, text in enumerate(queries or [], start=1):

@@ -11,7 +11,7 @@ from dualquery.cli.flags import QuietFlag
 from dualquery.privacy.budget import Accounting, Budget, Neighbours, default_delta
 
 if TYPE_CHECKING:
-    from dualquery.release.release import Release
+    from dualquery.releases.release import Release
     from dualquery.table.records import Records
 
 QUESTIONS = (
@@ -51,7 +51,7 @@ def demo(
     table, schema, folder = out / "survey.csv", out / "schema.toml", out / "release"
     with Bars(wanted=not quiet) as progress:
         import dualquery
-        from dualquery.release.making import release
+        from dualquery.releases.making import release
         from dualquery.table.schema import read_schema
 
         _write_survey(out, table, schema)
@@ -93,7 +93,7 @@ def _write_survey(out: Path, table: Path, schema: Path) -> None:
 
 def _error_rows(made: Release, records: Records) -> list[list[str]]:
     from dualquery.cli.output import fraction
-    from dualquery.release.evaluation import evaluate
+    from dualquery.releases.evaluation import evaluate
 
     rows = []
     for order in (1, 2, 3):
@@ -112,8 +112,8 @@ def _error_rows(made: Release, records: Records) -> list[list[str]]:
 
 
 def _question_rows(made: Release, records: Records) -> list[list[str]]:
-    from dualquery.queries.language import parse, to_groups
-    from dualquery.release.release import fractions_in
+    from dualquery.queries.language.reader import parse, to_groups
+    from dualquery.releases.release import fractions_in
 
     groups = to_groups(records.domain, [parse(text, records.domain) for text in QUESTIONS])
     truth = fractions_in(records, groups)

@@ -10,7 +10,7 @@ import typer
 from dualquery.cli.flags import SPEC, JsonFlag, QuietFlag
 
 if TYPE_CHECKING:
-    from dualquery.release.evaluation import Evaluation
+    from dualquery.releases.evaluation import Evaluation
 
 
 def evaluate(
@@ -43,8 +43,8 @@ def evaluate(
 
     with Bars(wanted=not (json or quiet)) as progress:
         from dualquery.queries.families import from_spec
-        from dualquery.release.evaluation import evaluate as compare
-        from dualquery.release.release import Release
+        from dualquery.releases.evaluation import evaluate as compare
+        from dualquery.releases.release import Release
 
         release = Release.load(folder)
         asked = from_spec(release.domain, queries) if queries else None

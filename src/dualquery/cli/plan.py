@@ -54,8 +54,8 @@ def plan(
     budget = budget_from(epsilon, delta, rows=rows, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output
     from dualquery.queries.families import from_spec
-    from dualquery.release.planning import plan as make_plan
-    from dualquery.release.planning import warnings_of
+    from dualquery.releases.planning import plan as make_plan
+    from dualquery.releases.planning import warnings_of
     from dualquery.table.schema import read_schema
 
     described = read_schema(schema)

@@ -23,7 +23,7 @@ from dualquery.cli.flags import (
 from dualquery.privacy.budget import Accounting, Neighbours
 
 if TYPE_CHECKING:
-    from dualquery.release.certificate import Certificate
+    from dualquery.releases.certificate import Certificate
 
 
 @with_mechanism_flags()
@@ -78,9 +78,9 @@ def release(
 
     with Bars(wanted=not (json or quiet)) as progress:
         from dualquery.queries.families import from_spec
-        from dualquery.release.folder import refuse_occupied
-        from dualquery.release.making import release as make_release
-        from dualquery.release.planning import check_mechanism
+        from dualquery.releases.folder import refuse_occupied
+        from dualquery.releases.making import release as make_release
+        from dualquery.releases.planning import check_mechanism
         from dualquery.table.encoding import encode
         from dualquery.table.schema import read_schema
 
@@ -130,7 +130,7 @@ def draft_warnings(schema: Path) -> list[str]:
 def print_summary(folder: Path, certificate: Certificate) -> None:
     """What was released, what it cost, and where it is."""
     from dualquery.cli import output
-    from dualquery.release import words
+    from dualquery.releases import sentences as words
 
     predicted = certificate.predicted_error
     spent, budget = certificate["spent"], certificate["budget"]

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.draws import Stream, Urn, range_pairs
-from dualquery.queries.language import Query, Reader, to_groups
+from dualquery.queries.language.reader import Query, Reader, to_groups
+from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
 from dualquery.queries.limits import check_count, check_order, check_tables, number_of_sets_up_to
 from dualquery.queries.query import NONE, Conjunctions, Parities, Predicates, Tables
-from dualquery.queries.vocabulary import ranked_codes, unknown_name
 from dualquery.queries.workload import Workload, concatenated, equalities, equality_literal
 from dualquery.table.domain import Domain
 

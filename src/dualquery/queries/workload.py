@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.canonical import Literal, Query
 from dualquery.queries.digest import digest_of
+from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Predicates, Tables
 from dualquery.table.domain import Domain
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
-from dualquery.release import pictures, plots, words
-from dualquery.release.certificate import Certificate
-from dualquery.release.pictures import Picture
-from dualquery.release.release import Release
+from dualquery.releases import pictures, plots
+from dualquery.releases import sentences as words
+from dualquery.releases.certificate import Certificate
+from dualquery.releases.pictures import Picture
+from dualquery.releases.release import Release
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 
 
@@ -24,7 +25,7 @@ def report_html(release: Release, certificate: Certificate) -> str:
         _parameters(certificate),
         _raw(certificate),
     ]
-    style = (files("dualquery.release") / "page.css").read_text(encoding="utf-8")
+    style = (files("dualquery.releases") / "page.css").read_text(encoding="utf-8")
     return "\n".join(
         [
             "<!doctype html>",
@@ -120,7 +121,7 @@ def _use(release: Release, certificate: Certificate) -> str:
 
 def _example_query(domain: Domain) -> str:
     """A query that this domain can be asked, in the query language."""
-    from dualquery.queries.canonical import Literal, Query
+    from dualquery.queries.language.canonical import Literal, Query
 
     literals: list[Literal] = []
     for position, column in enumerate(domain.columns):

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import dualquery
 from dualquery import Budget, Items, Neighbours, Records, Release
-from dualquery.release import plots, words
-from dualquery.release.pictures import heat_maps, histograms, information
-from dualquery.release.report import report_html
+from dualquery.releases import plots
+from dualquery.releases import sentences as words
+from dualquery.releases.pictures import heat_maps, histograms, information
+from dualquery.releases.report import report_html
 
 Make = Callable[..., Release]
 VOID = {"meta", "br", "link", "img", "hr", "input"}

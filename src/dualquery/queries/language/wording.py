@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from dualquery.queries.vocabulary import (
+from dualquery.queries.language.vocabulary import (
     between,
     codes_in,
     everything,

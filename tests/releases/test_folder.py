@@ -16,7 +16,7 @@ import pytest
 
 import dualquery
 from dualquery import Items, Records, Release, ReleaseError
-from dualquery.release import folder as folders
+from dualquery.releases import folder as folders
 from dualquery.table.records import BitItems, SparseItems
 
 Make = Callable[..., Release]

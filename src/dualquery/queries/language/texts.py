@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dualquery.queries.canonical import Literal, Query
+from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.query import NONE
 from dualquery.queries.workload import ProductRows, Workload
 

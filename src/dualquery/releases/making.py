@@ -18,14 +18,14 @@ from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of
 from dualquery.privacy.curator import Curator, Gaussian, Laplace
 from dualquery.queries.families import from_spec
+from dualquery.queries.language.texts import query_texts
 from dualquery.queries.query import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
-from dualquery.release.certificate import RowsFrom, certify
-from dualquery.release.planning import merged_options, plan_for, warnings_of
-from dualquery.release.prediction import PredictedError
-from dualquery.release.release import BareAnswers, Release, fractions_in
-from dualquery.release.texts import query_texts
+from dualquery.releases.certificate import RowsFrom, certify
+from dualquery.releases.planning import merged_options, plan_for, warnings_of
+from dualquery.releases.prediction import PredictedError
+from dualquery.releases.release import BareAnswers, Release, fractions_in
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records

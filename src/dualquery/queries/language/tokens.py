@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from dualquery.queries.vocabulary import WORD
+from dualquery.queries.language.vocabulary import WORD
 
 _WINDOW = 60  # characters of a long query shown on either side of the fault
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.queries.counting import attribute_codes
-from dualquery.release import plots
+from dualquery.releases import plots
 from dualquery.table.domain import Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems
 

@@ -23,9 +23,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
-from dualquery.release.certificate import Certificate
-from dualquery.release.release import BareAnswers, Release
-from dualquery.release.report import report_html
+from dualquery.releases.certificate import Certificate
+from dualquery.releases.release import BareAnswers, Release
+from dualquery.releases.report import report_html
 from dualquery.table.encoding import encode
 
 SYNTHETIC = "synthetic.parquet"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import QueryError
-from dualquery.queries.parity_expansion import cell_from_parities
+from experiments.parity_expansion import cell_from_parities
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import dualquery
 from dualquery import QueryError, Release, Schema
-from dualquery.queries.language import parse
-from dualquery.release import texts
-from dualquery.release.prediction import PredictedError
-from dualquery.release.release import Answer
+from dualquery.queries.language import texts
+from dualquery.queries.language.reader import parse
+from dualquery.releases.prediction import PredictedError
+from dualquery.releases.release import Answer
 
 Make = Callable[..., Release]
 

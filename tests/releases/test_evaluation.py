@@ -12,7 +12,7 @@ import pytest
 
 import dualquery
 from dualquery import QueryError, Records, Release, ReleaseError
-from dualquery.release import evaluation
+from dualquery.releases import evaluation
 
 Make = Callable[..., Release]
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 
-from dualquery.release.certificate import Certificate
+from dualquery.releases.certificate import Certificate
 
 _EVENT_WORDS = {
     "selection": "draws of the exponential mechanism",

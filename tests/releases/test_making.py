@@ -29,7 +29,7 @@ from dualquery.privacy.accounting import GaussianNoise, LaplaceNoise, Ledger
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Gaussian
-from dualquery.release.making import price_of_rows
+from dualquery.releases.making import price_of_rows
 
 Make = Callable[..., Release]
 

@@ -24,7 +24,7 @@ from dualquery.mechanisms.plan import Mechanism, Plan, Shape
 from dualquery.privacy.accounting import Event, Ledger
 from dualquery.privacy.conversion import UNITS
 from dualquery.randomness import Entropy
-from dualquery.release.prediction import PredictedError
+from dualquery.releases.prediction import PredictedError
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 FORMAT = 1

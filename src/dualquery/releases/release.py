@@ -14,11 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.canonical import Query, to_groups
 from dualquery.queries.counting import true_counts as counts_in  # here of synthetic records, which are public
-from dualquery.queries.language import Reader
+from dualquery.queries.language.canonical import Query, to_groups
+from dualquery.queries.language.reader import Reader
 from dualquery.queries.query import Group
-from dualquery.release.certificate import Certificate
+from dualquery.releases.certificate import Certificate
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import decode
 from dualquery.table.records import Records
@@ -124,14 +124,14 @@ class Release:
 
     def save(self, folder: str | os.PathLike[str], *, csv: bool = False) -> None:
         """Write the folder of the release: all of it, or nothing."""
-        from dualquery.release.folder import save
+        from dualquery.releases.folder import save
 
         save(self, folder, csv=csv)
 
     @staticmethod
     def load(folder: str | os.PathLike[str]) -> Release:
         """The release that a folder holds."""
-        from dualquery.release.folder import load
+        from dualquery.releases.folder import load
 
         return load(folder)
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from dualquery.errors import QueryError, ReleaseError
 from dualquery.queries.counting import true_counts
 from dualquery.queries.families import from_spec
+from dualquery.queries.language.texts import query_texts
 from dualquery.queries.query import Group, Tables
 from dualquery.queries.workload import Workload
-from dualquery.release.release import Release, fractions_in
-from dualquery.release.texts import query_texts
+from dualquery.releases.release import Release, fractions_in
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.source import Source

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries import vocabulary
+from dualquery.queries.language import vocabulary
+from dualquery.queries.language.wording import attribute_text, condition_text
 from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Predicates, negative, positive
-from dualquery.queries.wording import attribute_text, condition_text
 from dualquery.table.domain import Domain
 
 
