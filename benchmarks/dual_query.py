@@ -30,9 +30,9 @@ from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.dual_query import DUAL_QUERY, search_oracle
 from dualquery.mechanisms.free_values import uniform
 from dualquery.mechanisms.plan import Options, Shape, silent
-from dualquery.privacy.accounting import Ledger
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
 from dualquery.queries.counting import literal_truth, true_counts
 from dualquery.queries.families import random_conjunctions
 from dualquery.queries.query import Conjunctions

@@ -26,7 +26,7 @@ from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.mechanisms.measured import Measured, measured_workload
 from dualquery.mechanisms.mwem import MWEM, Settings, automatic_rounds
 from dualquery.mechanisms.plan import Mechanism, Options, Shape
-from dualquery.privacy.accounting import Ledger
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.query_selection import ChoosingCurator
 from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions
 from dualquery.queries.workload import Workload

@@ -22,9 +22,10 @@ from benchmarks.harness import RESULTS, Figure, data_folder, in_fresh_process, r
 from dualquery.mechanisms.adaptive_projection import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.plan import Mechanism, Options, Plan, Shape, silent
 from dualquery.mechanisms.projection import PROJECTION
-from dualquery.privacy.accounting import Ledger
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.counting import true_counts
 from dualquery.queries.families import marginals, random_conjunctions, weighted_conjunctions
 from dualquery.queries.query import Tables

@@ -21,9 +21,9 @@ from dualquery.mechanisms.dual_query import DUAL_QUERY, dual_query, search_oracl
 from dualquery.mechanisms.free_values import Free, uniform, zeros
 from dualquery.mechanisms.parameters import ROUNDS_MOST, from_budget
 from dualquery.mechanisms.plan import Options, Shape
-from dualquery.privacy.accounting import Ledger
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
 from dualquery.queries.decisions import decisions
 from dualquery.queries.families import random_conjunctions
 from dualquery.queries.workload import Workload

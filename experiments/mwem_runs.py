@@ -21,9 +21,10 @@ from dualquery.distributions.products import Products
 from dualquery.mechanisms.baselines import hadamard
 from dualquery.mechanisms.mwem import Settings, mwem, start_noisily
 from dualquery.mechanisms.plan import Options, Shape, silent
-from dualquery.privacy.accounting import Ledger
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.query_selection import ChoosingCurator
 from dualquery.queries.families import ranges
 from dualquery.queries.query import Tables

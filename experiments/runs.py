@@ -17,16 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Shape, silent
-from dualquery.privacy.accounting import (
-    Ledger,
-    Spent,
-    dual_query_advanced,
-    dual_query_pure,
-    dual_query_rho,
-    epsilon_of,
-)
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import epsilon_of
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger, Spent
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.prices import dual_query_advanced, dual_query_pure, dual_query_rho
 from dualquery.queries.counting import true_counts
 from dualquery.queries.families import random_conjunctions
 from dualquery.queries.query import NONE, Conjunctions

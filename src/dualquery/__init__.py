@@ -31,7 +31,7 @@ _HOMES = {
     "DualQueryError": "dualquery.errors",
     "Evaluation": "dualquery.releases.evaluation",
     "Items": "dualquery.table.domain",
-    "Neighbours": "dualquery.privacy.budget",
+    "Neighbours": "dualquery.privacy.neighbours",
     "Numeric": "dualquery.table.domain",
     "Options": "dualquery.mechanisms.plan",
     "Plan": "dualquery.mechanisms.plan",
@@ -104,7 +104,8 @@ if TYPE_CHECKING:
         SchemaError,
     )
     from dualquery.mechanisms.plan import Options, Plan
-    from dualquery.privacy.budget import Accounting, Budget, Neighbours, default_delta
+    from dualquery.privacy.budget import Accounting, Budget, default_delta
+    from dualquery.privacy.neighbours import Neighbours
     from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions, ranges
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate

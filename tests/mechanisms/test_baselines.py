@@ -10,9 +10,10 @@ import pytest
 from dualquery.errors import BudgetError, QueryError
 from dualquery.mechanisms.baselines import GAUSSIAN, HADAMARD, LAPLACE, UNIFORM, ZEROS
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Shape, silent
-from dualquery.privacy.accounting import Ledger
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.counting import true_counts
 from dualquery.queries.families import from_spec, ranges
 from dualquery.queries.workload import Workload

@@ -19,9 +19,11 @@ from dualquery.mechanisms.parameters import (
 )
 from dualquery.mechanisms.plan import Options, Shape, silent
 from dualquery.oracles.clauses import value
-from dualquery.privacy.accounting import Ledger, dual_query_pure, dual_query_rho
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.prices import dual_query_pure, dual_query_rho
 from dualquery.queries.counting import add_answers, true_counts
 from dualquery.queries.families import from_spec, from_texts, marginals, parities, random_conjunctions
 from dualquery.randomness import SeededEntropy

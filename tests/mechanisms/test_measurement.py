@@ -10,8 +10,10 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms import measurement
 from dualquery.mechanisms.measurement import attribute_sets, closure, one_way_plan, plan_tables
 from dualquery.mechanisms.plan import Shape
-from dualquery.privacy.accounting import Ledger, rho_of
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import rho_of
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_texts, marginals, parities, random_conjunctions
 from dualquery.queries.query import Tables
 from dualquery.queries.workload import Workload

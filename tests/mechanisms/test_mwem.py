@@ -14,9 +14,11 @@ from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.measured import Measured, measured_workload, small_tables, usual
 from dualquery.mechanisms.mwem import MWEM, Settings, automatic_rounds, mwem
 from dualquery.mechanisms.plan import Options, Outcome, Shape, silent
-from dualquery.privacy.accounting import GaussianNoise, LaplaceNoise, Ledger, Selection
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.query_selection import ChoosingCurator
 from dualquery.privacy.selection import SLACK
 from dualquery.queries.counting import true_counts

@@ -10,10 +10,12 @@ import pytest
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.plan import Options, Outcome, Shape, silent
 from dualquery.mechanisms.pmw import PMW, best_rounds, draw_price, promised_error, rounds_for
-from dualquery.privacy.accounting import Ledger, Selection
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition, rho_of
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import Selection
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.counting import true_counts
 from dualquery.queries.families import from_spec
 from dualquery.randomness import SeededEntropy

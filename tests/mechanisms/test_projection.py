@@ -12,9 +12,11 @@ from dualquery.mechanisms.pace import Pace
 from dualquery.mechanisms.plan import Options, Shape, silent
 from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.shrinkage import cell_variance, onto_simplex, shrunk
-from dualquery.privacy.accounting import Ledger, rho_of
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.counting import true_counts
 from dualquery.queries.families import marginals, random_conjunctions
 from dualquery.randomness import SeededEntropy

@@ -16,24 +16,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.accounting import (
-    Event,
-    GaussianNoise,
-    LaplaceNoise,
-    Ledger,
-    Selection,
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import (
+    UNITS,
     delta_of,
-    dual_query_advanced,
-    dual_query_pure,
-    dual_query_rho,
+    discrete_gaussian_epsilon,
     epsilon_of,
-    largest_rounds,
+    gaussian_epsilon,
     rho_of,
-    smallest_gaussian_scale,
+    rho_units_of,
     tight_gaussian_epsilon,
 )
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
-from dualquery.privacy.conversion import UNITS, discrete_gaussian_epsilon, gaussian_epsilon, rho_units_of
+from dualquery.privacy.events import Event, GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.prices import dual_query_advanced, dual_query_pure, dual_query_rho, largest_rounds
 
 ADD_REMOVE, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE
 DRAWING = [Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal, default_delta, delta_warning
+from dualquery.privacy.budget import Accounting, Budget, decimal, default_delta, delta_warning
+from dualquery.privacy.neighbours import Neighbours
 
 
 def budget(epsilon: float = 1.0, delta: float = 1e-6, accounting: Accounting = Accounting.ZCDP) -> Budget:

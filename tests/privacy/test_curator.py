@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError, DataError
-from dualquery.privacy.accounting import GaussianNoise, LaplaceNoise, Ledger, Selection
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, Gaussian, Laplace, changed_queries
+from dualquery.privacy.events import GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.selection import SLACK, Candidates, PublicScores, Rate
 from dualquery.queries.counting import true_counts
 from dualquery.queries.families import from_texts, marginals, parities

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.shrinkage import reconstructed
 from dualquery.privacy import interactions as module
-from dualquery.privacy.accounting import Ledger
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.interactions import (
     InteractionPlan,
@@ -22,6 +21,8 @@ from dualquery.privacy.interactions import (
     interaction_sensitivity,
     measure_interactions,
 )
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.privacy.accounting import Ledger
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.itemsets import ItemLimit, _count_pairs, _kept_items, measure_items, measure_pairs
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items

@@ -25,10 +25,11 @@ from dualquery import (
     Release,
     Schema,
 )
-from dualquery.privacy.accounting import GaussianNoise, LaplaceNoise, Ledger
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Gaussian
+from dualquery.privacy.events import GaussianNoise, LaplaceNoise
+from dualquery.privacy.ledger import Ledger
 from dualquery.releases.making import price_of_rows
 
 Make = Callable[..., Release]

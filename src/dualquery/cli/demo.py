@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualquery.cli.flags import QuietFlag
-from dualquery.privacy.budget import Accounting, Budget, Neighbours, default_delta
+from dualquery.privacy.budget import Accounting, Budget, default_delta
+from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Release

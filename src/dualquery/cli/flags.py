@@ -16,7 +16,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.privacy.budget import Accounting, Budget, Neighbours, default_delta
+from dualquery.privacy.budget import Accounting, Budget, default_delta
+from dualquery.privacy.neighbours import Neighbours
 
 SPEC = (
     "What to ask: `marginals:K`, `random:K:COUNT[:SEED]`, `parities:K`, `ranges:ATTRIBUTE:COUNT[:SEED]`, or "

@@ -18,7 +18,8 @@ from dualquery.cli.flags import (
     budget_from,
     with_mechanism_flags,
 )
-from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from dualquery.mechanisms.plan import Plan

@@ -20,7 +20,8 @@ from dualquery.cli.flags import (
     budget_from,
     with_mechanism_flags,
 )
-from dualquery.privacy.budget import Accounting, Neighbours
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from dualquery.releases.certificate import Certificate

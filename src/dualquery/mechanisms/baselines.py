@@ -22,10 +22,11 @@ from dualquery.mechanisms.measured import Measured, measured_workload
 from dualquery.mechanisms.mwem import noise_of
 from dualquery.mechanisms.outcomes import released, synthetic_rows
 from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
-from dualquery.privacy.accounting import GaussianNoise, smallest_gaussian_scale
 from dualquery.privacy.budget import Accounting, decimal
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator, Gaussian, Laplace, changed_queries
+from dualquery.privacy.events import GaussianNoise
+from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.query_selection import ChoosingCurator, equal_prices
 from dualquery.table.records import Records
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from dualquery.game.data_players import Fallback
 from dualquery.game.moves import Record
-from dualquery.privacy.accounting import GaussianNoise, LaplaceNoise
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator, Gaussian, Laplace, changed_queries
+from dualquery.privacy.events import GaussianNoise, LaplaceNoise
 from dualquery.queries.query import Conjunctions, Group, Predicates, Tables
 from dualquery.table.domain import Domain
 

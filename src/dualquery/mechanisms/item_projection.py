@@ -22,11 +22,11 @@ from dualquery.mechanisms.measurement import attribute_sets
 from dualquery.mechanisms.pace import Pace
 from dualquery.mechanisms.plan import Progress, Shape
 from dualquery.mechanisms.shrinkage import shrunk
-from dualquery.privacy.accounting import smallest_gaussian_scale
-from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.curator import Curator, Gaussian
 from dualquery.privacy.events import GaussianNoise
 from dualquery.privacy.itemsets import ItemLimit, measure_items, measure_pairs
+from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.query import Tables
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records, SparseItems

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.plan import Shape
 from dualquery.mechanisms.shrinkage import cell_variance
-from dualquery.privacy.accounting import smallest_gaussian_scale
-from dualquery.privacy.budget import Accounting, Neighbours
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.interactions import InteractionPlan, interaction_scale, interaction_sensitivity
+from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Tables
 from dualquery.queries.workload import Workload
 

@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.query_players import learning_rate_per_count
 from dualquery.mechanisms.plan import Options, Shape
-from dualquery.privacy.accounting import Ledger, Selection, largest_rounds
-from dualquery.privacy.budget import Accounting, Neighbours
-from dualquery.privacy.events import Event
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.events import Event, Selection
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.prices import largest_rounds
 from dualquery.privacy.selection import SLACK
 from dualquery.queries.decisions import decisions
 

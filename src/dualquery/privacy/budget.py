@@ -8,26 +8,7 @@ from enum import Enum
 from fractions import Fraction
 
 from dualquery.errors import BudgetError
-
-
-class Neighbours(Enum):
-    """Which two tables must be hard to tell apart. One ledger keeps one relation."""
-
-    REPLACE = "replace"
-    ADD_REMOVE = "add-remove"
-
-    def words(self) -> str:
-        """The relation in words, for the certificate."""
-        return _NEIGHBOUR_WORDS[self]
-
-    @property
-    def cells_moved(self) -> int:
-        """How many cells of one table (marginal) move between neighbours, each by one.
-
-        This is the L1 sensitivity of the table's counts and the square of their L2 sensitivity: a
-        replaced record leaves one cell and enters another; an added one only enters.
-        """
-        return 2 if self is Neighbours.REPLACE else 1
+from dualquery.privacy.neighbours import Neighbours
 
 
 class Accounting(Enum):
@@ -42,11 +23,6 @@ class Accounting(Enum):
         """The theorem in words, for the certificate."""
         return _ACCOUNTING_WORDS[self]
 
-
-_NEIGHBOUR_WORDS = {
-    Neighbours.REPLACE: "tables that differ in the values of one record; the number of records is public",
-    Neighbours.ADD_REMOVE: "tables of which one has one record more; the number of records is private",
-}
 
 _ACCOUNTING_WORDS = {
     Accounting.ZCDP: "zero-concentrated differential privacy (conversion of Canonne, Kamath, Steinke 2020)",

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
-from dualquery.privacy.accounting import GaussianNoise, LaplaceNoise, Ledger, Selection
-from dualquery.privacy.budget import Neighbours
+from dualquery.privacy.events import GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import discrete_gaussian, discrete_laplace
 from dualquery.privacy.selection import SLACK, Candidates, PublicScores, Rate, Selected, draw
 from dualquery.queries.counting import Counts, Progress, no_progress, true_counts

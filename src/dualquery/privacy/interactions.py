@@ -31,9 +31,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianNoise
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import discrete_gaussian
 from dualquery.queries.counting import true_counts
 from dualquery.queries.query import Tables

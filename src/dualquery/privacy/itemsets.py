@@ -18,9 +18,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianNoise
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import discrete_gaussian
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 

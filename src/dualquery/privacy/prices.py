@@ -12,8 +12,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
+from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, advanced_composition, rho_units_of
+from dualquery.privacy.neighbours import Neighbours
 
 
 def dual_query_pure(

@@ -29,10 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.accounting import GaussianNoise, LaplaceNoise, Selection, rho_of
-from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
-from dualquery.privacy.conversion import UNITS
+from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.conversion import UNITS, rho_of
 from dualquery.privacy.curator import Curator, Gaussian, Laplace
+from dualquery.privacy.events import GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import discrete_gaussian, discrete_laplace
 from dualquery.privacy.selection import SLACK, Candidates, PublicScores, Rate, draw
 from dualquery.queries.query import Tables

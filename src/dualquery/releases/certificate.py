@@ -21,8 +21,9 @@ from typing import Any
 from dualquery import __version__
 from dualquery.errors import ReleaseError
 from dualquery.mechanisms.plan import Mechanism, Plan, Shape
-from dualquery.privacy.accounting import Event, Ledger
 from dualquery.privacy.conversion import UNITS
+from dualquery.privacy.events import Event
+from dualquery.privacy.ledger import Ledger
 from dualquery.randomness import Entropy
 from dualquery.releases.prediction import PredictedError
 from dualquery.table.schema import Schema, parse_schema, schema_text

@@ -13,10 +13,11 @@ from fractions import Fraction
 
 from dualquery.errors import BudgetError, DataError, DualQueryError
 from dualquery.mechanisms.plan import Options, Outcome, Plan, Progress, Shape, silent
-from dualquery.privacy.accounting import Ledger
-from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
+from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of
 from dualquery.privacy.curator import Curator, Gaussian, Laplace
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec
 from dualquery.queries.language.texts import query_texts
 from dualquery.queries.query import Tables

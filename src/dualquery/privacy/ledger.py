@@ -16,34 +16,12 @@ from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import (
     UNITS,
     advanced_composition,
-    delta_of,
     discrete_gaussian_epsilon,
     epsilon_of,
-    rho_of,
     rho_units_of,
-    tight_gaussian_epsilon,
     units,
 )
-from dualquery.privacy.events import Event, GaussianNoise, LaplaceNoise, Selection
-from dualquery.privacy.prices import dual_query_advanced, dual_query_pure, dual_query_rho, largest_rounds
-
-__all__ = [
-    "Event",
-    "GaussianNoise",
-    "LaplaceNoise",
-    "Ledger",
-    "Selection",
-    "Spent",
-    "delta_of",
-    "dual_query_advanced",
-    "dual_query_pure",
-    "dual_query_rho",
-    "epsilon_of",
-    "largest_rounds",
-    "rho_of",
-    "smallest_gaussian_scale",
-    "tight_gaussian_epsilon",
-]
+from dualquery.privacy.events import Event, GaussianNoise, Selection
 
 
 @dataclass(frozen=True)
