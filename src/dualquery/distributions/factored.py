@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from dualquery.distributions.histogram import Histogram, Table
 from dualquery.distributions.kernels import evaluate_products, evaluate_products_threaded, fitting_products
 from dualquery.distributions.products import Products
-from dualquery.queries.query import NONE
+from dualquery.queries.predicates import NONE
+from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
 SERIAL_QUERIES = 20_000  # fewer than this are not worth a second thread
@@ -34,6 +35,7 @@ class Factored:
         self.changes = np.zeros(domain.width, np.int64)  # how often each part was changed
         self._parts: dict[int, Histogram] = {}  # attributes without one are uniform and alone
         self._bits = np.log2(domain.sizes)  # log₂ of the cells of each part
+        self._lent: set[int] = set()  # parts that a snapshot holds too: copied before they change
 
     @staticmethod
     def explicit(domain: Domain) -> Factored:
@@ -43,6 +45,14 @@ class Factored:
         whole.owner[:] = 0
         whole._parts[0] = Histogram(tuple(range(domain.width)), sizes)
         return whole
+
+    def snapshot(self) -> Factored:
+        """The distribution as it stands. Parts are shared until one of the two changes them."""
+        copy = Factored(self.domain, part_cells=self.part_cells)
+        copy.owner, copy.changes = self.owner.copy(), self.changes.copy()
+        copy._parts, copy._bits = dict(self._parts), self._bits.copy()
+        self._lent, copy._lent = set(self._parts), set(self._parts)
+        return copy
 
     def part(self, number: int) -> Histogram:
         """A part by its number."""
@@ -74,6 +84,7 @@ class Factored:
         if len(numbers) > 1:
             for number in numbers:
                 del self._parts[number]
+                self._lent.discard(number)
             self.owner[list(merged.attributes)] = numbers[0]
             self._parts[numbers[0]] = merged
             self._bits[numbers[0]] = np.log2(merged.cells)
@@ -101,8 +112,16 @@ class Factored:
     def multiply(self, members: tuple[int, ...], factors: Table, *, mass: float) -> None:
         """Multiply by a function of some attributes (increasing), whose expectation is `mass`."""
         part = self.part_with(members)
+        number = int(self.owner[part.attributes[0]])
+        if number in self._lent:
+            part = self._parts[number] = part.copy()
+            self._lent.discard(number)
         part.multiply(members, factors, mass=mass)
-        self.changes[self.owner[part.attributes[0]]] += 1
+        self.changes[number] += 1
+
+    def answers(self, workload: Workload) -> NDArray[np.float64]:
+        """The fraction that each query has."""
+        return Evaluation(Products.of(workload)).answers(self)
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int32]:
         """`count` records, a row each: every part sampled systematically, and the parts shuffled together."""
@@ -115,15 +134,15 @@ class Factored:
 
 
 class Evaluation:
-    """The answers of a distribution to many queries, kept up to date part by part.
+    """The answers of one distribution after another to the same queries, kept up to date part by part.
 
     The answer to a product is the product over parts of what the part answers to its share of the factors
-    (`fragments`), so that only the queries which touch a changed part are worked out again.
+    (`fragments`), so that only the queries which touch a changed part are worked out again. The distributions must
+    be snapshots of one that changes, oldest first.
     """
 
-    def __init__(self, products: Products, distribution: Factored) -> None:
+    def __init__(self, products: Products) -> None:
         self._products = products
-        self._distribution = distribution
         self._seen = np.zeros(products.domain.width, np.int64)
         means = np.array([products.values_of(f).mean() for f in range(len(products.attribute))])
         self._fragments = np.where(
@@ -131,22 +150,18 @@ class Evaluation:
         )  # padding -1 meets the one at the end
         self._values = self._fragments.prod(axis=1)
 
-    def answers(self) -> NDArray[np.float64]:
-        """The fraction that each query has under the distribution as it stands."""
-        changes = self._distribution.changes
+    @property
+    def products(self) -> Products:
+        return self._products
+
+    def answers(self, distribution: Factored) -> NDArray[np.float64]:
+        """The fraction that each query has under the distribution."""
+        changes = distribution.changes
         for number in np.flatnonzero(changes != self._seen).tolist():
-            if self._distribution.owner[number] == number:  # else it was merged into another
-                self._refresh(self._distribution.part(number))
+            if distribution.owner[number] == number:  # else it was merged into another
+                self._refresh(distribution.part(number))
         self._seen = changes.copy()
         return self._products.offset + self._products.slope * self._values
-
-    def measurable(self) -> NDArray[np.int64]:
-        """The queries that the distribution has room for, increasing."""
-        return self._distribution.fitting(self._products)
-
-    def question(self, query: int) -> tuple[tuple[int, ...], Table]:
-        """The attributes of a query, and its value on each cell of the table over them."""
-        return self._products.attributes_of(query), self._products.table_of(query)
 
     def _refresh(self, part: Histogram) -> None:
         products = self._products

@@ -71,6 +71,13 @@ class Histogram:
         histogram.total = float(weights.sum())
         return histogram
 
+    def copy(self) -> Histogram:
+        """The same weights, to be changed apart; what is known of them so far is known of both."""
+        copy = Histogram.__new__(Histogram)
+        copy.__dict__.update(self.__dict__)
+        copy._weights = self._weights.copy()
+        return copy
+
     @property
     def cells(self) -> int:
         return self._weights.size

@@ -6,7 +6,8 @@ zero, so the average move of a data player without regret answers every query ap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 from typing import Protocol
 
 from dualquery.game.moves import Asked, Replied, Transcript
@@ -24,18 +25,33 @@ class DataPlayer(Protocol[Asked, Replied]):
     def reply(self, transcript: Transcript[Asked, Replied], challenge: Asked) -> Replied: ...
 
 
+def played(
+    query_player: QueryPlayer[Asked, Replied],
+    data_player: DataPlayer[Asked, Replied],
+    *,
+    remembers: int | None = None,
+) -> Iterator[Transcript[Asked, Replied]]:
+    """The transcript after each round, without end: whoever takes them decides, by public reasons, when to stop."""
+    transcript: Transcript[Asked, Replied] = Transcript(remembers=remembers)
+    for _ in count():
+        challenge = query_player.challenge(transcript)
+        reply = data_player.reply(transcript, challenge)
+        transcript = transcript.append(challenge, reply)
+        yield transcript
+
+
 def play(
     query_player: QueryPlayer[Asked, Replied],
     data_player: DataPlayer[Asked, Replied],
     *,
     rounds: int,
+    remembers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    hears: Callable[[Replied], None] = lambda reply: None,
 ) -> Transcript[Asked, Replied]:
-    """Play a fixed, public number of rounds."""
-    transcript: Transcript[Asked, Replied] = Transcript()
-    for done in range(1, rounds + 1):
-        challenge = query_player.challenge(transcript)
-        reply = data_player.reply(transcript, challenge)
-        transcript = transcript.append(challenge, reply)
-        progress(done, rounds)
+    """Play a fixed, public number of rounds. `hears` is told every reply, where not all are remembered."""
+    transcript: Transcript[Asked, Replied] = Transcript(remembers=remembers)
+    for transcript in islice(played(query_player, data_player, remembers=remembers), rounds):
+        hears(transcript.last_reply())
+        progress(transcript.rounds, rounds)
     return transcript

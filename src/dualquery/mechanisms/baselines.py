@@ -7,190 +7,243 @@ measurements are combined by multiplicative weights, as in the comparison of Har
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
+from functools import partial
+from math import log, prod
 
 import numpy as np
 
 from dualquery.distributions.factored import Factored
 from dualquery.distributions.histogram import check_cells
+from dualquery.distributions.multiplicative_weights import StepSize, feasible, update
 from dualquery.distributions.products import Products
 from dualquery.errors import BudgetError
-from dualquery.game.learner import Measurement, Step, feasible, update
-from dualquery.mechanisms.measured import Measured, measured_workload
-from dualquery.mechanisms.mwem import noise_of
+from dualquery.game.moves import Heard
+from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden, rows_flag
+from dualquery.mechanisms.mwem.questions import AskedQueries, Kind, asked_of
 from dualquery.mechanisms.outcomes import released, synthetic_rows
-from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
 from dualquery.privacy.budget import Accounting, decimal
 from dualquery.privacy.conversion import UNITS
-from dualquery.privacy.curator import Curator, Gaussian, Laplace, changed_queries
-from dualquery.privacy.events import GaussianNoise
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
-from dualquery.privacy.query_selection import ChoosingCurator, equal_prices
+from dualquery.privacy.noise import Gaussian, Laplace, Noise
+from dualquery.privacy.prices import equal_prices
+from dualquery.privacy.statistics import Balance, GroupCounts
 from dualquery.table.records import Records
 
 HADAMARD_PASSES = 100  # gentle ones, at most
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 
 
-def _changed(shape: Shape) -> int:
-    return sum(changed_queries(group, shape.budget.neighbours) for group in shape.workload.groups)
+@dataclass(frozen=True, kw_only=True)
+class Nothing:
+    """Wishes of a mechanism that takes none."""
 
 
-def _laplace_scale(shape: Shape) -> Fraction:
+@dataclass(frozen=True, kw_only=True)
+class RowsWanted:
+    """Wishes of a mechanism that makes rows and knows nothing else."""
+
+    synthetic_rows: int | None = rows_flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndependentParameters:
+    """Noise of its own on every query."""
+
+    noise: float  # expected size, in records
+    law: Noise = hidden()
+
+
+def _laplace(task: Task) -> Laplace:
     """b = Δ₁/ε, and a little more for the ledger's rounding up of each group's charge."""
-    if shape.budget.accounting is not Accounting.PURE:
+    if task.budget.accounting is not Accounting.PURE:
         raise BudgetError(
             "independent Laplace noise is paid for by pure accounting; ask for that, or gaussian"
         )
-    left = decimal(shape.budget.epsilon) - Fraction(len(shape.workload.groups), UNITS)
-    return _changed(shape) / left
+    moved = [GroupCounts(group).sensitivity(task.budget.neighbours).l1 for group in task.workload.groups]
+    return Laplace(sum(moved) / (decimal(task.budget.epsilon) - Fraction(len(moved), UNITS)))
 
 
-def _gaussian_variance(shape: Shape) -> Fraction:
+def _gaussian(task: Task) -> Gaussian:
     """The least σ² at which every group can be measured, by ρ or by the Gaussian's own accounting."""
-    if shape.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
+    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
         raise BudgetError(
             "independent Gaussian noise is paid for by zcdp or gaussian accounting; ask for one"
         )
-    events = [
-        GaussianNoise(Fraction(changed_queries(group, shape.budget.neighbours)), Fraction(1))
-        for group in shape.workload.groups
-    ]
-    return smallest_gaussian_scale(shape.budget, events)
+    moved = [GroupCounts(group).sensitivity(task.budget.neighbours) for group in task.workload.groups]
+    return Gaussian(
+        smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(each) for each in moved])
+    )
 
 
-def _noise(shape: Shape, name: str) -> Gaussian | Laplace:
-    return Laplace(_laplace_scale(shape)) if name == "laplace" else Gaussian(_gaussian_variance(shape))
-
-
-def _plan_noise(shape: Shape, name: str) -> Plan:
-    noise = _noise(shape, name)
-    if isinstance(noise, Laplace):
-        size, worst = float(noise.scale), float(noise.scale) * math.log(2 * shape.workload.size)
-    else:
-        sigma = math.sqrt(noise.variance)
-        size, worst = math.sqrt(2 / math.pi) * sigma, sigma * math.sqrt(2 * math.log(2 * shape.workload.size))
+def _plan_noise(name: str, task: Task, wanted: Nothing) -> Plan[IndependentParameters]:
+    law = _laplace(task) if name == "laplace" else _gaussian(task)
+    neighbours = task.budget.neighbours
     return Plan(
         mechanism=name,
+        task=task,
         reason="every query is measured with noise of its own, and clamped",
-        parameters={"noise": size},
-        mean_error=min(1.0, size / shape.rows),
-        max_error=min(1.0, worst / shape.rows),
-        seconds=1.0 + shape.workload.size * 2e-6,
-        bytes=32 * shape.workload.size,
+        parameters=IndependentParameters(noise=law.mean_size, law=law),
+        steps=tuple(
+            Step("measure every query", law.event(GroupCounts(group).sensitivity(neighbours)))
+            for group in task.workload.groups
+        ),
+        mean_error=min(1.0, law.mean_size / task.rows),
+        max_error=min(1.0, law.size_of_largest(task.workload.size) / task.rows),
+        seconds=1.0 + task.workload.size * 2e-6,
+        bytes=32 * task.workload.size,
         notes=(NO_RECORDS,),
     )
 
 
-def _run_noise(shape: Shape, curator: Curator, name: str) -> Outcome:
-    noise = _noise(shape, name)
-    noisy = np.concatenate([curator.measure(group, noise=noise) for group in shape.workload.groups])
-    return Outcome(records=None, answers=np.clip(noisy / shape.rows, 0.0, 1.0), notes=(NO_RECORDS,))
+def _run_noise(
+    plan: Plan[IndependentParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    task = plan.task
+    parts = [
+        curator.measure(GroupCounts(group), noise=plan.parameters.law) / (group.unit * task.rows)
+        for group in task.workload.groups
+    ]
+    answers = np.clip(np.concatenate(parts), 0.0, 1.0)
+    progress("writing out the queries", 0, task.workload.size)
+    texts = list(task.workload.texts())
+    progress("writing out the queries", task.workload.size, task.workload.size)
+    return Outcome(artefact=BareAnswers(texts, answers), answers=answers, notes=(NO_RECORDS,))
 
 
-def _plan_hadamard(shape: Shape, options: Options) -> Plan:
-    check_cells(prod(shape.domain.sizes.tolist()))
-    parities = measured_workload(shape.workload, Measured.PARITIES)
-    noise = noise_of(equal_prices(shape.budget, parities.size), shape, Measured.PARITIES) / shape.rows
+@dataclass(frozen=True, kw_only=True)
+class HadamardParameters:
+    """Every parity, with equal noise."""
+
+    parities: int
+    synthetic_rows: int
+    asked: AskedQueries = hidden()
+    law: Noise = hidden()
+
+
+def _plan_hadamard(task: Task, wanted: RowsWanted) -> Plan[HadamardParameters]:
+    cells = prod(task.domain.sizes.tolist())
+    check_cells(cells)
+    asked = asked_of(task.workload, Kind.PARITIES, task.rows)
+    assert isinstance(asked, AskedQueries), "parities are queries"
+    moved = asked.statistic.sensitivity(task.budget.neighbours)
+    law = equal_prices(task.budget, asked.size).noise(moved)
+    noise = asked.noise_in_records(law) / task.rows
     return Plan(
         mechanism="hadamard",
-        reason=f"all {parities.size:,} parities of the workload's tables are measured",
-        parameters={"parities": parities.size, "synthetic_rows": synthetic_rows(shape, options)},
+        task=task,
+        reason=f"all {asked.size:,} parities of the workload's tables are measured",
+        parameters=HadamardParameters(
+            parities=asked.size,
+            synthetic_rows=synthetic_rows(task, wanted.synthetic_rows),
+            asked=asked,
+            law=law,
+        ),
+        steps=(Step("measure a parity", law.event(moved), asked.size),),
         mean_error=min(0.5, noise),
-        max_error=min(1.0, noise * math.log(2 * parities.size)),
-        seconds=1.0 + HADAMARD_PASSES * parities.size * prod(shape.domain.sizes.tolist()) * 4e-9,
-        bytes=24 * prod(shape.domain.sizes.tolist()) + 64 * parities.size,
+        max_error=min(1.0, noise * log(2 * asked.size)),
+        seconds=1.0 + HADAMARD_PASSES * asked.size * cells * 4e-9,
+        bytes=24 * cells + 64 * asked.size,
     )
 
 
-def hadamard(curator: Curator, shape: Shape, progress: Progress) -> Factored:
+def hadamard(plan: Plan[HadamardParameters], curator: Curator, progress: Progress) -> Factored:
     """The distribution that multiplicative weights make of all parities, each measured with equal noise."""
-    parities = measured_workload(shape.workload, Measured.PARITIES)
-    choosing, products = ChoosingCurator.of(curator, parities), Products.of(parities)
-    price = equal_prices(shape.budget, parities.size)
-    measurements = []
+    parities, rows, law = plan.parameters.asked.workload, plan.task.rows, plan.parameters.law
+    products = Products.of(parities)
+    heard = []
     for query in range(parities.size):
-        noisy = choosing.measure_query(query, public_rows=shape.rows, price=price)
-        asked = Measurement(products.attributes_of(query), products.table_of(query), np.array(noisy))
-        measurements.append(feasible(asked, 0.5 / shape.rows))
+        balance = int(curator.measure(Balance(parities, query), noise=law)[0])
+        value = np.array((rows + balance) / (2 * rows))
+        asked = Heard(products.attributes_of(query), products.table_of(query), value)
+        heard.append(feasible(asked, 0.5 / rows))
         progress("measuring", query + 1, parities.size)
-    distribution = Factored.explicit(shape.domain)
+    distribution = Factored.explicit(plan.task.domain)
     # Measurements this noisy contradict each other: stop when they are fitted as well as their noise deserves.
-    expected = noise_of(price, shape, Measured.PARITIES) / shape.rows
+    expected = plan.parameters.asked.noise_in_records(law) / rows
     for _ in range(HADAMARD_PASSES):
-        gaps = [update(distribution, each, Step.PAPER) for each in measurements]
+        gaps = [update(distribution, each, StepSize.PAPER) for each in heard]
         if np.mean(gaps) <= expected:
             break
     return distribution
 
 
 def _run_hadamard(
-    plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress
+    plan: Plan[HadamardParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    distribution = hadamard(curator, shape, progress)
-    return released(distribution, shape.workload, int(plan.parameters["synthetic_rows"]), rng)
+    return released(hadamard(plan, curator, progress), plan.parameters.synthetic_rows, rng)
 
 
-def _plan_guess(shape: Shape, options: Options, name: str) -> Plan:
+@dataclass(frozen=True, kw_only=True)
+class GuessParameters:
+    """Rows that know nothing."""
+
+    synthetic_rows: int
+
+
+def _plan_guess(name: str, task: Task, wanted: RowsWanted) -> Plan[GuessParameters]:
+    rows = synthetic_rows(task, wanted.synthetic_rows)
     return Plan(
         mechanism=name,
+        task=task,
         reason="it looks at no data and costs nothing",
-        parameters={"synthetic_rows": synthetic_rows(shape, options)},
+        parameters=GuessParameters(synthetic_rows=rows),
+        steps=(),
         mean_error=0.25,
         max_error=1.0,
         seconds=1.0,
-        bytes=8 * synthetic_rows(shape, options) * shape.domain.width,
+        bytes=8 * rows * task.domain.width,
     )
 
 
 def _run_uniform(
-    plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress
+    plan: Plan[GuessParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    uniform = Factored(shape.domain, part_cells=1)
-    return released(uniform, shape.workload, int(plan.parameters["synthetic_rows"]), rng)
+    return released(Factored(plan.task.domain, part_cells=1), plan.parameters.synthetic_rows, rng)
 
 
 def _run_zeros(
-    plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress
+    plan: Plan[GuessParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    rows = np.zeros((int(plan.parameters["synthetic_rows"]), shape.domain.width), np.int32)
-    return Outcome(records=Records.from_rows(shape.domain, rows))
+    rows = np.zeros((plan.parameters.synthetic_rows, plan.task.domain.width), np.int32)
+    return Outcome(artefact=SyntheticRecords(Records.from_rows(plan.task.domain, rows)))
 
 
-LAPLACE = Mechanism(
+INDEPENDENT_LAPLACE = Mechanism(
     name="laplace",
     words="independent Laplace noise on every query: answers only",
-    accepts=frozenset(),
-    plan=lambda shape, options: _plan_noise(shape, "laplace"),
-    run=lambda plan, shape, curator, rng, progress: _run_noise(shape, curator, "laplace"),
+    wanted=Nothing,
+    plan=partial(_plan_noise, "laplace"),
+    run=_run_noise,
 )
-GAUSSIAN = Mechanism(
+INDEPENDENT_GAUSSIAN = Mechanism(
     name="gaussian",
     words="independent Gaussian noise on every query: answers only",
-    accepts=frozenset(),
-    plan=lambda shape, options: _plan_noise(shape, "gaussian"),
-    run=lambda plan, shape, curator, rng, progress: _run_noise(shape, curator, "gaussian"),
+    wanted=Nothing,
+    plan=partial(_plan_noise, "gaussian"),
+    run=_run_noise,
 )
 HADAMARD = Mechanism(
     name="hadamard",
     words="every parity of the workload's binary tables, joined by multiplicative weights (Barak et al. 2007)",
-    accepts=frozenset({"synthetic_rows"}),
+    wanted=RowsWanted,
     plan=_plan_hadamard,
     run=_run_hadamard,
 )
 UNIFORM = Mechanism(
     name="uniform",
     words="the uniform guess: every value as likely as any other",
-    accepts=frozenset({"synthetic_rows"}),
-    plan=lambda shape, options: _plan_guess(shape, options, "uniform"),
+    wanted=RowsWanted,
+    plan=partial(_plan_guess, "uniform"),
     run=_run_uniform,
 )
 ZEROS = Mechanism(
     name="zeros",
     words="the first value of every attribute, in every record",
-    accepts=frozenset({"synthetic_rows"}),
-    plan=lambda shape, options: _plan_guess(shape, options, "zeros"),
+    wanted=RowsWanted,
+    plan=partial(_plan_guess, "zeros"),
     run=_run_zeros,
 )

@@ -1,24 +1,34 @@
 """All mechanisms by name, and the public rule that picks one where the user names none.
 
-The rule looks at the shape alone: accounting, domain, workload, number of records. The evidence for each of
+The rule looks at the task alone: accounting, domain, workload, number of records. The evidence for each of
 its branches is in docs/choosing.md, made by `experiments/choosing.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.adaptive_projection import ADAPTIVE_PROJECTION
-from dualquery.mechanisms.baselines import GAUSSIAN, HADAMARD, LAPLACE, UNIFORM, ZEROS
-from dualquery.mechanisms.dual_query import DUAL_QUERY
-from dualquery.mechanisms.mwem import MWEM
-from dualquery.mechanisms.plan import Mechanism, Options, Plan, Shape
-from dualquery.mechanisms.pmw import PMW
-from dualquery.mechanisms.projection import PROJECTION
+from dualquery.mechanisms.baselines import (
+    HADAMARD,
+    INDEPENDENT_GAUSSIAN,
+    INDEPENDENT_LAPLACE,
+    UNIFORM,
+    ZEROS,
+)
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
+from dualquery.mechanisms.mwem.game import MWEM
+from dualquery.mechanisms.pmw.game import PMW
+from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
+from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting
 
-MECHANISMS: dict[str, Mechanism] = {
+AnyMechanism = Mechanism[Any, Any]
+
+MECHANISMS: dict[str, AnyMechanism] = {
     mechanism.name: mechanism
     for mechanism in (
         PROJECTION,
@@ -26,8 +36,8 @@ MECHANISMS: dict[str, Mechanism] = {
         DUAL_QUERY,
         MWEM,
         PMW,
-        LAPLACE,
-        GAUSSIAN,
+        INDEPENDENT_LAPLACE,
+        INDEPENDENT_GAUSSIAN,
         HADAMARD,
         UNIFORM,
         ZEROS,
@@ -35,20 +45,20 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 
 
-def choose(shape: Shape, options: Options) -> Plan:
-    """The plan of the mechanism that suits a shape best, with one sentence that says why.
+def choose(task: Task, options: Mapping[str, object]) -> Plan[Any]:
+    """The plan of the mechanism that suits a task best, with one sentence that says why.
 
     In order of preference: projection where Gaussian noise can be paid for; MWEM where it cannot and the
     universe is small enough to hold; DualQuery, which needs neither, for everything else. An option that only
     one mechanism understands decides for that mechanism.
     """
     refused: list[str] = []
-    for mechanism, why in _preferences(shape):
-        if any(name not in mechanism.accepts for name in options.given()):
+    for mechanism, why in _preferences(task):
+        if not mechanism.accepts(options):
             refused.append(f"{mechanism.name} does not take the options given")
             continue
         try:
-            plan = mechanism.checked_plan(shape, options)
+            plan = mechanism.plan_for(task, options)
         except DualQueryError as problem:
             refused.append(f"{mechanism.name}: {problem}")
             continue
@@ -56,9 +66,9 @@ def choose(shape: Shape, options: Options) -> Plan:
     raise DualQueryError(f"no mechanism fits: {'; '.join(refused)}")
 
 
-def _preferences(shape: Shape) -> list[tuple[Mechanism, str]]:
+def _preferences(task: Task) -> list[tuple[AnyMechanism, str]]:
     """Mechanisms from the best on, each with the reason for being where it is."""
-    if shape.budget.accounting in (Accounting.ZCDP, Accounting.GAUSSIAN):
+    if task.budget.accounting in (Accounting.ZCDP, Accounting.GAUSSIAN):
         return [
             (
                 PROJECTION,
@@ -69,7 +79,7 @@ def _preferences(shape: Shape) -> list[tuple[Mechanism, str]]:
                 "Chosen because the workload is too wide to measure, and DualQuery need not measure it.",
             ),
         ]
-    accounting = shape.budget.accounting.value
+    accounting = task.budget.accounting.value
     return [
         (
             MWEM,

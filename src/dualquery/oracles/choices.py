@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dualquery.oracles.clauses import Clauses, frozen
 from dualquery.oracles.problem import Forward, Problem, complete, draw, rows_from
-from dualquery.queries.query import NONE
+from dualquery.queries.predicates import NONE
 
 
 class Meaning(NamedTuple):

@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dualquery.queries.query import NONE, Predicates
+from dualquery.queries.predicates import NONE, Predicates
 
 Scalar = TypeVar("Scalar", np.int32, np.int64)
 

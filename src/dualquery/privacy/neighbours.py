@@ -24,6 +24,14 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
+class Sensitivity:
+    """How far some whole numbers can move: the sum of the moves (L1), and the sum of their squares (L2²)."""
+
+    l1: int
+    l2_squared: int
+
+
+@dataclass(frozen=True)
 class Neighbours(ABC):
     """One relation between tables. A ledger keeps one."""
 
@@ -44,6 +52,13 @@ class Neighbours(ABC):
     @abstractmethod
     def largest_squared(self, *, alone: int, apart: int) -> int:
         """The same for the square of a norm, given the squares of `alone` and `apart`."""
+
+    def sensitivity(self, *, alone: Sensitivity, apart: Sensitivity) -> Sensitivity:
+        """Of a sum over records, given both norms of one contribution and of the difference of two."""
+        return Sensitivity(
+            self.largest(alone=alone.l1, apart=apart.l1),
+            self.largest_squared(alone=alone.l2_squared, apart=apart.l2_squared),
+        )
 
     @abstractmethod
     def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:

@@ -9,19 +9,90 @@ number of threads.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.privacy.events import GaussianNoise, LaplaceNoise
+from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise_kernels import decide
 from dualquery.privacy.noise_law import Law, settle
 from dualquery.randomness import Entropy, SystemEntropy
 
 FEW = 1000  # up to here OpenDP is about as fast as building our tables
 _BATCH = 1 << 17  # words at a time: they stay in the cache
+
+
+class Noise(Protocol):
+    """A law of noise, what it costs and how to draw it."""
+
+    def event(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
+        """What adding it to whole numbers of this sensitivity costs."""
+
+    def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]: ...
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation, to the accuracy that a prediction needs."""
+
+    @property
+    def mean_size(self) -> float:
+        """E|noise|, likewise."""
+
+    def size_of_largest(self, count: int) -> float:
+        """About the largest of so many draws."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Discrete Gaussian noise of this variance parameter (σ²)."""
+
+    variance: Fraction
+
+    def event(self, sensitivity: Sensitivity) -> GaussianNoise:
+        return GaussianNoise(Fraction(sensitivity.l2_squared), self.variance)
+
+    def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
+        return discrete_gaussian(count, variance=self.variance, entropy=entropy)
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(self.variance)
+
+    @property
+    def mean_size(self) -> float:
+        return math.sqrt(2 / math.pi * self.variance)
+
+    def size_of_largest(self, count: int) -> float:
+        return self.deviation * math.sqrt(2 * math.log(2 * count))
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Discrete Laplace noise of this scale (b)."""
+
+    scale: Fraction
+
+    def event(self, sensitivity: Sensitivity) -> LaplaceNoise:
+        return LaplaceNoise(Fraction(sensitivity.l1), self.scale)
+
+    def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
+        return discrete_laplace(count, scale=self.scale, entropy=entropy)
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(2) * float(self.scale)
+
+    @property
+    def mean_size(self) -> float:
+        return float(self.scale)
+
+    def size_of_largest(self, count: int) -> float:
+        return float(self.scale) * math.log(2 * count)
 
 
 def discrete_laplace(count: int, *, scale: Fraction, entropy: Entropy) -> NDArray[np.int64]:

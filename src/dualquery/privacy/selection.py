@@ -89,18 +89,19 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class PublicScores:
-    """The score of query q is c_q = repeats · count_q − scale · offsets_q; all but the counts is public."""
+class Scored:
+    """The score of candidate q is c_q = repeats · counts_q − scale · offsets_q; all but the counts is public.
 
+    `surplus` is added to the score of every negation: the difference between the private and the public
+    number of records, times the repeats; zero where the number of records is public.
+    """
+
+    counts: NDArray[np.int64]
     repeats: int
     scale: int
     offsets: NDArray[np.int32] | NDArray[np.int64]
+    surplus: int
     candidates: Candidates
-
-    def largest(self, rows: int) -> int:
-        """A public bound of |c|, given a public bound of the counts."""
-        most = int(np.abs(self.offsets).max(initial=0))
-        return self.repeats * rows + self.scale * most
 
 
 @dataclass(frozen=True)
@@ -111,29 +112,22 @@ class Selected:
     negated: NDArray[np.bool_]
 
 
-def draw(
-    counts: NDArray[np.int64], scores: PublicScores, *, rate: Rate, surplus: int, draws: int, entropy: Entropy
-) -> Selected:
-    """Draw independently, each candidate with probability proportional to its weight.
-
-    `surplus` is added to the score of every negation: the difference between the private and the public
-    number of records, times the repeats; zero where the number of records is public.
-    """
-    signed = scores.candidates is Candidates.SIGNED
+def draw(scored: Scored, *, rate: Rate, draws: int, entropy: Entropy) -> Selected:
+    """Draw independently, each candidate with probability proportional to its weight."""
     arguments = (
-        counts,
-        scores.offsets,
-        scores.repeats,
-        scores.scale,
-        surplus,
-        signed,
+        scored.counts,
+        scored.offsets,
+        scored.repeats,
+        scored.scale,
+        scored.surplus,
+        scored.candidates is Candidates.SIGNED,
         rate.multiplier,
         rate.shift,
         rate.largest,
         _POWERS,
     )
     low, high = exponent_range(*arguments)
-    chunks = -(-len(counts) // CHUNK)
+    chunks = -(-len(scored.counts) // CHUNK)
     sums = np.zeros((chunks, high - low + 1), np.uint64)
     sum_bands(*arguments, low, sums)
 

@@ -9,47 +9,40 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Predicates
+from dualquery.queries.predicates import NONE, Predicates
 from dualquery.table.domain import Domain
 
-_PAD = np.iinfo(np.int32).max  # sorts behind every literal
+PAD = np.iinfo(np.int32).max  # sorts behind every literal
 
 
-def digest_of(domain: Domain, groups: Iterable[Group]) -> str:
-    """SHA-256, in hexadecimal, of a domain and of groups of queries about it."""
-    digest = hashlib.sha256()
+class Digest:
+    """SHA-256 of labelled parts. Label and shape stand in front: the bytes could be read back, so different queries
+    have different bytes."""
 
-    def add(label: str, contents: bytes | memoryview, shape: tuple[int, ...]) -> None:
-        # Label and shape in front: the bytes could be read back, so different queries have different bytes.
-        digest.update(f"{label} {shape}\n".encode())
-        digest.update(contents)
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
 
-    def add_integers(label: str, array: NDArray[np.integer]) -> None:
-        add(label, np.ascontiguousarray(array, dtype="<i4").data, array.shape)
+    def add(self, label: str, contents: bytes | memoryview, shape: tuple[int, ...]) -> None:
+        self._hash.update(f"{label} {shape}\n".encode())
+        self._hash.update(contents)
 
-    schema = _schema_text(domain).encode()
-    add("schema", schema, (len(schema),))
-    for group in groups:
-        if isinstance(group, Conjunctions):
-            numbering = _numbering(group)
-            literals, complement = _canonical_rows(group, numbering)
-            add_integers("predicates of one value", numbering.short)
-            long = json.dumps(numbering.long).encode()
-            add("predicates of more values", long, (len(long),))
-            add_integers("conjunctions", literals)
-            add("complement", np.packbits(complement).tobytes(), complement.shape)
-        elif isinstance(group, Parities):
-            add_integers("parities", _sorted_rows(np.where(group.attributes == NONE, _PAD, group.attributes)))
-        else:
-            add_integers("tables", np.array([len(members) for members in group.sets], np.int32))
-            add_integers("members", np.array([j for members in group.sets for j in members], np.int32))
-    return digest.hexdigest()
+    def add_integers(self, label: str, array: NDArray[np.integer]) -> None:
+        self.add(label, np.ascontiguousarray(array, dtype="<i4").data, array.shape)
+
+    def add_text(self, label: str, text: str) -> None:
+        contents = text.encode()
+        self.add(label, contents, (len(contents),))
+
+    def add_domain(self, domain: Domain) -> None:
+        self.add_text("schema", _schema_text(domain))
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
 
 
 def _schema_text(domain: Domain) -> str:
@@ -63,7 +56,7 @@ def _schema_text(domain: Domain) -> str:
 
 
 @dataclass(frozen=True)
-class _Numbering:
+class Numbering:
     """New numbers for the predicates in use: first those of one value, then the longer ones."""
 
     number: NDArray[np.int64]  # of each old predicate, where it is in use
@@ -71,13 +64,16 @@ class _Numbering:
     short: NDArray[np.int64]  # (attribute, value) by increasing number
     long: list[tuple[int, tuple[int, ...]]]  # (attribute, values) by increasing number
 
+    def long_text(self) -> str:
+        return json.dumps(self.long)
 
-def _numbering(group: Conjunctions) -> _Numbering:
-    predicates = group.predicates
+
+def numbering_of(predicates: Predicates, literals: NDArray[np.int32], domain: Domain) -> Numbering:
+    """The numbering of the predicates that some literals use."""
     used = np.zeros(len(predicates) + 1, np.bool_)
-    used[group.literals >> 1] = True  # padding, -1 >> 1 = -1, marks the last place, which is nobody's
+    used[literals >> 1] = True  # padding, -1 >> 1 = -1, marks the last place, which is nobody's
     lengths = np.diff(predicates.start)
-    sizes = group.domain.sizes[predicates.attribute]
+    sizes = domain.sizes[predicates.attribute]
     flipped = np.zeros(len(predicates), np.bool_)
     value = np.full(len(predicates), NONE, np.int64)
 
@@ -102,7 +98,7 @@ def _numbering(group: Conjunctions) -> _Numbering:
     places = {content: len(short) + i for i, content in enumerate(long)}
     for p, content in contents.items():
         number[p] = places[content]
-    return _Numbering(number, flipped, np.stack([short >> 32, short & (2**32 - 1)]), long)
+    return Numbering(number, flipped, np.stack([short >> 32, short & (2**32 - 1)]), long)
 
 
 def _canonical_values(predicates: Predicates, p: int, size: int) -> tuple[tuple[int, ...], bool]:
@@ -112,23 +108,23 @@ def _canonical_values(predicates: Predicates, p: int, size: int) -> tuple[tuple[
     return tuple(values.tolist()), False
 
 
-def _canonical_rows(
-    group: Conjunctions, numbering: _Numbering
+def canonical_rows(
+    literals: NDArray[np.int32], flags: NDArray[np.bool_] | None, numbering: Numbering
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     translation = np.empty(2 * len(numbering.number) + 1, np.int32)
     translation[:-1:2] = 2 * numbering.number + numbering.flipped
     translation[1::2] = 2 * numbering.number + ~numbering.flipped
-    translation[-1] = _PAD  # padding, -1, reads the last place
-    rows = _sorted_rows(translation[group.literals])
-    complement = np.zeros(len(rows), np.bool_) if group.complement is None else group.complement.copy()
+    translation[-1] = PAD  # padding, -1, reads the last place
+    rows = sorted_rows(translation[literals])
+    complement = np.zeros(len(rows), np.bool_) if flags is None else flags.copy()
     if complement.any():  # 1 − f is the negated literal
-        alone = np.flatnonzero(complement & ((rows != _PAD).sum(axis=1) == 1))
+        alone = np.flatnonzero(complement & ((rows != PAD).sum(axis=1) == 1))
         rows[alone, 0] ^= 1
         complement[alone] = False
     return rows, complement
 
 
-def _sorted_rows(rows: NDArray[np.integer]) -> NDArray[np.int32]:
+def sorted_rows(rows: NDArray[np.integer]) -> NDArray[np.int32]:
     """Each row sorted, and columns that hold nothing but padding dropped."""
     out = np.sort(rows.astype(np.int32, copy=False), axis=1)
-    return out[:, : int((out != _PAD).any(axis=0).sum())]
+    return out[:, : int((out != PAD).any(axis=0).sum())]

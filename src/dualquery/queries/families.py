@@ -15,12 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualquery.errors import QueryError
+from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.draws import Stream, Urn, range_pairs
-from dualquery.queries.language.reader import Query, Reader, to_groups
+from dualquery.queries.language.canonical import Query
+from dualquery.queries.language.grouping import to_groups
+from dualquery.queries.language.reader import Reader
 from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
 from dualquery.queries.limits import check_count, check_order, check_tables, number_of_sets_up_to
-from dualquery.queries.query import NONE, Conjunctions, Parities, Predicates, Tables
-from dualquery.queries.workload import Workload, concatenated, equalities, equality_literal
+from dualquery.queries.parities import Parities
+from dualquery.queries.predicates import NONE, Predicates, concatenated, equalities, equality_literal
+from dualquery.queries.tables import Tables
+from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
 MOST_RANGE_VALUES = 200_000_000

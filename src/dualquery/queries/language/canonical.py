@@ -1,18 +1,13 @@
-"""One query in canonical form, as data: what the language reads and prints, and groups are made of."""
+"""One query in canonical form, as data: what the language reads and prints, and groups are made of (`grouping`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.queries.language import vocabulary
 from dualquery.queries.language.wording import attribute_text, condition_text
-from dualquery.queries.query import NONE, Conjunctions, Group, Parities, Predicates, negative, positive
 from dualquery.table.domain import Domain
 
 
@@ -65,37 +60,3 @@ def canonical(accepted: int, size: int) -> tuple[tuple[int, ...], bool]:
     count = accepted.bit_count()
     negated = 2 * count > size or (2 * count == size and bool(accepted & 1))
     return tuple(vocabulary.codes_in(accepted ^ ((1 << size) - 1) if negated else accepted)), negated
-
-
-def to_groups(domain: Domain, queries: Iterable[Query]) -> tuple[Group, ...]:
-    """The same queries as groups, in the same order: neighbours of one kind share a group."""
-    groups: list[Group] = []
-    for is_parity, run in groupby(queries, key=lambda query: bool(query.parity)):
-        if is_parity:
-            rows = [query.parity for query in run]
-            groups.append(Parities(domain, _padded(rows)))
-        else:
-            groups.append(_conjunctions(domain, list(run)))
-    return tuple(groups)
-
-
-def _conjunctions(domain: Domain, queries: list[Query]) -> Conjunctions:
-    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-    rows: list[tuple[int, ...]] = []
-    for query in queries:
-        row = []
-        for attribute, values, negated in query.literals:
-            number = numbers.setdefault((attribute, values), len(numbers))
-            row.append(negative(number) if negated else positive(number))
-        rows.append(tuple(row))
-    complement = np.array([query.complement for query in queries])
-    return Conjunctions(
-        domain, Predicates.of(list(numbers)), _padded(rows), complement if complement.any() else None
-    )
-
-
-def _padded(rows: list[tuple[int, ...]]) -> NDArray[np.int32]:
-    lengths = np.array([len(row) for row in rows])
-    out = np.full((len(rows), int(lengths.max())), NONE, np.int32)
-    out[np.arange(out.shape[1]) < lengths[:, None]] = [number for row in rows for number in row]
-    return out

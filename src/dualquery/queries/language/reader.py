@@ -21,13 +21,11 @@ from typing import NoReturn
 
 from dualquery.errors import QueryError
 from dualquery.queries.language import vocabulary
-from dualquery.queries.language.canonical import Literal, Query, canonical, to_groups
+from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.formula import Condition, Every, Formula, Negation, Some, as_box
 from dualquery.queries.language.tokens import SIGNS_IN_WORDS, Fault, Token, pointing_at, tokens_of
 from dualquery.queries.language.vocabulary import KEYWORDS, Side
 from dualquery.table.domain import Column, Domain, Items
-
-__all__ = ["Literal", "Query", "Reader", "parse", "to_groups"]
 
 DEEPEST = 50  # nested parentheses
 _ORDER = {

@@ -1,29 +1,19 @@
-"""The texts of all queries of a workload, by the hundred thousand a second."""
+"""Products and parities in the words of the language, by the hundred thousand a second."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
+from dualquery.queries.group import ProductRows
 from dualquery.queries.language.canonical import Literal, Query
-from dualquery.queries.query import NONE
-from dualquery.queries.workload import ProductRows, Workload
-
-_AT_ONCE = 50_000
+from dualquery.queries.predicates import NONE
+from dualquery.table.domain import Domain
 
 
-def query_texts(workload: Workload) -> Iterator[str]:
-    """`workload.text(i)` for every i in turn; each condition is put into words once."""
-    words: dict[int, str] = {}
-    for first in range(0, workload.size, _AT_ONCE):
-        numbers = np.arange(first, min(first + _AT_ONCE, workload.size), dtype=np.int64)
-        yield from _some_texts(workload, workload.product_rows(numbers), words)
-
-
-def _some_texts(workload: Workload, rows: ProductRows, words: dict[int, str]) -> list[str]:
-    domain = workload.domain
+def texts_of(domain: Domain, rows: ProductRows) -> list[str]:
+    """The text of each query, in the order in which they were asked for; each condition is put into words once."""
     texts = [""] * (len(rows.positions) + len(rows.parity_positions))
+    words: dict[int, str] = {}
     # ¬Π f = some ¬f: in a complement every literal is flipped, and "or" joins them.
     flipped = np.where(
         rows.literals == NONE, np.int32(NONE), rows.literals ^ rows.complement[:, None].astype(np.int32)

@@ -1,0 +1,1 @@
+"""Counting the truth, wherever the records are."""

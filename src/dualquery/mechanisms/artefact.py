@@ -1,0 +1,83 @@
+"""Artefacts: what a mechanism hands out, and what leaves the house. All of it is public.
+
+Synthetic records and bare answers are the first two kinds; a weighted graph, curves or noisy cells are classes with
+these members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dualquery.errors import QueryError
+from dualquery.queries.group import Group
+from dualquery.table.encoding import decode
+from dualquery.table.records import Records
+
+Fractions = NDArray[np.float64]
+
+
+class Artefact(Protocol):
+    """Something that answers queries."""
+
+    @property
+    def rows(self) -> int | None:
+        """The number of synthetic records, where it consists of records."""
+
+    def fractions(self, group: Group) -> Fractions:
+        """The answer to each query of a group, or a QueryError where it has none."""
+
+    def to_arrow(self) -> pa.Table:
+        """The artefact as people read it."""
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticRecords:
+    """Records that nobody is behind. They answer every query."""
+
+    records: Records
+
+    @property
+    def rows(self) -> int:
+        return self.records.rows
+
+    def fractions(self, group: Group) -> Fractions:
+        return group.counts(self.records) / (group.unit * self.records.rows)
+
+    def to_arrow(self) -> pa.Table:
+        return decode(self.records)
+
+
+@dataclass(frozen=True, eq=False)
+class BareAnswers:
+    """Answers of a mechanism that gives no synthetic records: query texts in canonical form, and values."""
+
+    texts: Sequence[str]
+    values: Fractions
+
+    @property
+    def rows(self) -> None:
+        return None
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {text: i for i, text in enumerate(self.texts)}
+
+    def fractions(self, group: Group) -> Fractions:
+        texts = group.texts(np.arange(group.size, dtype=np.int64))
+        places = [self._places.get(text) for text in texts]
+        if None in places:
+            raise QueryError(
+                f"this release holds answers and no records, and '{texts[places.index(None)]}' is not among its "
+                "queries; release with a mechanism that makes synthetic records"
+            )
+        return self.values[np.array(places, np.int64)]
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table({"query": pa.array(self.texts, pa.string()), "answer": self.values})

@@ -1,0 +1,206 @@
+"""DualQuery: the query player learns, the data player best-responds (Gaboardi et al. 2014, Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dualquery.errors import DualQueryError
+from dualquery.game.best_response_data_player import BestResponseDataPlayer, Fallback, Oracle
+from dualquery.game.learning_query_player import LearningQueryPlayer
+from dualquery.game.moves import Challenge, Record, Transcript
+from dualquery.game.play import play
+from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.dual_query.fallback import Density, Free, density_share, uniform, zeros
+from dualquery.mechanisms.dual_query.parameters import (
+    DualQueryParameters,
+    DualQueryWanted,
+    Learning,
+    from_budget,
+    from_theory,
+    rate_of,
+    round_steps,
+    too_dear,
+)
+from dualquery.mechanisms.dual_query.rehearsal import rehearse
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, affordable, choice
+from dualquery.oracles.clauses import Clauses
+from dualquery.oracles.exact import exact_response
+from dualquery.oracles.local_search import best_response
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.selection import Rate
+from dualquery.queries.workload import Workload
+from dualquery.table.records import Records
+
+BLUR_MOST = 0.1  # a density blurred by more than this share of the table guides nobody
+EXACT_SECONDS = 5.0  # per round
+COUNTING_SECONDS = 4e-12  # per query and record, two cores
+WEIGHT_SECONDS = 1.5e-8  # per query and round
+BYTES_A_QUERY = 8 + 4 + 12 + 8  # count, answers, three literals, and the sorted copy while counting
+
+
+def dual_query(
+    curator: Curator,
+    workload: Workload,
+    *,
+    rate: Rate,
+    samples: int,
+    rounds: int,
+    public_rows: int,
+    oracle: Oracle,
+    fallback: Fallback,
+    rng: np.random.Generator,
+    progress: Callable[[int, int], None],
+) -> Transcript[Challenge, Record]:
+    """The game of Algorithm 2; its average reply is the synthetic data."""
+    query_player = LearningQueryPlayer(curator, workload, rate=rate, samples=samples, public_rows=public_rows)
+    data_player = BestResponseDataPlayer(oracle, fallback, rng)
+    return play(query_player, data_player, rounds=rounds, progress=progress)
+
+
+def clauses_of(workload: Workload, challenge: Challenge) -> Clauses:
+    """A challenge as weighted clauses; of a complemented query 1 − Π the product carries the weight −w."""
+    rows = workload.product_rows(challenge.queries)
+    weights = challenge.weights[rows.positions]
+    return Clauses(
+        workload.domain.sizes,
+        rows.predicates,
+        rows.literals,
+        np.where(rows.complement, -weights, weights),
+        rows.parities,
+        challenge.weights[rows.parity_positions],
+    )
+
+
+def search_oracle(workload: Workload) -> Oracle:
+    """Presolve, components, enumeration and tabu search: milliseconds, nearly always optimal."""
+
+    def respond(challenge: Challenge, fallback: Record, rng: np.random.Generator) -> Record:
+        return best_response(clauses_of(workload, challenge), fallback, rng=rng).record
+
+    return respond
+
+
+def exact_oracle(workload: Workload) -> Oracle:
+    """CP-SAT, started from the search's answer, within a time limit a round."""
+
+    def respond(challenge: Challenge, fallback: Record, rng: np.random.Generator) -> Record:
+        clauses = clauses_of(workload, challenge)
+        hint = best_response(clauses, fallback, rng=rng).record
+        return exact_response(clauses, fallback, time_limit=EXACT_SECONDS, hint=hint).record
+
+    return respond
+
+
+ORACLES: dict[str, Callable[[Workload], Oracle]] = {"search": search_oracle, "exact": exact_oracle}
+
+
+def plan(task: Task, wanted: DualQueryWanted) -> Plan[DualQueryParameters]:
+    """All parameters from the task and the wishes; see `parameters` for the rule."""
+    task.workload.product_rows(np.zeros(1, np.int64))  # refuses queries that an oracle could not read
+    oracle = wanted.oracle or "search"
+    if oracle not in ORACLES:
+        raise DualQueryError(f"--oracle must be one of {', '.join(ORACLES)}")
+    density, share = Density.of(task.domain), density_share(task.budget.accounting)
+    free, noise = _free(wanted.free, task, density, share)
+    reserved = tuple(
+        Step("measure one-way counts", noise.event(each.sensitivity(task.budget.neighbours)))
+        for each in density.statistics
+        if noise is not None
+    )
+    learning, source = _learning(task, wanted, reserved)
+    deviation = 0.0 if noise is None else noise.deviation
+    expected = rehearse(task, learning, free=free, deviation=deviation, oracle_of=search_oracle)
+    size, rounds = task.workload.size, learning.rounds
+    return Plan(
+        mechanism="dualquery",
+        task=task,
+        reason=f"DualQuery keeps one weight a query and none a possible record; {source}",
+        parameters=DualQueryParameters(
+            **learning._asdict(),
+            free=free,
+            density_share=0.0 if noise is None else share,
+            oracle=oracle,
+            density=density,
+            density_noise=noise,
+            rate=rate_of(learning.learning_rate, rounds, task.rows),
+        ),
+        steps=(*reserved, *round_steps(task, learning)),
+        mean_error=expected.mean_error,
+        max_error=expected.max_error,
+        seconds=size * task.rows * COUNTING_SECONDS
+        + rounds * (expected.round_seconds + size * WEIGHT_SECONDS),
+        bytes=BYTES_A_QUERY * size + 4 * task.domain.width * (rounds + 8),
+        notes=(f"the synthetic table has one row a round: {rounds}",),
+    )
+
+
+def run(
+    plan: Plan[DualQueryParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """Play the planned game against the curator."""
+    chosen, task = plan.parameters, plan.task
+    fallback = zeros(task.domain) if chosen.free is Free.ZEROS else uniform(task.domain)
+    if chosen.density_noise is not None:
+        noise = chosen.density_noise
+        noisy = [curator.measure(each, noise=noise) for each in chosen.density.statistics]
+        fallback = chosen.density.fallback([*noisy], rows=task.rows, deviation=noise.deviation)
+    transcript = dual_query(
+        curator,
+        task.workload,
+        rate=chosen.rate,
+        samples=chosen.samples,
+        rounds=chosen.rounds,
+        public_rows=task.rows,
+        oracle=ORACLES[chosen.oracle](task.workload),
+        fallback=fallback,
+        rng=rng,
+        progress=lambda done, total: progress("playing rounds", done, total),
+    )
+    return Outcome(artefact=SyntheticRecords(Records.from_rows(task.domain, transcript.average_reply())))
+
+
+DUAL_QUERY = Mechanism(
+    name="dualquery",
+    words="the query player learns by multiplicative weights, an optimisation oracle answers with records",
+    wanted=DualQueryWanted,
+    plan=plan,
+    run=run,
+)
+
+
+def _learning(task: Task, wanted: DualQueryWanted, reserved: tuple[Step, ...]) -> tuple[Learning, str]:
+    """η, s and T, and where they come from in half a sentence."""
+    named = [name for name in ("learning_rate", "samples", "rounds") if getattr(wanted, name) is not None]
+    if wanted.alpha is None and wanted.beta is None:
+        given = f"{', '.join(named)} as given, the rest" if named else "parameters"
+        return from_budget(task, wanted, reserved), f"{given} by the public rule for this shape and budget."
+    if named:
+        raise DualQueryError(
+            "--alpha and --beta fix all parameters; leave out learning rate, samples and rounds"
+        )
+    if wanted.alpha is None:
+        raise DualQueryError("--beta goes with --alpha")
+    beta = 0.05 if wanted.beta is None else wanted.beta
+    learning = from_theory(task, alpha=wanted.alpha, beta=beta)
+    if not affordable(task.budget, (*reserved, *round_steps(task, learning))):
+        raise too_dear(task, learning, wanted.alpha)
+    return learning, f"parameters from the theory for error {wanted.alpha:g} but with chance {beta:g}."
+
+
+def _free(name: str | None, task: Task, density: Density, share: float) -> tuple[Free, Noise | None]:
+    """The given policy, and the noise of a density; by default a density where its noise is small, else random."""
+    priced = task.budget.accounting is not Accounting.THEOREM_4_3
+    noise = density.noise(task.budget, share) if priced else None
+    clear = noise is not None and noise.deviation <= BLUR_MOST * task.rows
+    free = choice(Free, name, Free.DENSITY if clear else Free.RANDOM, "--free")
+    if free is not Free.DENSITY:
+        return free, None
+    if noise is None:
+        raise DualQueryError(
+            "--free density cannot be paid for under theorem-4.3; use zcdp or pure accounting"
+        )
+    return free, noise

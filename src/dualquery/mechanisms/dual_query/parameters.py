@@ -1,0 +1,202 @@
+"""How many samples, how fast, how long: DualQuery's parameters from public quantities alone.
+
+Three ways. From the theory: a target (α, β) fixes all of them (Algorithm 2). From the user: any of
+learning rate, samples and rounds given, the rest fitted to the budget. From a rule: the learning rate and
+the number of samples follow from the size of the domain and the workload, the rounds from the budget.
+
+The rule stands on a grid of settings on data of several shapes (docs/dual_query.md; it can be repeated with
+`python -m experiments.dualquery_parameters`). The error is flat around its best. Where free values follow a density,
+a round only has to correct it: few samples, in proportion to the square root of what a record has to decide, and a
+learning rate of 1 buy the most rounds. Where they do not, a round has to decide everything itself: about one sampled
+literal for every two decisions, and a smaller learning rate the more attributes are in play.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dualquery.errors import BudgetError, DualQueryError
+from dualquery.mechanisms.dual_query.fallback import Density, Free
+from dualquery.mechanisms.dual_query.price import largest_rounds, pays_for
+from dualquery.mechanisms.mechanism import Step, Task, affordable, flag, hidden, rounds_flag
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.scores import SignedErrors, selection_event
+from dualquery.privacy.selection import SLACK, Rate
+
+ROUNDS_MOST = 500
+ROUNDS_WANTED = 40
+SAMPLES_LEAST = 60
+SAMPLES_MOST = 50_000
+SAMPLES_A_DECISION = 3  # the most that unspent budget buys
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualQueryWanted:
+    """What a user may ask of DualQuery."""
+
+    learning_rate: float | None = flag("How strongly a player learns (η).", "η", least=0.0)
+    samples: int | None = flag("Queries drawn a round (s).", "N", least=1)
+    rounds: int | None = rounds_flag("Rounds of the game (T).")
+    alpha: float | None = flag("The error wanted: fixes parameters by the theory.", "α", least=0.0)
+    beta: float | None = flag("The chance that the theory may fail; with --alpha.", "β", least=0.0)
+    free: str | None = flag(
+        "Attributes that no drawn query decides: zeros, random or density (priced).", "HOW"
+    )
+    oracle: str | None = flag(
+        "Who finds the best response: search, or exact (needs the extra `exact`).", "WHO"
+    )
+
+
+class Learning(NamedTuple):
+    """η, s and T of Algorithm 2."""
+
+    learning_rate: float
+    samples: int
+    rounds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualQueryParameters:
+    """What a run of DualQuery goes by."""
+
+    learning_rate: float
+    samples: int
+    rounds: int
+    free: Free
+    density_share: float
+    oracle: str
+    density: Density = hidden()
+    density_noise: Noise | None = hidden()
+    rate: Rate = hidden()  # η / n, exactly
+
+
+def from_theory(task: Task, *, alpha: float, beta: float) -> Learning:
+    """T = 16 ln|Q| / α², η = α/4, s = 48 ln(2|X|T/β) / α² (Algorithm 2), for error α but with chance β."""
+    if not 0 < alpha < 1 or not 0 < beta < 1:
+        raise DualQueryError("--alpha and --beta must lie strictly between 0 and 1")
+    closed = 2 * task.workload.size  # with the negations
+    rounds = math.ceil(16 * math.log(closed) / alpha**2)
+    log_universe = task.domain.log2_size * math.log(2)
+    samples = math.ceil(48 * (log_universe + math.log(2 * rounds / beta)) / alpha**2)
+    learning = Learning(alpha / 4, samples, rounds)
+    # The closed form settles it in no time; what passes is listed step by step, and the ledger decides.
+    if not pays_for(task.budget, learning_rate=alpha / 4, samples=samples, rows=task.rows, slack=SLACK)(
+        rounds
+    ):
+        raise too_dear(task, learning, alpha)
+    return learning
+
+
+def too_dear(task: Task, learning: Learning, alpha: float) -> DualQueryError:
+    return DualQueryError(
+        f"error {alpha:g} by the theory needs {learning.rounds} rounds of {learning.samples} samples, more than "
+        f"epsilon = {task.budget.epsilon:g} pays for on {task.rows} records; raise --alpha or epsilon"
+    )
+
+
+def from_budget(task: Task, wanted: DualQueryWanted, reserved: tuple[Step, ...]) -> Learning:
+    """The given ones kept, the others fitted; `reserved` steps are paid from the same budget."""
+    rounds = wanted.rounds
+    if rounds is not None and rounds < 1:
+        raise DualQueryError("--rounds must be at least 1")
+    if wanted.samples is not None and wanted.samples < 1:
+        raise DualQueryError("--samples must be at least 1")
+    if wanted.learning_rate is not None and not 0 < wanted.learning_rate < math.inf:
+        raise DualQueryError("--learning-rate must be a positive number")
+    guided = bool(reserved)  # free values follow a density
+    learning_rate = wanted.learning_rate or default_learning_rate(task, guided=guided)
+    samples = wanted.samples or default_samples(task, learning_rate, rounds, guided=guided)
+    if rounds is None:
+        return _most_rounds(task, learning_rate, samples, reserved)
+    asked = Learning(learning_rate, samples, rounds)
+    if _affordable(task, asked, reserved):
+        return asked
+    if wanted.learning_rate is None:
+        # The cost grows with the learning rate: take the largest that the budget pays for.
+        low, high = 0.0, learning_rate
+        for _ in range(40):
+            middle = (low + high) / 2
+            fits = _affordable(task, Learning(middle, samples, rounds), reserved)
+            low, high = (middle, high) if fits else (low, middle)
+        if low > 0:
+            return Learning(low, samples, rounds)
+    raise BudgetError(
+        f"{rounds} rounds of {samples} samples at learning rate {learning_rate:g} cost more than epsilon = "
+        f"{task.budget.epsilon:g}; lower --rounds, --samples or --learning-rate, or raise epsilon"
+    )
+
+
+def default_learning_rate(task: Task, *, guided: bool) -> float:
+    """Near 1; down to 0.4 where there are thousands of attributes to decide and nothing to guide them."""
+    if guided:
+        return 1.0
+    wide = math.log10(max(1, task.workload.decisions / 500))
+    return float(min(1.4, max(0.4, 1.4 - 0.8 * max(0.0, wide))))
+
+
+def default_samples(task: Task, learning_rate: float, rounds: int | None, *, guided: bool) -> int:
+    """7 √decisions with a density, else 0.6 decisions; but no more than leave a good number of rounds.
+
+    Where the rounds end at their limit and not with the budget, what is left buys samples, up to 3 a decision:
+    on KDD99 at ε = 5 this halves the max error.
+    """
+    undecided = task.workload.decisions
+    wanted = round(7 * math.sqrt(undecided) if guided else 0.6 * undecided)
+    wanted = min(SAMPLES_MOST, max(SAMPLES_LEAST, wanted))
+    least_rounds = rounds or ROUNDS_WANTED
+
+    def rounds_with(samples: int) -> int:
+        return largest_rounds(
+            task.budget, learning_rate=learning_rate, samples=samples, rows=task.rows, slack=SLACK
+        )
+
+    while wanted > 1 and rounds_with(wanted) < least_rounds:
+        wanted = max(1, wanted * 3 // 4)
+    most = min(SAMPLES_MOST, SAMPLES_A_DECISION * undecided)
+    while rounds is None and wanted < (more := wanted * 4 // 3) <= most and rounds_with(more) > ROUNDS_MOST:
+        wanted = more
+    return wanted
+
+
+def rate_of(learning_rate: float, rounds: int, rows: int) -> Rate:
+    """η / n as an exact rate, rounded down. Scores reach (T − 1) · n; four times that leaves room for add-remove."""
+    return Rate.below(learning_rate / rows, 4 * rounds * rows)
+
+
+def round_steps(task: Task, learning: Learning) -> list[Step]:
+    """What the rounds will ask of the curator; the first is free, since nothing has been heard."""
+    rate = rate_of(learning.learning_rate, learning.rounds, task.rows)
+    steps = []
+    for heard in range(1, learning.rounds):
+        score = SignedErrors(task.workload, task.rows, heard, task.rows, np.empty(0, np.int32))
+        event = selection_event(score, task.budget.neighbours, rate=rate, draws=learning.samples)
+        assert event is not None, "scores that were heard once can move"
+        steps.append(Step("draw queries that the records so far get wrong", event))
+    return steps
+
+
+def _affordable(task: Task, learning: Learning, reserved: tuple[Step, ...]) -> bool:
+    return affordable(task.budget, (*reserved, *round_steps(task, learning)))
+
+
+def _most_rounds(task: Task, learning_rate: float, samples: int, reserved: tuple[Step, ...]) -> Learning:
+    """The most rounds that the ledger accepts, up to a public limit."""
+    bound = largest_rounds(
+        task.budget, learning_rate=learning_rate, samples=samples, rows=task.rows, slack=SLACK
+    )
+    enough, too_many = 1, min(bound, ROUNDS_MOST) + 1
+    while too_many - enough > 1:
+        middle = (enough + too_many) // 2
+        fits = _affordable(task, Learning(learning_rate, samples, middle), reserved)
+        enough, too_many = (middle, too_many) if fits else (enough, middle)
+    if enough < 2:
+        raise BudgetError(
+            f"a budget of epsilon = {task.budget.epsilon:g} pays for no round of DualQuery beyond the free "
+            f"first one with {samples} samples at learning rate {learning_rate:g} on {task.rows} records; "
+            "raise epsilon, or lower --samples or --learning-rate"
+        )
+    return Learning(learning_rate, samples, enough)

@@ -1,0 +1,219 @@
+"""What every mechanism has in common: a plan made from public quantities, then a run that follows it.
+
+A plan needs no data. It fixes every parameter before the first coin is tossed, lists what will be asked of the
+curator and what each step costs, and says how good the result should be; `dualquery plan` prints it and the
+certificate repeats it. A run takes the plan, a curator and public chance, recomputes nothing, and gives back an
+artefact.
+
+What a user may ask for is one frozen dataclass a mechanism, its fields made by `flag`; the command line makes its
+flags and its help from them. What a run goes by is another, made by the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from dualquery.errors import BudgetError, DualQueryError
+from dualquery.game.learning_data_player import Snapshot
+from dualquery.mechanisms.artefact import Artefact, Fractions
+from dualquery.privacy.budget import Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import Event
+from dualquery.privacy.ledger import Ledger
+from dualquery.queries.workload import Workload
+from dualquery.table.domain import Domain
+
+Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
+Wanted = TypeVar("Wanted")  # what a user may ask a mechanism for
+Parameters = TypeVar("Parameters")  # what a run of it goes by
+
+
+def silent(_stage: str, _done: int, _total: int) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that is public before the data is touched.
+
+    `rows` is the public number of records: the table's own length where neighbours share it, else declared, or
+    measured with noise of variance `rows_variance`.
+    """
+
+    workload: Workload
+    rows: int
+    budget: Budget
+    rows_variance: float | None = None
+
+    @property
+    def domain(self) -> Domain:
+        return self.workload.domain
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How an option looks on the command line."""
+
+    help: str
+    metavar: str
+    least: float | None = None
+    names: tuple[str, ...] = ()
+    parser: Callable[[str], Any] | None = None
+
+
+def flag(
+    help: str,
+    metavar: str,
+    *,
+    least: float | None = None,
+    names: tuple[str, ...] = (),
+    parser: Callable[[str], Any] | None = None,
+) -> Any:
+    """A field that a user may set by name, in Python and on the command line; None leaves it to the plan."""
+    return field(default=None, metadata={"flag": Flag(help, metavar, least, names, parser)})
+
+
+def hidden() -> Any:
+    """A field that a run needs and a certificate does not show."""
+    return field(repr=False, metadata={"hidden": True})
+
+
+def flags_of(wanted: type) -> dict[str, Flag]:
+    """The flags of a dataclass of wishes, by field."""
+    return {each.name: each.metadata["flag"] for each in fields(wanted)}
+
+
+def shown(parameters: Any) -> dict[str, int | float | str]:
+    """The parameters as the certificate repeats them; those of parts stand beside the others."""
+    out: dict[str, int | float | str] = {}
+    for each in fields(parameters):
+        value = getattr(parameters, each.name)
+        if each.metadata.get("hidden") or value is None:
+            continue
+        if is_dataclass(value):
+            out.update(shown(value))
+        else:
+            out[each.name] = value.value if isinstance(value, Enum) else value
+    return out
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that will be asked of the curator, so many times."""
+
+    words: str
+    event: Event
+    times: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Generic[Parameters]):
+    """Every parameter of a run, what it will ask of the curator, and what to expect; from public things alone."""
+
+    mechanism: str
+    task: Task
+    reason: str  # one sentence: why this mechanism, and where its parameters come from
+    parameters: Parameters
+    steps: tuple[Step, ...]
+    mean_error: float  # predicted, as a fraction of the table
+    max_error: float
+    seconds: float
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run gives back. Where errors are predicted query by query, `answers` and `error_bars` are theirs."""
+
+    artefact: Artefact
+    answers: Fractions | None = None
+    error_bars: Fractions | None = None
+    belief: Snapshot | None = None  # of a learning data player, for whoever compares
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(Generic[Wanted, Parameters]):
+    """A row of the table of mechanisms (`mechanisms.choose`)."""
+
+    name: str
+    words: str  # what it is, in a sentence
+    wanted: type[Wanted]
+    plan: Callable[[Task, Wanted], Plan[Parameters]]
+    run: Callable[[Plan[Parameters], Curator, np.random.Generator, Progress], Outcome] = field(repr=False)
+
+    def accepts(self, options: Iterable[str]) -> bool:
+        """Whether all of these options mean something to it."""
+        return all(name in flags_of(self.wanted) for name in options)
+
+    def plan_for(self, task: Task, options: Mapping[str, object]) -> Plan[Parameters]:
+        """The plan, after refusing options that this mechanism would ignore."""
+        for name in options:
+            if not self.accepts([name]):
+                given = "--" + name.replace("_", "-")
+                raise DualQueryError(f"{given} means nothing to the mechanism '{self.name}'; leave it out")
+        return self.plan(task, self.wanted(**options))
+
+
+def affordable(budget: Budget, steps: Iterable[Step]) -> bool:
+    """Whether a fresh ledger pays for every step. The ledger itself decides."""
+    ledger = Ledger(budget)
+    try:
+        for step in steps:
+            for _ in range(step.times):
+                ledger.charge(step.event)
+    except BudgetError:
+        return False
+    return True
+
+
+Chosen = TypeVar("Chosen", bound=Enum)
+
+
+def choice(kind: type[Chosen], given: str | None, usual: Chosen, name: str) -> Chosen:
+    """An option's text as one of its named values."""
+    if given is None:
+        return usual
+    for each in kind:
+        if each.value == given:
+            return each
+    names = ", ".join(str(each.value) for each in kind)
+    raise DualQueryError(f"{name} is one of {names}, and '{given}' is none of them")
+
+
+def size_in_bytes(text: str) -> int:
+    """`512MB`, `1.5 GB` or a plain number of bytes."""
+    units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+    number = text.strip().upper().rstrip("KMGTB").strip()
+    unit = text.strip().upper()[len(number) :].strip()
+    try:
+        size = float(number) * units[unit]
+    except (ValueError, KeyError):
+        raise DualQueryError(f"--memory should read like 2GB or 500MB, and '{text}' does not") from None
+    if not 0 < size < 2**63:
+        raise DualQueryError("--memory must be a positive size")
+    return int(size)
+
+
+def rounds_flag(help: str) -> Any:
+    return flag(help, "N", least=1)
+
+
+def rows_flag() -> Any:
+    return flag("The number of synthetic records.", "N", least=1, names=("--rows", "--synthetic-rows"))
+
+
+def memory_flag() -> Any:
+    return flag("The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
+
+
+def part_of(whole: Fraction, share: float) -> Fraction:
+    """A share of something exact, the share rounded to a ten-thousandth."""
+    return whole * Fraction(share).limit_denominator(10_000)

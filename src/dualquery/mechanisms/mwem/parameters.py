@@ -1,0 +1,205 @@
+"""How many rounds, what is measured and how precisely: MWEM's parameters from public quantities alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from math import prod
+
+from dualquery.distributions.histogram import MOST_CELLS, check_cells
+from dualquery.errors import DualQueryError, QueryError
+from dualquery.mechanisms.mechanism import Task, choice, flag, hidden, memory_flag, rounds_flag, rows_flag
+from dualquery.mechanisms.mwem.questions import Asked, AskedTables, Kind, asked_of, usual_kind
+from dualquery.mechanisms.outcomes import Iterate, synthetic_rows
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.prices import Price, equal_prices
+from dualquery.privacy.scores import rate_within
+from dualquery.privacy.selection import Rate
+from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.tables import Tables
+
+PASSES = 10  # over all measurements a round; they often agree before that
+SELECTION_SHARE = Fraction(3, 5)  # of a round's budget, where parities are measured
+START_SHARE = Fraction(1, 4)  # of the budget, for a noisy start
+EXPLICIT_CELLS = 1 << 22  # up to here parts may grow to the whole universe
+PART_CELLS = 1 << 18  # else
+PART_CELLS_FOR_TABLES = 1 << 22  # of which fewer are measured
+
+
+class Updates(Enum):
+    """How often a measurement is heard."""
+
+    REPEATED = "repeated"
+    ONCE = "once"
+
+
+class Start(Enum):
+    """Where the distribution begins."""
+
+    UNIFORM = "uniform"
+    NOISY = "noisy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MwemWanted:
+    """What a user may ask of MWEM."""
+
+    rounds: int | None = rounds_flag("Rounds of the game (T).")
+    iterate: str | None = flag("Which distribution to release: last or average.", "WHICH")
+    updates: str | None = flag(
+        "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
+    )
+    start: str | None = flag(
+        "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
+    )
+    measured: str | None = flag("What is selected and measured: queries, tables or parities.", "WHAT")
+    part_cells: int | None = flag("The most cells that one part of the distribution may have.", "N", least=2)
+    synthetic_rows: int | None = rows_flag()
+    memory: int | None = memory_flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MwemParameters:
+    """What a run of MWEM goes by."""
+
+    rounds: int
+    iterate: Iterate
+    updates: Updates
+    start: Start
+    measured: Kind
+    part_cells: int
+    synthetic_rows: int
+    noise: float  # expected absolute noise of one measured number, in records
+    asked: Asked = hidden()
+    rate: Rate = hidden()  # of each selection
+    measurement: Noise = hidden()
+    start_noise: Noise | None = hidden()
+
+
+def whole_table(task: Task) -> GroupCounts:
+    """Every cell of the universe: what a noisy start counts."""
+    return GroupCounts(Tables(task.domain, (tuple(range(task.domain.width)),)))
+
+
+def automatic_rounds(task: Task) -> int:
+    """T = log₂|X| · (n ε)^⅓ / 10, at most n ε / 20, and twice that where ρ pays.
+
+    Public, and near the best T in experiments. The cap keeps the noise of a measurement, T/ε records where
+    one is added or removed, below a twentieth of the table.
+    """
+    records = task.rows * task.budget.epsilon
+    rounds = min(task.domain.log2_size * records ** (1 / 3) / 10, records / 20)
+    return max(1, round(2 * rounds if task.budget.accounting is Accounting.ZCDP else rounds))
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a round may cost: its selection and its measurement."""
+
+    selection: Price
+    measurement: Price
+
+
+def prices_of(task: Task, rounds: int, share: Fraction, kind: Kind, updates: Updates) -> Prices:
+    """A round's budget: half and half as in the paper, or three to two where parities are measured.
+
+    Most parities of a table are nearly right from the start, so that more is lost by choosing one of
+    these than by a noisier measurement; of ranges and tables nearly every one is worth measuring.
+    """
+    sparse = kind in (Kind.PARITIES, Kind.QUERIES_AND_PARITIES) and updates is Updates.REPEATED
+    selection = SELECTION_SHARE if sparse else Fraction(1, 2)
+    return Prices(
+        equal_prices(task.budget, rounds, share * selection),
+        equal_prices(task.budget, rounds, share * (1 - selection)),
+    )
+
+
+def noise_of(price: Price, asked: Asked, neighbours: Neighbours) -> Noise:
+    """The noise that a price buys for one measurement."""
+    return price.noise(asked.statistic.sensitivity(neighbours))
+
+
+def parameters_of(task: Task, wanted: MwemWanted) -> MwemParameters:
+    """Every choice of a run."""
+    kind = choice(Kind, wanted.measured, usual_kind(task.workload), "--measured")
+    start = choice(Start, wanted.start, Start.UNIFORM, "--start")
+    updates = choice(Updates, wanted.updates, Updates.REPEATED, "--updates")
+    asked = asked_of(task.workload, kind, task.rows)
+    part_cells = _part_cells(wanted, task, asked)
+    start_noise = _start_noise(task, part_cells) if start is Start.NOISY else None
+    share = Fraction(1) if start_noise is None else 1 - START_SHARE
+    rounds = _rounds(task, wanted, asked, share)
+    prices = prices_of(task, rounds, share, kind, updates)
+    measurement = noise_of(prices.measurement, asked, task.budget.neighbours)
+    noise = asked.noise_in_records(measurement)
+    if isinstance(asked, AskedTables):
+        asked = asked.worthwhile(noise)
+    return MwemParameters(
+        rounds=rounds,
+        iterate=choice(Iterate, wanted.iterate, Iterate.LAST, "--iterate"),
+        updates=updates,
+        start=start,
+        measured=kind,
+        part_cells=part_cells,
+        synthetic_rows=synthetic_rows(task, wanted.synthetic_rows),
+        noise=noise,
+        asked=asked,
+        rate=rate_within(prices.selection, asked.score, task.budget.neighbours),
+        measurement=measurement,
+        start_noise=start_noise,
+    )
+
+
+def _start_noise(task: Task, part_cells: int) -> Noise:
+    """The noise of a start that counts every cell of the universe."""
+    universe = prod(task.domain.sizes.tolist())
+    if universe > part_cells:
+        raise QueryError(
+            f"a noisy start counts every one of {universe:,} cells, more than a part may have; "
+            "start uniform, or allow larger parts"
+        )
+    price = equal_prices(task.budget, 1, START_SHARE)
+    return price.noise(whole_table(task).sensitivity(task.budget.neighbours))
+
+
+def _rounds(task: Task, wanted: MwemWanted, asked: Asked, share: Fraction) -> int:
+    if wanted.rounds is not None:
+        if wanted.rounds < 1:
+            raise DualQueryError(f"mwem plays at least one round, and --rounds is {wanted.rounds}")
+        return wanted.rounds
+    rounds = automatic_rounds(task)
+    if isinstance(asked, AskedTables):  # a table teaches more than a query, and again little
+        rounds = max(1, rounds // 3)
+        while rounds > 1:  # no more than there are tables worth measuring at the noise of so many rounds
+            price = equal_prices(task.budget, 2 * rounds, share)
+            noise = asked.noise_in_records(noise_of(price, asked, task.budget.neighbours))
+            if rounds <= len(asked.worthwhile(noise).tables.sets):
+                break
+            rounds -= 1
+    return rounds
+
+
+def _part_cells(wanted: MwemWanted, task: Task, asked: Asked) -> int:
+    """How large a part may become; never so small that no query could be measured."""
+    universe = prod(task.domain.sizes.tolist())
+    if wanted.part_cells is not None:
+        check_cells(min(wanted.part_cells, universe))
+        limit = wanted.part_cells
+    else:
+        usually = PART_CELLS_FOR_TABLES if isinstance(asked, AskedTables) else PART_CELLS
+        limit = universe if universe <= EXPLICIT_CELLS else usually
+        if wanted.memory is not None:
+            limit = min(universe, MOST_CELLS, wanted.memory // 24)  # weights, a snapshot of them, survival
+    smallest = asked.fewest_cells
+    if wanted.part_cells is None and wanted.memory is None and smallest > limit:
+        check_cells(smallest)
+        limit = smallest
+    if smallest > limit:
+        raise QueryError(
+            f"a part may have {limit:,} cells, and the smallest query of the workload needs {smallest:,}; "
+            "allow larger parts, or ask about fewer attributes at a time"
+        )
+    return limit

@@ -1,0 +1,236 @@
+"""Adaptive projection: both players best-respond, and the query player pays for it.
+
+One-way tables are measured first. Then, round after round, a table on which the rows are wrong is chosen by
+the exponential mechanism (its summed absolute error, less the noise that measuring it would bring), measured,
+and the rows answer the residual of everything measured so far. The fit is that of `projection`.
+Fewer tables are measured, each with less noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dualquery.counting.counter import Integers
+from dualquery.errors import BudgetError, DualQueryError
+from dualquery.game.best_response_query_player import BestResponseQueryPlayer
+from dualquery.game.moves import Heard
+from dualquery.game.play import play
+from dualquery.game.residual import Chains, Set
+from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.mechanism import (
+    Mechanism,
+    Outcome,
+    Plan,
+    Progress,
+    Step,
+    Task,
+    hidden,
+    rounds_flag,
+    rows_flag,
+)
+from dualquery.mechanisms.projection.allocation import TablePlan, closure, one_way_plan
+from dualquery.mechanisms.projection.error_bars import predicted_errors
+from dualquery.mechanisms.projection.fit import product_start
+from dualquery.mechanisms.projection.game import MAX_ERROR, MEAN_ERROR
+from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.refitting import (
+    SCOUT,
+    SCOUT_PASSES,
+    SCOUT_ROWS,
+    Known,
+    RefittingDataPlayer,
+)
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.conversion import rho_of
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.prices import equal_prices
+from dualquery.privacy.scores import TableErrors, rate_within, selection_event
+from dualquery.privacy.selection import Rate, Selected
+from dualquery.privacy.statistics import TableCells
+from dualquery.queries.tables import Tables
+from dualquery.table.records import Records
+
+SHARE_OF_ONES = Fraction(1, 5)
+MOST_CELLS = 1_000_000  # of a table that may be chosen
+MOST_CELLS_IN_ALL = 20_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveWanted:
+    """What a user may ask of adaptive projection."""
+
+    rounds: int | None = rounds_flag("Rounds of the game (T).")
+    synthetic_rows: int | None = rows_flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveParameters:
+    """What a run of adaptive projection goes by."""
+
+    candidates: int
+    measurements: int
+    cell_noise: float
+    pace: Pace
+    tables: Tables = hidden()
+    ones: TablePlan = hidden()
+    rate: Rate = hidden()  # of each choice
+    noise: Noise = hidden()  # of each chosen table
+
+
+def candidates_of(task: Task) -> Tables:
+    """The tables that may be chosen: all sets of two and more attributes of the workload that are not too large."""
+    sizes = task.domain.sizes.astype(np.int64)
+    orders = closure(task.workload.scope)
+    sets = [
+        members
+        for order in sorted(orders)
+        if order > 1
+        for members in orders[order]
+        if all(sizes[j] > 1 for j in members) and math.prod(int(sizes[j]) for j in members) <= MOST_CELLS
+    ]
+    sets.sort(key=lambda members: (len(members), math.prod(int(sizes[j]) for j in members), members))
+    total = np.cumsum([math.prod(int(sizes[j]) for j in members) for members in sets])
+    kept = sets[: int(np.searchsorted(total, MOST_CELLS_IN_ALL, side="right"))]
+    if not kept:
+        raise DualQueryError(
+            "the workload asks about no two attributes together; use the mechanism 'projection'"
+        )
+    return Tables(task.domain, tuple(kept))
+
+
+def rounds_for(task: Task, candidates: int) -> int:
+    """A public rule: more rounds where more data and budget make a measurement precise, at most two an attribute."""
+    rho = float(rho_of(epsilon=task.budget.epsilon, delta=task.budget.delta))
+    precise = task.rows * math.sqrt(rho)
+    return max(1, min(candidates, 2 * task.domain.width, round(precise ** (2 / 3) / 8)))
+
+
+def errors_of(tables: Tables, rows: int, noise: Noise) -> TableErrors:
+    """The score of a choice: what is wrong, less what noise would add."""
+    return TableErrors(tables, rows, noise.mean_size * np.diff(tables.starts))
+
+
+def plan(task: Task, wanted: AdaptiveWanted) -> Plan[AdaptiveParameters]:
+    """The number of rounds and what they cost; which tables are chosen depends on the data."""
+    if task.budget.accounting is not Accounting.ZCDP:
+        raise BudgetError("adaptive projection is paid for by zcdp accounting; choose that")
+    tables = candidates_of(task)
+    candidates = len(tables.sets)
+    rounds = wanted.rounds or rounds_for(task, candidates)
+    if rounds < 1 or rounds > candidates:
+        raise DualQueryError(
+            f"--rounds must lie between 1 and {candidates}, the number of tables to choose from"
+        )
+    neighbours = task.budget.neighbours
+    price = equal_prices(task.budget, 2 * rounds, 1 - SHARE_OF_ONES)
+    moved = TableCells(tables, 0).sensitivity(neighbours)
+    noise = price.noise(moved)
+    errors = errors_of(tables, task.rows, noise)
+    rate = rate_within(price, errors, neighbours)
+    selection = selection_event(errors, neighbours, rate=rate, draws=1)
+    assert selection is not None, "errors can move"
+    ones = one_way_plan(task, SHARE_OF_ONES)
+    pace = Pace.of(wanted.synthetic_rows)
+    cells = tables.size / candidates
+    visits = float(rounds * 3 * (8 + task.domain.sizes.mean()))
+    scouting = rounds * (SCOUT_ROWS * SCOUT_PASSES * visits * 2.5e-9 + candidates * SCOUT_ROWS * 2e-9)
+    cell_noise = noise.deviation / task.rows
+    return Plan(
+        mechanism="adaptive-projection",
+        task=task,
+        reason=(
+            f"{rounds} of {candidates:,} tables are chosen where the rows are most wrong, and measured, one a round"
+        ),
+        parameters=AdaptiveParameters(
+            candidates=candidates,
+            measurements=rounds,
+            cell_noise=cell_noise,
+            pace=pace,
+            tables=tables,
+            ones=ones,
+            rate=rate,
+            noise=noise,
+        ),
+        steps=(
+            ones.step(task),
+            Step("choose a table on which the rows are wrong", selection, rounds),
+            Step("measure it", noise.event(moved), rounds),
+        ),
+        mean_error=min(3 * MEAN_ERROR * cell_noise, 0.5),
+        max_error=min(4 * MAX_ERROR * cell_noise, 1.0),
+        seconds=pace.seconds(visits) + scouting + task.rows * candidates * 2e-9,
+        bytes=pace.bytes(task.domain.width, rounds * 3 * cells) + int(24 * cells * candidates),
+    )
+
+
+class RowTables:
+    """Tables that rows may get wrong; each is measured at most once."""
+
+    def __init__(self, errors: TableErrors, start: Chains) -> None:
+        self._errors = errors
+        self._tables = errors.tables
+        self._start = start
+        self._left = np.arange(len(errors.tables.sets), dtype=np.int64)
+
+    def score(self, reply: Chains | None) -> TableErrors:
+        rows = Records.from_rows(self._tables.domain, (self._start if reply is None else reply)[0])
+        return self._errors.told(self._tables.counts(rows) / rows.rows, self._left)
+
+    def statistic(self, chosen: Selected) -> TableCells:
+        return TableCells(self._tables, self._table(chosen))
+
+    def heard(self, chosen: Selected, noisy: Integers) -> Heard:
+        table = self._table(chosen)
+        self._left = self._left[self._left != table]
+        value = (noisy / self._errors.public_rows).reshape(self._tables.shape_of(table))
+        return Heard(self._tables.sets[table], None, value)
+
+    def _table(self, chosen: Selected) -> int:
+        return int(self._left[chosen.queries[0]])
+
+
+def run(
+    plan: Plan[AdaptiveParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """Choose, measure, fit, repeat; then fit at full length."""
+    chosen, task = plan.parameters, plan.task
+    measured = chosen.ones.measure(curator, task)
+    ones, rows = measured.ones(), max(1, round(measured.total))
+    deviations = {j: measured.deviation((j,)) for j in ones}
+    known = Known(task.domain, ones, deviations, chosen.noise.deviation / rows)
+    scouts = product_start(task.domain, ones, SCOUT, rng)
+    questions = RowTables(errors_of(chosen.tables, rows, chosen.noise), scouts)
+    query_player: BestResponseQueryPlayer[Heard, Chains]
+    query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.noise)
+    transcript = play(
+        query_player,
+        RefittingDataPlayer(known, scouts, rng),
+        rounds=chosen.measurements,
+        remembers=1,
+        progress=lambda done, total: progress("choosing tables", done, total),
+    )
+    noisy: dict[Set, np.ndarray] = {each.members: each.value for each in transcript.challenges}
+    pace, shorter = chosen.pace, chosen.pace.shorter()
+    released = known.fitted(noisy, pace, rng, lambda done, total: progress("fitting rows", done, total))
+    again = known.fitted(
+        known.replica(released, noisy, rng),
+        shorter,
+        rng,
+        lambda done, total: progress("rehearsing", done, total),
+    )
+    answers, bars = predicted_errors(task.workload, released, again, rng)
+    return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
+
+
+ADAPTIVE_PROJECTION = Mechanism(
+    name="adaptive-projection",
+    words="chooses the tables on which its rows are most wrong, one a round, measures them and fits the rows again",
+    wanted=AdaptiveWanted,
+    plan=plan,
+    run=run,
+)

@@ -1,0 +1,196 @@
+"""Projection by best responses: measure once, then let rows answer the residual one after another.
+
+The query player asks the curator a single question, all planned tables with Gaussian noise, and from then on
+plays the public residual; the data player best-responds row by row (`fit`). Everything after the
+measurement is post-processing. The projection mechanism is of Nikolov, Talwar and Zhang (2013) and Dwork,
+Nikolov and Talwar (2014); playing it row by row gives the synthetic data as well.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualquery.errors import DualQueryError
+from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.mechanism import (
+    Mechanism,
+    Outcome,
+    Plan,
+    Progress,
+    Task,
+    flag,
+    hidden,
+    memory_flag,
+    rows_flag,
+)
+from dualquery.mechanisms.projection import item_rows
+from dualquery.mechanisms.projection.allocation import TablePlan, available_rho, plan_tables
+from dualquery.mechanisms.projection.error_bars import predicted_errors
+from dualquery.mechanisms.projection.fit import fit
+from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
+from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.tables import replica
+from dualquery.privacy.curator import Curator
+from dualquery.table.records import Records
+
+MOST_ITEMS_AS_TABLES = 200  # a block of more items is measured by items and pairs
+MEAN_ERROR = 0.45  # of a random conjunction, in units of the noise of a cell (benchmarks/projection.py)
+MAX_ERROR = 8.0
+COUNT_SECONDS = 2e-9  # per record and table, two cores
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionWanted:
+    """What a user may ask of projection."""
+
+    items_per_record: int | None = flag(
+        "The most items of a record that count; the rest is dropped.", "N", least=1
+    )
+    synthetic_rows: int | None = rows_flag()
+    memory: int | None = memory_flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByTables:
+    """Tables of few attributes, through their interactions."""
+
+    measured: str = "tables"
+    sets: int
+    cell_noise: float
+    pace: Pace
+    tables: TablePlan = hidden()
+
+    def rows(
+        self, plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
+    ) -> tuple[Records, Records]:
+        """Rows fitted to the measurement, and rows fitted to a replica of it made from the first."""
+        task, shorter = plan.task, self.pace.shorter()
+        measured = self.tables.measure(curator, task)
+        transcript = fit(measured, self.pace, rng, _as("fitting rows", progress))
+        released = Records.from_rows(task.domain, self.pace.released(transcript))
+        second = fit(replica(released, measured, rng), shorter, rng, _as("rehearsing", progress))
+        return released, Records.from_rows(task.domain, shorter.released(second))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByItems:
+    """Items and pairs of items, where a record holds few of very many."""
+
+    measured: str = "items and pairs"
+    items_per_record: int
+    fitted_items: int
+    pair_noise: float
+    pace: Pace
+    items: ItemPlan = hidden()
+
+    def rows(
+        self, plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
+    ) -> tuple[Records, Records]:
+        """Rows fitted to the measurement, and rows fitted to a replica of it made from the first."""
+        task, shorter = plan.task, self.pace.shorter()
+        measured = self.items.measure(curator, task, rng)
+        rows = self.pace.released(item_rows.fit(measured, self.pace, rng, _as("fitting rows", progress)))
+        released = item_rows.to_records(task.domain, rows, measured, rng)
+        other = item_rows.replica(rows, measured, rng)
+        again = shorter.released(item_rows.fit(other, shorter, rng, _as("rehearsing", progress)))
+        return released, item_rows.to_records(task.domain, again, other, rng)
+
+
+def plan(task: Task, wanted: ProjectionWanted) -> Plan[ByTables | ByItems]:
+    """Tables where the workload asks about few sets of attributes, items and their pairs for transactions."""
+    pace = Pace.of(wanted.synthetic_rows)
+    if is_transactions(task.domain) and task.domain.width > MOST_ITEMS_AS_TABLES:
+        return _plan_for_items(task, wanted, pace)
+    if wanted.items_per_record is not None:
+        raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
+    planned = plan_tables(task)
+    need = pace.bytes(task.domain.width, planned.cells())
+    if wanted.memory is not None and need > wanted.memory:
+        sizes_of = planned.interactions.sizes_of
+        largest = max(planned.interactions.sets, key=lambda members: math.prod(sizes_of(members)))
+        names = " × ".join(task.domain.name(j) for j in largest)
+        raise DualQueryError(
+            f"the tables of this workload need {need / 1e6:,.0f} MB, more than --memory allows (the largest is "
+            f"{names}); ask about fewer attributes at once, or allow more"
+        )
+    noise, sets = planned.cell_noise(task), len(planned.interactions.sets)
+    counts = ", ".join(
+        f"{count:,} of order {order}" for order, count in enumerate(planned.orders, 1) if count
+    )
+    return Plan(
+        mechanism="projection",
+        task=task,
+        reason=(
+            f"the workload falls into tables of few attributes, so their interactions are measured once ({counts}) "
+            "and rows are fitted to them"
+        ),
+        parameters=ByTables(sets=sets, cell_noise=noise, pace=pace, tables=planned),
+        steps=(planned.step(task),),
+        mean_error=min(MEAN_ERROR * noise, 0.5),
+        max_error=min(MAX_ERROR * noise, 1.0),
+        seconds=pace.seconds(planned.visits()) + task.rows * sets * COUNT_SECONDS,
+        bytes=need,
+        notes=_warning(noise),
+    )
+
+
+def _plan_for_items(task: Task, wanted: ProjectionWanted, pace: Pace) -> Plan[ByTables | ByItems]:
+    rho = available_rho(task)
+    planned = plan_items(task, wanted.items_per_record)
+    noise = planned.pairs.deviation / task.rows
+    per_query = math.sqrt(task.workload.size / (2 * rho)) / task.rows
+    return Plan(
+        mechanism="projection",
+        task=task,
+        reason=(
+            f"the workload asks about very many sets of items, so all items and the pairs of the {planned.fitted} "
+            f"that matter most are counted, at most {planned.limit} items a record (noise {noise:.2g}; one "
+            f"by one the queries would have {per_query:.2g}), and rows are fitted to them"
+        ),
+        parameters=ByItems(
+            items_per_record=planned.limit,
+            fitted_items=planned.fitted,
+            pair_noise=noise,
+            pace=pace,
+            items=planned,
+        ),
+        steps=planned.steps(task),
+        mean_error=min(noise, 0.5),
+        max_error=min(15 * noise, 1.0),
+        seconds=pace.seconds(planned.fitted / 2) + task.rows * 2e-6 + task.domain.width * 1e-4,
+        bytes=pace.bytes(planned.fitted, 2 * planned.fitted**2) + 400 * task.rows,
+        notes=_warning(noise),
+    )
+
+
+def _warning(noise: float) -> tuple[str, ...]:
+    if noise < 0.1:
+        return ()
+    return (
+        f"the budget is so small that the noise of a cell is {noise:.0%} of the table; expect little of the answers",
+    )
+
+
+def run(
+    plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """Measure as planned, fit, release; then measure and fit a replica for the error bars."""
+    released, again = plan.parameters.rows(plan, curator, rng, progress)
+    answers, bars = predicted_errors(plan.task.workload, released, again, rng)
+    return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
+
+
+def _as(stage: str, progress: Progress) -> item_rows.Progress:
+    return lambda done, total: progress(stage, done, total)
+
+
+PROJECTION = Mechanism(
+    name="projection",
+    words="measures the tables of the workload once and lets rows answer the residual, one after another",
+    wanted=ProjectionWanted,
+    plan=plan,
+    run=run,
+)

@@ -1,0 +1,72 @@
+"""How long rows are fitted, how many there are and how hot: public numbers, fixed before the first move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import DualQueryError
+from dualquery.game.moves import Residual, Transcript
+from dualquery.game.residual import Chains
+
+CHAINS = 2
+CHAIN_ROWS = 20_000
+SNAPSHOTS = 3
+WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
+TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
+LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
+VISIT_SECONDS = 2.5e-9  # per value looked at
+INTERPRETER_BYTES = 200_000_000
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How many rows, in how many chains, and how often they are looked at. Public."""
+
+    chains: int
+    chain_rows: int
+    snapshots: int
+    rows: int
+    temperature: float = TEMPERATURE
+
+    @staticmethod
+    def of(rows: int | None) -> Pace:
+        """Up to a limit a chain holds CHAIN_ROWS; then more snapshots are kept, then longer chains."""
+        if rows is None:
+            rows = CHAINS * CHAIN_ROWS * SNAPSHOTS
+        if rows < 1:
+            raise DualQueryError("--rows must be at least 1")
+        chains = min(CHAINS, rows)
+        chain_rows = min(-(-rows // chains), CHAIN_ROWS)
+        snapshots = min(SNAPSHOTS, -(-rows // (chains * chain_rows)))
+        return Pace(chains, -(-rows // (chains * snapshots)), snapshots, rows)
+
+    def shorter(self) -> Pace:
+        """The pace of a replica, which need not be as long."""
+        return Pace.of(max(1, self.rows // 6))
+
+    @property
+    def rounds(self) -> int:
+        return len(WARM_UP) + self.snapshots
+
+    def seconds(self, visits: float) -> float:
+        """The time of a fit and of its rehearsal, on two cores, where a row looks at so many values."""
+        return 1.3 * self.chains * self.chain_rows * self.rounds * (visits * VISIT_SECONDS + 2e-6) / 2
+
+    def bytes(self, width: int, cells: float) -> int:
+        """Residuals of all chains, the rows of all rounds, and what counting and the interpreter take."""
+        rows = self.chains * self.chain_rows * width * (4 + self.rounds)
+        return int(4 * self.chains * cells + 8 * cells + rows + INTERPRETER_BYTES)
+
+    def temperatures(self, noise: float) -> list[float]:
+        """One a round, in rows, given the noise of a cell as a fraction of the table."""
+        last = self.chain_rows * max(self.temperature * noise, LEAST_TEMPERATURE)
+        return [last * factor for factor in WARM_UP] + [last] * self.snapshots
+
+    def released(self, transcript: Transcript[Residual, Chains]) -> NDArray[np.unsignedinteger]:
+        """The rows of the last rounds, of all chains, cut to the number asked for."""
+        kept = np.concatenate(transcript.replies[-self.snapshots :], axis=1)
+        together = np.concatenate(list(kept.transpose(1, 0, 2)))  # a cut takes the same from every chain
+        return together[: self.rows]

@@ -1,0 +1,161 @@
+"""Scores: one whole number a candidate, together with the range in which neighbours can move them.
+
+The exponential mechanism draws a candidate with probability ∝ exp(rate · score). What it costs depends on the range
+
+    max_i (s_i(D) − s_i(D′)) − min_i (s_i(D) − s_i(D′))
+
+over neighbours D, D′ alone. Each score states here, and nowhere else, that range for one record added (`alone`) and
+for one record exchanged for another (`apart`); the relation picks (`neighbours`). Plan and curator ask the same
+object, and one brute-force test checks them all (tests/privacy/test_statistics.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.counting.counter import Counter
+from dualquery.errors import BudgetError
+from dualquery.privacy.events import Selection
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.prices import TOO_SMALL, Price
+from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored
+from dualquery.queries.tables import Tables
+from dualquery.queries.workload import Workload
+
+FRACTION_BITS = 10  # answers of a hypothesis are told to a thousandth of a record
+FINE = 1 << FRACTION_BITS
+
+
+class Score(Protocol):
+    """One whole number a candidate."""
+
+    def of(self, counter: Counter) -> Scored:
+        """The scores themselves, their private part apart from the public one."""
+
+    def range(self, neighbours: Neighbours) -> int:
+        """The range in which neighbours can move them."""
+
+    @property
+    def largest(self) -> int:
+        """A public bound of the scores, beyond which they are clamped."""
+
+
+def selection_event(score: Score, neighbours: Neighbours, *, rate: Rate, draws: int) -> Selection | None:
+    """What drawing by a score costs: the range of its log-weights. Scores that cannot move are public, and free."""
+    width = score.range(neighbours)
+    return Selection(width * rate.nats + SLACK, draws) if width else None
+
+
+def rate_within(price: Price, score: Score, neighbours: Neighbours) -> Rate:
+    """The finest rate at which a selection by this score stays within a price."""
+    nats = (price.selection_range() - SLACK) / score.range(neighbours)
+    rate = Rate.below(float(nats) * (1 - 1e-15), score.largest)
+    if nats <= 0 or rate.multiplier == 0:
+        raise BudgetError(TOO_SMALL)
+    return rate
+
+
+def signed_range(neighbours: Neighbours, moved: int) -> int:
+    """The range of signed errors, where one record moves a count by at most `moved` (see `SignedErrors`)."""
+    return neighbours.largest(alone=moved, apart=2 * moved)
+
+
+@dataclass(frozen=True, eq=False)
+class SignedErrors:
+    """How far public answers lie below the truth (of a query) or above it (of its negation), in records.
+
+    c_q = repeats · count(q) − scale · offset_q for the query. Its negation counts the records that do not satisfy
+    it, so that it has the score repeats · (rows − public_rows) − c_q: where the number of records is public, −c_q.
+    The larger of the two is |c_q|: the score of MWEM, the closure under negation of PMW, and for repeats = t − 1 the
+    weights of DualQuery.
+
+    An added record adds a value from 0 to the unit to a query and the rest of it to its negation, hence a range of
+    one unit. An exchanged one moves either by a unit at most, up or down: two.
+    """
+
+    workload: Workload
+    public_rows: int
+    repeats: int
+    scale: int
+    offsets: NDArray[np.int32] | NDArray[np.int64]
+    among: NDArray[np.int64] | None = None  # the queries that may be drawn; None: all
+
+    @staticmethod
+    def of_answers(
+        workload: Workload, public_rows: int, answers: NDArray[np.float64], among: NDArray[np.int64]
+    ) -> SignedErrors:
+        """Of answers in fractions of the table, told to a thousandth of a record."""
+        offsets = np.rint(FINE * workload.unit * public_rows * answers[among]).astype(np.int64)
+        return SignedErrors(workload, public_rows, FINE, 1, offsets, among)
+
+    @staticmethod
+    def unheard(workload: Workload, public_rows: int) -> SignedErrors:
+        """Before any answer is known: what a plan asks for the price."""
+        return SignedErrors(workload, public_rows, FINE, 1, np.empty(0, np.int64))
+
+    def of(self, counter: Counter) -> Scored:
+        counts = counter.true_counts(self.workload, kept=True)
+        surplus = self.repeats * self.workload.unit * (counter.true_rows - self.public_rows)
+        return Scored(
+            counts if self.among is None else counts[self.among],
+            self.repeats,
+            self.scale,
+            self.offsets,
+            surplus,
+            Candidates.SIGNED,
+        )
+
+    def range(self, neighbours: Neighbours) -> int:
+        return signed_range(neighbours, self.repeats * self.workload.unit)
+
+    @property
+    def largest(self) -> int:
+        """Scores reach repeats · n; four times that leaves room where n is private."""
+        return 4 * self.repeats * self.workload.unit * self.public_rows
+
+
+@dataclass(frozen=True, eq=False)
+class TableErrors:
+    """How wrong public answers are on whole tables: s_t = Σ_cells |2^F · count − offset| − penalty_t.
+
+    |·| is 1-Lipschitz. An added record moves one cell of each table by one, so that each score moves by at most one
+    either way, hence a range of two; an exchanged one moves two cells, hence four. (Both are attained where some
+    table is answered too low and another too high; of a single table the truth is half.)
+    """
+
+    tables: Tables
+    public_rows: int
+    penalties: NDArray[np.float64]  # of every table, in records
+    answers: NDArray[np.float64] | None = None  # of every cell, in fractions
+    among: NDArray[np.int64] | None = None  # the tables that may be drawn; None: all
+
+    def told(self, answers: NDArray[np.float64], among: NDArray[np.int64]) -> TableErrors:
+        """The same score, of these answers and for a choice among these tables: at the same price."""
+        return replace(self, answers=answers, among=among)
+
+    def of(self, counter: Counter) -> Scored:
+        assert self.answers is not None, "a score that was not told any answers has only a price"
+        offsets = np.rint(FINE * self.public_rows * self.answers).astype(np.int64)
+        wrong = np.abs(FINE * counter.true_counts(self.tables, kept=True) - offsets)
+        sums = np.add.reduceat(wrong, self.tables.starts[:-1])
+        fixed = self._fixed
+        if self.among is not None:
+            sums, fixed = sums[self.among], fixed[self.among]
+        return Scored(sums, 1, 1, fixed, 0, Candidates.ABSOLUTE)
+
+    def range(self, neighbours: Neighbours) -> int:
+        return neighbours.largest(alone=2 * FINE, apart=4 * FINE)
+
+    @property
+    def largest(self) -> int:
+        return 4 * FINE * self.public_rows + int(-self._fixed.min())
+
+    @property
+    def _fixed(self) -> NDArray[np.int64]:
+        """The penalties less the largest of them: a public constant makes every score positive."""
+        penalties = np.rint(FINE * self.penalties).astype(np.int64)
+        return penalties - penalties.max()

@@ -1,0 +1,94 @@
+"""One bit a record for each predicate: what conjunctions and parities are counted from.
+
+Counts add up over slabs of records, so the bit columns of a slab never need more than `SLAB_BYTES` whatever
+the size of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.queries.kernels import set_code_bits, set_item_bits
+from dualquery.queries.predicates import NONE, Predicates
+from dualquery.table.records import BitItems, Records, SparseItems
+
+SLAB_BYTES = 512 << 20  # bit columns held at once
+LEAST_ROWS = 64 * 128  # of a slab
+
+
+def slabs(predicates: Predicates, records: Records) -> Iterator[tuple[int, int]]:
+    """The first record and the number of records of each slab."""
+    step = max(LEAST_ROWS, SLAB_BYTES // len(predicates) * 8 // 4096 * 4096)
+    for first in range(0, records.rows, step):
+        yield first, min(step, records.rows - first)
+
+
+def predicate_bits(predicates: Predicates, records: Records, first: int, rows: int) -> NDArray[np.uint64]:
+    """A bit column for each predicate over `rows` records from `first` (a multiple of 64)."""
+    domain = records.domain
+    bits = np.zeros((len(predicates), -(-rows // 64)), np.uint64)
+    starts = np.array(domain.starts)
+    owner_column = np.searchsorted(starts, predicates.attribute, side="right") - 1
+    for position in np.unique(owner_column):
+        mine = np.flatnonzero(owner_column == position)
+        codes = records.columns[position]
+        if isinstance(codes, SparseItems | BitItems):
+            _item_bits(predicates, mine, codes, int(starts[position]), first, rows, bits)
+        else:
+            size = int(domain.sizes[starts[position]])
+            start, owners = _predicates_by_value(predicates, mine, size)
+            several = bool(np.diff(start).max(initial=0) > 1)
+            set_code_bits(codes[first : first + rows], several, start, owners, bits)
+    return bits
+
+
+def _item_bits(
+    predicates: Predicates,
+    mine: NDArray[np.intp],
+    codes: SparseItems | BitItems,
+    attribute: int,
+    first: int,
+    rows: int,
+    bits: NDArray[np.uint64],
+) -> None:
+    """Bit columns of items. A canonical predicate of an item is `= 1`; `= 0` occurs in cells of tables."""
+    item = predicates.attribute[mine] - attribute
+    if isinstance(codes, BitItems):
+        bits[mine] = codes.words[item, first // 64 : first // 64 + bits.shape[1]]
+    else:
+        # Several predicates may ask for one item (`= 1` and `= 0`): fill one of them, copy to the rest.
+        unique, where, inverse = np.unique(item, return_index=True, return_inverse=True)
+        owner = np.full(int(codes.ids.max(initial=0)) + 1 if len(codes.ids) else 1, NONE, np.int64)
+        known = unique < len(owner)
+        owner[unique[known]] = mine[where[known]]
+        set_item_bits(codes.start, codes.ids, owner, first, rows, bits)
+        bits[mine] = bits[mine[where][inverse]]
+    zero = mine[predicates.values[predicates.start[mine]] == 0]
+    if len(zero):
+        bits[zero] = ~bits[zero]
+        if rows % 64:
+            bits[zero, -1] &= np.uint64((1 << (rows % 64)) - 1)
+
+
+def bits_in_place(
+    predicates: Predicates, records: Records
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]] | None:
+    """The bit columns of a lone block of items, which need no copy: (words, row of each predicate)."""
+    codes = records.columns[0]
+    if len(records.columns) > 1 or not isinstance(codes, BitItems) or not np.all(predicates.values == 1):
+        return None
+    return codes.words, predicates.attribute.astype(np.int64)
+
+
+def _predicates_by_value(
+    predicates: Predicates, mine: NDArray[np.intp], size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which of these predicates (all of one attribute) accept each value: owners[start[v] : start[v + 1]]."""
+    lengths = predicates.start[mine + 1] - predicates.start[mine]
+    values = np.concatenate([predicates.accepted(int(p)) for p in mine])
+    order = np.argsort(values, kind="stable")
+    start = np.searchsorted(values[order], np.arange(size + 1))
+    return start.astype(np.int64), np.repeat(mine, lengths)[order].astype(np.int64)

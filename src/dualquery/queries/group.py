@@ -1,0 +1,189 @@
+"""What a group of queries must be able to do, whatever kind of query it holds.
+
+A query gives every record a whole number from 0 to `unit`, and asks for the sum over all records. Unit 1 is a
+property, and its sum a count; a larger unit leaves room for fractions in fixed point. Groups are stored as
+groups, by the million, and never written out query by query. Conjunctions, parities and tables are the first
+three kinds; a fourth is a class with these members, and nothing else changes.
+
+Some kinds are products of one-attribute predicates, and some mechanisms need that form. A kind without it
+refuses in `products`, and the mechanism says so in a sentence before anything is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import QueryError
+from dualquery.queries.digest import Digest
+from dualquery.queries.predicates import NONE, Predicates
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+
+Integers = NDArray[np.int64]
+Progress = Callable[[int, int], None]  # how much is done, of how much
+
+
+def no_progress(done: int, total: int) -> None:
+    """Tells nobody."""
+
+
+class Group(Protocol):
+    """Queries of one kind over one domain, numbered from zero."""
+
+    @property
+    def domain(self) -> Domain: ...
+
+    @property
+    def size(self) -> int:
+        """The number of queries."""
+
+    @property
+    def unit(self) -> int:
+        """The largest value that a query gives a record; the smallest is 0."""
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        """The sum of each query over some records: a count, where the unit is 1."""
+
+    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+        """answers[q] += q(record) for every query."""
+
+    def scope(self) -> NDArray[np.int32]:
+        """The distinct sets of attributes that queries ask about: a row a set, increasing, padded with -1."""
+
+    def table_starts(self) -> NDArray[np.int64] | None:
+        """Where the queries fall into runs that each partition the records: the first of each run, and the size.
+
+        None where they do not.
+        """
+
+    def most_satisfied(self) -> int:
+        """The most queries that one record satisfies, or an upper bound of it."""
+
+    def most_differing(self) -> int:
+        """The most queries on which two records differ, or an upper bound of it."""
+
+    def take(self, indices: NDArray[np.int64]) -> Group:
+        """Some of the queries, in this order."""
+
+    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
+        """At most so many queries at random; of tables whole ones, with at most so many cells in all."""
+
+    def in_parts(self, cells: int) -> Iterator[Group]:
+        """The same queries in order, tables cut into parts of about so many cells."""
+
+    def describe(self, digest: Digest) -> None:
+        """Write what is asked into a digest: equal bytes for equal queries, however they are stored."""
+
+    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+        """Some of the queries in the query language."""
+
+    @property
+    def predicates(self) -> Predicates:
+        """What the literals of `products` number; none where there are none."""
+
+    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+        """Some of the queries as products of predicates, or a QueryError where this kind has no such form."""
+
+
+class Sample(NamedTuple):
+    """Some queries of a group: their numbers in it, and the queries themselves."""
+
+    indices: NDArray[np.int64]
+    group: Group
+
+
+@dataclass(frozen=True)
+class ProductRows:
+    """Some queries, the products apart from the parities, each in one rectangle.
+
+    Row r of `literals` (2·predicate + negated, padded with -1) is the product of the query that was
+    asked for in place positions[r]; where complement[r], the query is 1 − product. Likewise row r of
+    `parities` (attributes, padded with -1) and parity_positions[r].
+    """
+
+    predicates: Predicates
+    literals: NDArray[np.int32]
+    complement: NDArray[np.bool_]
+    positions: NDArray[np.int64]
+    parities: NDArray[np.int32]
+    parity_positions: NDArray[np.int64]
+
+    @staticmethod
+    def of_products(
+        predicates: Predicates, literals: NDArray[np.int32], complement: NDArray[np.bool_] | None = None
+    ) -> ProductRows:
+        flags = np.zeros(len(literals), np.bool_) if complement is None else complement
+        positions = np.arange(len(literals), dtype=np.int64)
+        return ProductRows(predicates, literals, flags, positions, _NO_ROWS, _NO_POSITIONS)
+
+    @staticmethod
+    def of_parities(parities: NDArray[np.int32]) -> ProductRows:
+        positions = np.arange(len(parities), dtype=np.int64)
+        return ProductRows(NO_PREDICATES, _NO_ROWS, _NO_FLAGS, _NO_POSITIONS, parities, positions)
+
+
+_NO_FLAGS = np.empty(0, np.bool_)
+_NO_POSITIONS = np.empty(0, np.int64)
+_NO_ROWS = np.empty((0, 0), np.int32)
+NO_PREDICATES = Predicates(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
+def refuse_products(kind: str) -> NoReturn:
+    """The refusal of a kind of query that is no product of one-attribute predicates."""
+    raise QueryError(
+        f"{kind} are no products of conditions on single attributes, which this mechanism needs; "
+        "use a mechanism that measures the queries themselves"
+    )
+
+
+def distinct_sets(rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Distinct rows, in order, through one 64-bit key a row where that is possible."""
+    base = int(rows.max(initial=0)) + 2
+    if base ** rows.shape[1] < 1 << 63:
+        key = np.zeros(len(rows), np.int64)
+        for column in rows.T:
+            key = key * base + column + 1
+        _, first = np.unique(key, return_index=True)
+        return rows[first]
+    return np.unique(rows, axis=0)
+
+
+def increasing_sets(attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Each row sorted, its padding moved to the end."""
+    last = np.iinfo(np.int32).max
+    ordered = np.sort(np.where(attributes == NONE, last, attributes), axis=1)
+    return np.where(ordered == last, NONE, ordered).astype(np.int32)
+
+
+def stacked(rows: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """Rectangles below one another, padded to the width of the widest."""
+    if len(rows) == 1:
+        return rows[0]
+    width = max((part.shape[1] for part in rows), default=0)
+    out = np.full((sum(map(len, rows)), width), NONE, np.int32)
+    begin = 0
+    for part in rows:
+        out[begin : begin + len(part), : part.shape[1]] = part
+        begin += len(part)
+    return out
+
+
+def padded(rows: list[tuple[int, ...]]) -> NDArray[np.int32]:
+    """Rows of different lengths in one rectangle, padded at the end."""
+    lengths = np.array([len(row) for row in rows])
+    out = np.full((len(rows), max(1, int(lengths.max(initial=0)))), NONE, np.int32)
+    out[np.arange(out.shape[1]) < lengths[:, None]] = [number for row in rows for number in row]
+    return out
+
+
+def sample_of(group: Group, rng: np.random.Generator, queries: int) -> Sample:
+    """At most so many queries at random, in their order."""
+    if group.size <= queries:
+        return Sample(np.arange(group.size, dtype=np.int64), group)
+    indices = np.sort(rng.choice(group.size, queries, replace=False)).astype(np.int64)
+    return Sample(indices, group.take(indices))
