@@ -60,7 +60,7 @@ class HazardTest:
 
     @staticmethod
     def for_bound(bound: int, *, beta: float, questions: int, order: int, sensitivity: int = 1) -> HazardTest:
-        """The cheapest test with `self.bound(beta)` ≤ `bound` and one false fire expected in so many questions.
+        """About the cheapest test whose `bound(beta)` is at most this bound; one false fire in so many questions.
 
         A hypothesis without error fires with probability 2e^−εθ: θ = ln(2k)/ε, ε = (ln 2k + ln ln(1/β))/(τ − ½).
         θ is rounded down to whole records, and ε up to make up for it. (A table of c cells is c questions.)
@@ -162,7 +162,7 @@ def price_holds(table: Table, *, order: int, sensitivity: int, units: int) -> bo
     """Whether (∗) silence^α silence′^{1−α} + e^−(α−1)D Σ_fires p^α p′^{1−α} ≤ 1 for every two rows at most
     `sensitivity` apart, both ways, D being so many units. Every rounding is upward: True is a proof.
 
-    Rows of −x mirror those of x, so pairs with x > |y| suffice; beyond the last row nothing changes.
+    Rows of −x mirror those of x, so pairs with x ≥ |y| suffice; beyond the last row nothing changes.
     """
     discount = exp_minus(Fraction((order - 1) * units, UNITS), _PRECISION)[1]
     return all(
