@@ -18,6 +18,7 @@ class Accounting(Enum):
     GAUSSIAN = "gaussian"
     THEOREM_4_3 = "theorem-4.3"
     PURE = "pure"
+    RENYI = "renyi"
 
     def words(self) -> str:
         """The theorem in words, for the certificate."""
@@ -29,6 +30,10 @@ _ACCOUNTING_WORDS = {
     Accounting.GAUSSIAN: "Gaussian differential privacy of a release that only adds discrete Gaussian noise",
     Accounting.THEOREM_4_3: "advanced composition (Theorem 4.3 of Gaboardi et al., 2014)",
     Accounting.PURE: "sums of pure differential privacy (Theorem 4.2 of Gaboardi et al., 2014)",
+    Accounting.RENYI: (
+        "a cap on the Rényi divergence at one whole order, for questions one at a time "
+        "(conversion of Canonne, Kamath, Steinke 2020)"
+    ),
 }
 
 

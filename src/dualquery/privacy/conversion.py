@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dualquery.errors import BudgetError
+from dualquery.privacy.noise_law import exp_minus
 
 UNITS = 10**12  # ρ, and pure ε, are kept in whole multiples of 10⁻¹²
 
@@ -40,16 +41,7 @@ def rho_of(*, epsilon: float, delta: float) -> Fraction:
 def rho_units_of(*, epsilon: float, delta: float) -> int:
     """`rho_of` as a number of units."""
     _require(0 < epsilon < math.inf, "epsilon must be a positive number.")
-    affordable, too_much = 0, 1
-    while epsilon_of(Fraction(too_much, UNITS), delta=delta) <= epsilon:
-        affordable, too_much = too_much, 2 * too_much
-    while too_much - affordable > 1:
-        middle = (affordable + too_much) // 2
-        if epsilon_of(Fraction(middle, UNITS), delta=delta) <= epsilon:
-            affordable = middle
-        else:
-            too_much = middle
-    return affordable
+    return _largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
 
 
 def epsilon_of(rho: Fraction | float, *, delta: float) -> float:
@@ -81,6 +73,88 @@ def delta_of(rho: Fraction | float, *, epsilon: float) -> float:
     x = _root(lambda x: (1 + 2 * x) * cost - math.log1p(1 / x) - epsilon)
     terms = (x * cost, x * x * cost, -x * epsilon, -math.log1p(x), -x * math.log1p(1 / x))
     return _exp_above(math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms)))
+
+
+def renyi_epsilon(cost: Fraction | float, *, order: int, delta: float) -> float:
+    """The ε that a Rényi divergence of C at the order α implies (Canonne, Kamath, Steinke 2020, Prop. 12).
+
+    ε = C + (ln(1/δ) − ln α) / (α − 1) − ln(1 + 1/(α − 1)): `epsilon_of` with C for αρ, at one α.
+    """
+    divergence = _above(cost)
+    _require(order >= 2, "The order of a Rényi divergence is a whole number of at least 2.")
+    _require(0 < delta < 1, "delta must lie between 0 and 1.")
+    if divergence == 0:
+        return 0.0
+    x = order - 1
+    terms = (divergence, -math.log(delta) / x, -math.log(order) / x, -math.log1p(1 / x))
+    return max(0.0, math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms)))
+
+
+@lru_cache(maxsize=256)
+def renyi_cap(*, epsilon: float, delta: float, order: int) -> int:
+    """The largest C, in whole units, for which D_α ≤ C implies (ε, δ)-DP; 0 where this order has none."""
+    _require(0 < epsilon < math.inf, "epsilon must be a positive number.")
+    return _largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)
+
+
+@lru_cache(maxsize=256)
+def best_order(*, epsilon: float, delta: float) -> int:
+    """The whole order α ≥ 2 whose cap C pays for the most ρ = C/α.
+
+    The conversion of the largest ρ is best at α = 1 + x, ρx² + ln(1 + x) = ln(1/δ); α is one of its neighbours.
+    """
+    rho, depth = float(rho_of(epsilon=epsilon, delta=delta)), -math.log(delta)
+    _require(rho > 0, "The budget is too small for any order.")
+    below = max(2, math.floor(1 + _root(lambda x: rho * x * x + math.log1p(x) - depth)))
+    return max(
+        (below, below + 1),
+        key=lambda order: Fraction(renyi_cap(epsilon=epsilon, delta=delta, order=order), order),
+    )
+
+
+@lru_cache(maxsize=256)
+def fire_units(*, epsilon: Fraction, sensitivity: int, order: int) -> int:
+    """What one fire of a hazard test costs at the order α, in whole units, rounded up, and one unit more.
+
+    With E = e^−Kε, e^{(α−1)D} = v = E^α / (αE − α + 1), which needs (α − 1)(e^{Kε} − 1) < 1 and falls with E.
+    So 1/v is bounded below with E rounded down, and D is the least number of units with e^−(α−1)D ≤ 1/v. The
+    unit more pays for the rounding of the test's table. Proof: docs/privacy.md, "Threshold tests".
+    """
+    _require(epsilon > 0, "The epsilon of a test must be positive.")
+    _require(sensitivity >= 1, "The sensitivity of a test is a whole number of at least 1.")
+    _require(order >= 2, "The order of a Rényi divergence is a whole number of at least 2.")
+    one = 1 << _PRECISION
+    least = exp_minus(sensitivity * epsilon, _PRECISION)[0]
+    room = order * least - (order - 1) * one
+    _require(
+        room > 0,
+        f"A test of epsilon = {float(epsilon):.6g} has no finite price at the order {order}; "
+        f"its epsilon, times the sensitivity, must stay below {-math.log1p(-1 / order):.6g}.",
+    )
+    power = Fraction(least, one) ** order
+    target = math.floor(room / power)  # 2^precision / v, rounded down
+
+    def too_cheap(cost: Fraction) -> bool:
+        return exp_minus((order - 1) * cost, _PRECISION)[1] > target
+
+    return _largest_units(too_cheap) + 2
+
+
+_PRECISION = 256  # bits after the point
+
+
+def _largest_units(holds: Callable[[Fraction], bool]) -> int:
+    """The largest number of units for which a property of costs holds that, once lost, stays lost; or 0."""
+    largest, too_much = 0, 1
+    while holds(Fraction(too_much, UNITS)):
+        largest, too_much = too_much, 2 * too_much
+    while too_much - largest > 1:
+        middle = (largest + too_much) // 2
+        if holds(Fraction(middle, UNITS)):
+            largest = middle
+        else:
+            too_much = middle
+    return largest
 
 
 def advanced_composition(largest: Fraction | float, draws: int, *, delta: float) -> float:

@@ -1,7 +1,7 @@
 """What happened: one frozen record, in exact rationals, for each use of private data.
 
 An event says what was done and carries the bounds that hold for it alone; what several events cost together
-is for the interpreters of `accounting`.
+is for the interpreters of `accounting`. `renyi(order)` bounds the Rényi divergence at a whole order α > 1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dualquery.errors import BudgetError
+from dualquery.privacy.conversion import UNITS, fire_units
 
 Json: TypeAlias = dict[str, str | int]
 
@@ -38,6 +39,9 @@ class Selection:
     def pure(self) -> Fraction:
         return self.draws * self.range
 
+    def renyi(self, order: int) -> Fraction:
+        return order * self.rho
+
     def words(self) -> str:
         draws = "one draw" if self.draws == 1 else f"{self.draws} draws"
         return f"{draws} of the exponential mechanism, log-weights within a range of {float(self.range):.6g}"
@@ -63,6 +67,9 @@ class GaussianNoise:
     @property
     def rho(self) -> Fraction:
         return self.sensitivity_squared / (2 * self.variance)
+
+    def renyi(self, order: int) -> Fraction:
+        return order * self.rho
 
     def words(self) -> str:
         return (
@@ -98,6 +105,9 @@ class LaplaceNoise:
     def pure(self) -> Fraction:
         return self.sensitivity / self.scale
 
+    def renyi(self, order: int) -> Fraction:
+        return order * self.rho
+
     def words(self) -> str:
         return (
             f"discrete Laplace noise of scale {float(self.scale):.6g} "
@@ -113,10 +123,85 @@ class LaplaceNoise:
         }
 
 
-Event: TypeAlias = Selection | GaussianNoise | LaplaceNoise
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of the textbook's sparse vector, up to and with its first "above": ε-DP, hence ε²/2-zCDP.
+
+    (Dwork and Roth 2014, Theorem 3.23; for integers docs/privacy.md, "Threshold tests".)
+    """
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _require(self.epsilon > 0, "The epsilon of an epoch must be positive.")
+
+    @property
+    def rho(self) -> Fraction:
+        return self.pure**2 / 2
+
+    @property
+    def pure(self) -> Fraction:
+        return self.epsilon
+
+    def renyi(self, order: int) -> Fraction:
+        return order * self.rho
+
+    def words(self) -> str:
+        return f"one epoch of the sparse vector technique, epsilon = {float(self.epsilon):.6g}"
+
+    def to_json(self) -> Json:
+        return {"event": "epoch", "epsilon": str(self.epsilon), "rho": _rho(self)}
 
 
-def _rho(event: Event) -> str:
+@dataclass(frozen=True)
+class Fire:
+    """One fire of a hazard test with rates e^{ε(±x−θ)}, where a neighbour moves x by at most K (`sensitivity`).
+
+    It costs D = [−Kε(α−1) − ln(1 − (α−1)(e^{Kε} − 1))] / (α−1) at the order α and has no price at any other:
+    hence neither ρ nor a pure ε. A test that does not fire is no event. (docs/privacy.md, "Threshold tests".)
+    """
+
+    epsilon: Fraction
+    sensitivity: int
+    order: int
+
+    def __post_init__(self) -> None:
+        _ = self.cost  # refuses what has no finite price
+
+    @property
+    def cost(self) -> Fraction:
+        """D in whole units, rounded up. It follows from the other fields, so that it cannot be understated."""
+        units = fire_units(epsilon=self.epsilon, sensitivity=self.sensitivity, order=self.order)
+        return Fraction(units, UNITS)
+
+    def renyi(self, order: int) -> Fraction:
+        _require(
+            order == self.order,
+            f"This test is priced at the order {self.order}, and the ledger keeps the order {order}.",
+        )
+        return self.cost
+
+    def words(self) -> str:
+        return (
+            f"one fire of a hazard test, epsilon = {float(self.epsilon):.6g} for a sensitivity of "
+            f"{self.sensitivity}, {float(self.cost):.6g} at the Rényi order {self.order}"
+        )
+
+    def to_json(self) -> Json:
+        return {
+            "event": "fire",
+            "epsilon": str(self.epsilon),
+            "sensitivity": self.sensitivity,
+            "order": self.order,
+            "cost": str(self.cost),
+        }
+
+
+Concentrated: TypeAlias = Selection | GaussianNoise | LaplaceNoise | Epoch
+Event: TypeAlias = Concentrated | Fire
+
+
+def _rho(event: Concentrated) -> str:
     return f"{float(event.rho):.6g}"
 
 

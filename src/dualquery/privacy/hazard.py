@@ -1,0 +1,225 @@
+"""The hazard test: whether a count is far from a hypothesis, at no cost unless it says so.
+
+For a question q with hypothesis h let x = count(q) − round(n h), an integer that a neighbour moves by at most K.
+Two clocks with rates
+
+    a = e^{ε(x − θ)}   "the hypothesis is too low"        b = e^{ε(−x − θ)}   "it is too high",
+
+each clipped to [2⁻⁴⁰, 64], run for one unit of time. The test *fires* with probability 1 − e^−(a+b), and the
+side is a's with probability a/(a + b). There is no threshold noise and no state; only fires cost (`Fire`).
+
+The law is a table of 128-bit thresholds, one row for each |x| up to where both clocks are clipped, so that a draw
+is one look-up and two comparisons with 128 fresh bits. No float takes part. A table is used only after the
+inequality that its price rests on has been checked, in integers, for every pair of rows a neighbour can join.
+Proof: docs/privacy.md, "Threshold tests".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+
+from dualquery.errors import BudgetError
+from dualquery.privacy.conversion import UNITS
+from dualquery.privacy.events import Fire
+from dualquery.privacy.noise_law import exp_minus
+from dualquery.randomness import Entropy
+
+_BITS = 128  # of a threshold, and of a draw
+_PRECISION = 256  # bits after the point while a table is made and checked
+_LONGEST = 1 << 19  # rows of a table: half a minute's work
+_SLOWEST, _FASTEST = 40, 6  # rates are clipped to [2⁻⁴⁰, 2⁶]
+_LN_2 = Fraction(6932, 10_000)  # a little more than ln 2
+
+
+class Side(Enum):
+    """What a fire says about the hypothesis."""
+
+    TOO_LOW = "too low"
+    TOO_HIGH = "too high"
+
+
+@dataclass(frozen=True)
+class HazardTest:
+    """A test of public parameters: ε and θ of the rates, α of the ledger, and how far a neighbour moves x."""
+
+    epsilon: Fraction
+    threshold: int  # θ, in records
+    order: int  # α, whole
+    sensitivity: int = 1  # K
+
+    def __post_init__(self) -> None:
+        _require(self.threshold >= 0, "The threshold of a test cannot be negative.")
+        _ = self.event  # refuses what has no finite price
+        rows = last_row(self.epsilon, self.threshold)
+        _require(rows < _LONGEST, f"A test this fine needs a table of {rows} rows; use a larger epsilon.")
+
+    @staticmethod
+    def for_bound(bound: int, *, beta: float, questions: int, order: int, sensitivity: int = 1) -> HazardTest:
+        """About the cheapest test whose `bound(beta)` is at most this bound; one false fire in so many questions.
+
+        A hypothesis without error fires with probability 2e^−εθ: θ = ln(2k)/ε, ε = (ln 2k + ln ln(1/β))/(τ − ½).
+        θ is rounded down to whole records, and ε up to make up for it. (A table of c cells is c questions.)
+        """
+        _require(questions >= 1, "A test is for one question or more.")
+        _require(beta <= 0.3, "A bound that is missed more often than 3 times in 10 bounds nothing.")
+        quiet, sure, room = math.log(2 * questions), _log_log(beta), bound - 0.5
+        threshold = math.floor(room * quiet / (quiet + sure))
+        _require(threshold >= 1, "A bound of so few records leaves no room for a threshold.")
+        epsilon = max(quiet / threshold, sure / (room - threshold))
+        billionths = math.ceil(epsilon * 10**9) + 1  # parameters are public: floats may plan them
+        return HazardTest(Fraction(billionths, 10**9), threshold, order, sensitivity)
+
+    @property
+    def event(self) -> Fire:
+        """What a fire costs; silence costs nothing, but the fire must be reserved before the draw."""
+        return Fire(self.epsilon, self.sensitivity, self.order)
+
+    def prepare(self) -> None:
+        """Make and check the table now rather than at the first draw, whose time somebody may measure."""
+        _checked(self)
+
+    def draw(self, x: int, entropy: Entropy) -> Side | None:
+        """One draw of the law at x = count(q) − round(n h); None is silence."""
+        table = _checked(self)
+        row = min(abs(x), table.last)
+        chance = entropy.below(1 << _BITS, 1)[0]
+        if chance >= table.fires[row]:
+            return None
+        return Side.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else Side.TOO_HIGH
+
+    def probabilities(self, x: int) -> tuple[Fraction, Fraction]:
+        """The exact chances of "too low" and "too high", as drawn."""
+        _, low, high = _checked(self).outcomes(x)
+        return Fraction(low, 1 << _BITS), Fraction(high, 1 << _BITS)
+
+    def bound(self, beta: float) -> float:
+        """For each question: P(silence) ≤ β if |count − n h| exceeds θ + ½ + ln ln(1/β)/ε, for β ≥ e⁻⁶⁴.
+
+        |x| is then above θ + ln ln(1/β)/ε, one rate above ln(1/β) or clipped at 64, and silence below β.
+        """
+        slack = _log_log(beta) / float(self.epsilon)
+        return (self.threshold + 0.5 + slack) + 2.0**-48 * (self.threshold + 0.5 + abs(slack))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The law at |x| = 0, 1, …, as cumulative thresholds in units of 2⁻¹²⁸; from the last row on it is the same."""
+
+    nearer: tuple[int, ...]  # the side that x points to, "too low" for x ≥ 0
+    fires: tuple[int, ...]  # either side
+
+    @property
+    def last(self) -> int:
+        return len(self.fires) - 1
+
+    def outcomes(self, x: int) -> tuple[int, int, int]:
+        """The chances of silence, "too low" and "too high" in units of 2⁻¹²⁸; they add up to 2¹²⁸."""
+        row = min(abs(x), self.last)
+        fires, nearer = self.fires[row], self.nearer[row]
+        silence, farther = (1 << _BITS) - fires, fires - nearer
+        return (silence, nearer, farther) if x >= 0 else (silence, farther, nearer)
+
+
+def last_row(epsilon: Fraction, threshold: int, *, slowest: int = _SLOWEST, fastest: int = _FASTEST) -> int:
+    """An |x| from which on both clocks are clipped: ε(|x| − θ) ≥ ln 64 and ε(|x| + θ) ≥ 40 ln 2."""
+    faster = threshold + math.ceil(fastest * _LN_2 / epsilon)
+    return max(faster, math.ceil(slowest * _LN_2 / epsilon) - threshold)
+
+
+def tabulate(epsilon: Fraction, threshold: int, *, slowest: int = _SLOWEST, fastest: int = _FASTEST) -> Table:
+    """The table of the law. Silence is rounded down, so that `bound` holds for the table as it is.
+
+    At x = 0 the sides are exactly as likely, so that −x mirrors x in every row.
+    """
+    last = last_row(epsilon, threshold, slowest=slowest, fastest=fastest)
+    decay = _powers(epsilon, last + threshold)
+    one = 1 << _PRECISION
+
+    def rate(records: int) -> int:
+        """e^{ε·records}, clipped, too low by at most 8·last + 1 units of 2⁻²⁵⁶."""
+        free = decay[-records] if records <= 0 else one * one // max(1, decay[records])
+        return min(max(free, one >> slowest), one << fastest)
+
+    nearer, fires = [], []
+    for x in range(last + 1):
+        up, down = rate(x - threshold), rate(-x - threshold)
+        total = up + down + 32 * last  # at least the exact rate of both clocks
+        silence = exp_minus(Fraction(total, one), _BITS + 32)[0] >> 32
+        either = (1 << _BITS) - silence
+        nearer.append(either * up // (up + down))
+        fires.append(either)
+    nearer[0] = -(-fires[0] // 2)
+    fires[0] = 2 * nearer[0]
+    return Table(tuple(nearer), tuple(fires))
+
+
+def price_holds(table: Table, *, order: int, sensitivity: int, units: int) -> bool:
+    """Whether (∗) silence^α silence′^{1−α} + e^−(α−1)D Σ_fires p^α p′^{1−α} ≤ 1 for every two rows at most
+    `sensitivity` apart, both ways, D being so many units. Every rounding is upward: True is a proof.
+
+    Rows of −x mirror those of x, so pairs with x ≥ |y| suffice; beyond the last row nothing changes.
+    """
+    discount = exp_minus(Fraction((order - 1) * units, UNITS), _PRECISION)[1]
+    return all(
+        moment <= 1 << _BITS + 2 * _PRECISION
+        for x in range(table.last + 1)
+        for y in range(max(x - sensitivity, -x), x)
+        for moment in _moments(table.outcomes(x), table.outcomes(y), order, discount)
+    )
+
+
+def _moments(
+    one: tuple[int, int, int], other: tuple[int, int, int], order: int, discount: int
+) -> Iterator[int]:
+    """The left side of (∗) both ways, rounded up, in units of 2^−(128 + 2·256)."""
+    for p, q in ((one, other), (other, one)):
+        silence, low, high = (_term(*pair, order) for pair in zip(p, q, strict=True))
+        yield (silence << _PRECISION) + discount * (low + high)
+
+
+def _term(p: int, q: int, order: int) -> int:
+    """p (p/q)^{α−1}, rounded up, in units of 2^−(128 + 256); where q cannot happen and p can, too much."""
+    if p == q or p == 0:
+        return p << _PRECISION
+    if q == 0:
+        return 1 << _BITS + 2 * _PRECISION
+    ratio, power = -(-(p << _PRECISION) // q), 1 << _PRECISION
+    for bit in bin(order - 1)[2:]:
+        power = -(-power * power >> _PRECISION)
+        if bit == "1":
+            power = -(-power * ratio >> _PRECISION)
+    return p * power
+
+
+def _powers(epsilon: Fraction, largest: int) -> list[int]:
+    """e^−εk for k = 0 … largest in units of 2⁻²⁵⁶, too low by at most 4k: 3 by the step, 1 by the floor, each."""
+    step = exp_minus(epsilon, _PRECISION)[0]
+    powers = [1 << _PRECISION]
+    for _ in range(largest):
+        powers.append(powers[-1] * step >> _PRECISION)
+    return powers
+
+
+@lru_cache(maxsize=64)
+def _checked(test: HazardTest) -> Table:
+    """The table of a test, once (∗) holds for every pair of its rows at the price of its event."""
+    table = tabulate(test.epsilon, test.threshold)
+    units = int(test.event.cost * UNITS)
+    holds = price_holds(table, order=test.order, sensitivity=test.sensitivity, units=units)
+    _require(holds, "The table of this test is not covered by its price; choose a smaller epsilon.")
+    return table
+
+
+def _log_log(beta: float) -> float:
+    _require(math.exp(-64) <= beta < 1, "beta must lie between e^-64 and 1.")
+    return math.log(-math.log(beta))
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise BudgetError(sentence)

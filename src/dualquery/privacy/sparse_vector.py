@@ -1,0 +1,76 @@
+"""The sparse vector technique of the textbook: any number of "below", one "above", for the price of one.
+
+AboveThreshold (Dwork and Roth 2014, Algorithm 1) for integers. An *epoch* draws its threshold noise once, tests
+with fresh noise each, and closes after the first "above"; it costs ε whether it closes or not, paid when it
+opens. The noise of a test is never its answer: whoever wants a number measures afresh. (`hazard` has a test
+that is several times cheaper; this one serves pure and zCDP accounting.) Proof: docs/privacy.md, "Threshold
+tests".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dualquery.errors import BudgetError
+from dualquery.privacy.events import Epoch
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.noise import discrete_laplace
+from dualquery.randomness import Entropy
+
+
+@dataclass(frozen=True)
+class SparseVector:
+    """The public parameters of epochs: ε of each, θ in records, and how far a neighbour moves x."""
+
+    epsilon: Fraction
+    threshold: int  # θ
+    sensitivity: int = 1  # Δ
+
+    def __post_init__(self) -> None:
+        _ = self.event
+        if self.sensitivity < 1:
+            raise BudgetError("The sensitivity of a test is a whole number of at least 1.")
+
+    @property
+    def event(self) -> Epoch:
+        return Epoch(self.epsilon)
+
+    @property
+    def threshold_scale(self) -> Fraction:
+        """2Δ/ε, of the noise that an epoch draws once."""
+        return 2 * self.sensitivity / self.epsilon
+
+    @property
+    def query_scale(self) -> Fraction:
+        """4Δ/ε, of the noise that every test draws."""
+        return 4 * self.sensitivity / self.epsilon
+
+    def open(self, ledger: Ledger, entropy: Entropy) -> OpenEpoch:
+        """Pay for an epoch, then draw its threshold."""
+        ledger.charge(self.event)
+        return OpenEpoch(self, entropy)
+
+
+class OpenEpoch:
+    """One epoch: a noisy threshold that nobody else sees. Made by `SparseVector.open`, which pays for it."""
+
+    def __init__(self, law: SparseVector, entropy: Entropy) -> None:
+        self._law = law
+        self._entropy = entropy
+        self._noisy_threshold = law.threshold + self._noise(law.threshold_scale)
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def exceeds(self, x: int) -> bool:
+        """Whether |x| + fresh noise reaches the noisy threshold; the first True closes the epoch."""
+        if self._closed:
+            raise BudgetError('This epoch ended with its first "above"; open another, which costs its price.')
+        self._closed = abs(x) + self._noise(self._law.query_scale) >= self._noisy_threshold
+        return self._closed
+
+    def _noise(self, scale: Fraction) -> int:
+        return int(discrete_laplace(1, scale=scale, entropy=self._entropy)[0])
