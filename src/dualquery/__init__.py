@@ -33,8 +33,7 @@ _HOMES = {
     "Items": "dualquery.table.domain",
     "Neighbours": "dualquery.privacy.neighbours",
     "Numeric": "dualquery.table.domain",
-    "Options": "dualquery.mechanisms.plan",
-    "Plan": "dualquery.mechanisms.plan",
+    "Plan": "dualquery.mechanisms.mechanism",
     "QueryError": "dualquery.errors",
     "Records": "dualquery.table.records",
     "Release": "dualquery.releases.release",
@@ -70,7 +69,6 @@ __all__ = [
     "Items",
     "Neighbours",
     "Numeric",
-    "Options",
     "Plan",
     "QueryError",
     "Records",
@@ -103,7 +101,7 @@ if TYPE_CHECKING:
         ReleaseError,
         SchemaError,
     )
-    from dualquery.mechanisms.plan import Options, Plan
+    from dualquery.mechanisms.mechanism import Plan
     from dualquery.privacy.budget import Accounting, Budget, default_delta
     from dualquery.privacy.neighbours import Neighbours
     from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions, ranges

@@ -141,7 +141,7 @@ def test_the_ledger_holds_exactly_the_planned_charges(records, neighbours, accou
 def test_a_density_is_paid_for(records):
     workload = random_conjunctions(DOMAIN, 3, 300)
     _, _, ledger = play(records, workload, budget(), free="density")
-    noise = [event for event in ledger.events if type(event).__name__ == "GaussianNoise"]
+    noise = [event for event in ledger.events if type(event).__name__ == "GaussianMeasurement"]
     assert len(noise) == 2  # binary attributes as queries, the others as tables
     total = Fraction(ledger.spent().rho_units, 10**12)
     assert float(sum(event.rho for event in noise) / total) == pytest.approx(0.1, rel=0.1)

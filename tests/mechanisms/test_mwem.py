@@ -16,7 +16,7 @@ from dualquery.mechanisms.mwem import MWEM, Settings, automatic_rounds, mwem
 from dualquery.mechanisms.plan import Options, Outcome, Shape, silent
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.events import GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.query_selection import ChoosingCurator
@@ -85,7 +85,7 @@ def test_a_pure_run_costs_what_the_paper_says(neighbours: Neighbours, measured: 
         records, from_spec(BINARY, "marginals:2"), spend, rounds=5, measured=measured, updates=updates
     )
     selections = [event for event in ledger.events if isinstance(event, Selection)]
-    noises = [event for event in ledger.events if isinstance(event, LaplaceNoise)]
+    noises = [event for event in ledger.events if isinstance(event, LaplaceMeasurement)]
     assert len(selections) == len(noises) == 5
     # Half and half as in Figure 1, or three to two where parities are measured again and again.
     share = Fraction(3, 5) if updates == "repeated" and "parities" in measured else Fraction(1, 2)
@@ -110,7 +110,7 @@ def test_a_concentrated_run_costs_what_bounded_range_says(neighbours: Neighbours
         if isinstance(event, Selection):
             rho += event.range**2 / 8
         else:
-            assert isinstance(event, GaussianNoise)
+            assert isinstance(event, GaussianMeasurement)
             rho += event.sensitivity_squared / (2 * event.variance)
     spent = ledger.spent()
     assert spent.rho_units == pytest.approx(float(rho) * 1e12, rel=1e-6)
@@ -122,7 +122,7 @@ def test_a_noisy_start_is_paid_for() -> None:
     records = skewed(BINARY)
     _, ledger = run(records, from_spec(BINARY, "marginals:2"), budget(), rounds=3, start="noisy")
     first = ledger.events[0]
-    assert isinstance(first, LaplaceNoise)
+    assert isinstance(first, LaplaceMeasurement)
     assert float(first.pure) == pytest.approx(0.25)
     assert len(ledger.events) == 7
     assert 1 - 1e-9 <= ledger.spent().epsilon <= 1

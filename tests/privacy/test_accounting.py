@@ -27,7 +27,7 @@ from dualquery.privacy.conversion import (
     rho_units_of,
     tight_gaussian_epsilon,
 )
-from dualquery.privacy.events import Event, GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.prices import dual_query_advanced, dual_query_pure, dual_query_rho, largest_rounds
@@ -41,8 +41,8 @@ rhos = st.floats(math.log(1e-12), math.log(2e4)).map(math.exp)
 costs = st.fractions(min_value=0, max_value=3, max_denominator=10**6)
 positive = st.fractions(min_value=Fraction(1, 1000), max_value=1000, max_denominator=10**6)
 selections = st.builds(Selection, costs, st.integers(1, 1000))
-laplaces = st.builds(LaplaceNoise, costs, positive)
-gaussians = st.builds(GaussianNoise, costs, positive)
+laplaces = st.builds(LaplaceMeasurement, costs, positive)
+gaussians = st.builds(GaussianMeasurement, costs, positive)
 budgets = st.builds(
     Budget,
     epsilon=epsilons,
@@ -213,7 +213,7 @@ def test_randomised_rounding_of_a_real_gaussian_is_the_discrete_gaussian() -> No
 
 
 @given(selections, laplaces, gaussians)
-def test_prices_of_events(selection: Selection, laplace: LaplaceNoise, gaussian: GaussianNoise) -> None:
+def test_prices_of_events(selection: Selection, laplace: LaplaceMeasurement, gaussian: GaussianMeasurement) -> None:
     assert selection.rho == selection.draws * selection.range**2 / 8
     assert selection.pure == selection.draws * selection.range
     assert laplace.pure == laplace.sensitivity / laplace.scale
@@ -232,8 +232,8 @@ def test_events_are_written_exactly(event: Event) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [(Selection, (-1, 1)), (Selection, (1, 0)), (GaussianNoise, (1, 0)), (GaussianNoise, (-1, 1)),
-     (LaplaceNoise, (1, 0)), (LaplaceNoise, (-1, 1))],
+    [(Selection, (-1, 1)), (Selection, (1, 0)), (GaussianMeasurement, (1, 0)), (GaussianMeasurement, (-1, 1)),
+     (LaplaceMeasurement, (1, 0)), (LaplaceMeasurement, (-1, 1))],
 )  # fmt: skip
 def test_impossible_events_are_refused(kind: type, values: tuple[int, int]) -> None:
     with pytest.raises(BudgetError):
@@ -300,7 +300,7 @@ def test_rho_is_added_up_and_rounded_up(events: list[Event]) -> None:
 def test_zcdp_spends_up_to_the_last_unit() -> None:
     limit = rho_units_of(epsilon=1, delta=1e-3)
     ledger = Ledger(budget())
-    ledger.charge(GaussianNoise(Fraction(1), Fraction(UNITS, 2 * limit)))
+    ledger.charge(GaussianMeasurement(Fraction(1), Fraction(UNITS, 2 * limit)))
     assert ledger.spent().rho_units == limit
     assert ledger.spent().epsilon == pytest.approx(1, rel=1e-9)
     with pytest.raises(BudgetError, match="does not pay"):
@@ -311,18 +311,18 @@ def test_zcdp_spends_up_to_the_last_unit() -> None:
 def test_pure_budget_means_its_decimal() -> None:
     ledger = Ledger(budget(0.3, 0.0, accounting=Accounting.PURE))
     for _ in range(3):
-        ledger.charge(LaplaceNoise(Fraction(1), Fraction(10)))
+        ledger.charge(LaplaceMeasurement(Fraction(1), Fraction(10)))
     assert ledger.spent().epsilon == 0.3
     assert ledger.spent().delta == 0
     with pytest.raises(BudgetError):
-        ledger.charge(LaplaceNoise(Fraction(1), Fraction(10**12)))
+        ledger.charge(LaplaceMeasurement(Fraction(1), Fraction(10**12)))
 
 
 @pytest.mark.parametrize("accounting", [Accounting.PURE, Accounting.THEOREM_4_3])
 def test_gaussian_noise_has_no_pure_bound(accounting: Accounting) -> None:
     ledger = Ledger(budget(accounting=accounting))
     with pytest.raises(BudgetError, match="no pure bound"):
-        ledger.charge(GaussianNoise(Fraction(1), Fraction(10**9)))
+        ledger.charge(GaussianMeasurement(Fraction(1), Fraction(10**9)))
     assert ledger.events == ()
 
 
@@ -330,12 +330,12 @@ def test_gaussian_accounting_pays_for_gaussian_noise_only() -> None:
     ledger = Ledger(budget(accounting=Accounting.GAUSSIAN))
     with pytest.raises(BudgetError, match="Gaussian noise only"):
         ledger.charge(Selection(Fraction(1, 10**6), 1))
-    ledger.charge(GaussianNoise(Fraction(2), Fraction(100)))
+    ledger.charge(GaussianMeasurement(Fraction(2), Fraction(100)))
     spent = ledger.spent()
     assert spent.epsilon == discrete_gaussian_epsilon([(Fraction(2), Fraction(100))], delta=1e-3)
     assert spent.epsilon < epsilon_of(Fraction(1, 100), delta=1e-3)
     with pytest.raises(BudgetError, match="does not pay"):
-        ledger.charge(GaussianNoise(Fraction(1), Fraction(1)))
+        ledger.charge(GaussianMeasurement(Fraction(1), Fraction(1)))
     assert ledger.spent() == spent
 
 
@@ -344,23 +344,23 @@ def test_gaussian_accounting_pays_for_gaussian_noise_only() -> None:
 def test_gaussian_plan_is_calibrated_to_what_the_ledger_accepts(
     accounting: Accounting, epsilon: float
 ) -> None:
-    plan = [GaussianNoise(Fraction(30), Fraction(5, 2)), GaussianNoise(Fraction(435), Fraction(7))]
+    plan = [GaussianMeasurement(Fraction(30), Fraction(5, 2)), GaussianMeasurement(Fraction(435), Fraction(7))]
     the_budget = budget(epsilon, accounting=accounting)
     factor = smallest_gaussian_scale(the_budget, plan)
     ledger = Ledger(the_budget)
     for noise in plan:
-        ledger.charge(GaussianNoise(noise.sensitivity_squared, noise.variance * factor))
+        ledger.charge(GaussianMeasurement(noise.sensitivity_squared, noise.variance * factor))
     assert ledger.spent().epsilon == pytest.approx(epsilon, rel=1e-6)
     ledger = Ledger(the_budget)
-    ledger.charge(GaussianNoise(plan[0].sensitivity_squared, plan[0].variance * factor * Fraction(999, 1000)))
+    ledger.charge(GaussianMeasurement(plan[0].sensitivity_squared, plan[0].variance * factor * Fraction(999, 1000)))
     with pytest.raises(BudgetError):
         ledger.charge(
-            GaussianNoise(plan[1].sensitivity_squared, plan[1].variance * factor * Fraction(999, 1000))
+            GaussianMeasurement(plan[1].sensitivity_squared, plan[1].variance * factor * Fraction(999, 1000))
         )
 
 
 def test_gaussian_accounting_asks_for_less_noise() -> None:
-    plan = [GaussianNoise(Fraction(455), Fraction(1))]
+    plan = [GaussianMeasurement(Fraction(455), Fraction(1))]
     by_rho = smallest_gaussian_scale(budget(), plan)
     by_gauss = smallest_gaussian_scale(budget(accounting=Accounting.GAUSSIAN), plan)
     assert float(by_gauss / by_rho) == pytest.approx(0.788, abs=0.002)
@@ -368,9 +368,9 @@ def test_gaussian_accounting_asks_for_less_noise() -> None:
 
 def test_calibration_says_when_no_noise_is_enough() -> None:
     with pytest.raises(BudgetError, match="too small"):
-        smallest_gaussian_scale(budget(1e-9, 1e-12), [GaussianNoise(Fraction(1), Fraction(1))])
+        smallest_gaussian_scale(budget(1e-9, 1e-12), [GaussianMeasurement(Fraction(1), Fraction(1))])
     with pytest.raises(BudgetError, match="needs no noise"):
-        smallest_gaussian_scale(budget(), [GaussianNoise(Fraction(0), Fraction(1))])
+        smallest_gaussian_scale(budget(), [GaussianMeasurement(Fraction(0), Fraction(1))])
 
 
 # DualQuery in closed form

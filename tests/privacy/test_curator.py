@@ -8,7 +8,7 @@ import pytest
 from dualquery.errors import BudgetError, DataError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, Gaussian, Laplace, changed_queries
-from dualquery.privacy.events import GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.selection import SLACK, Candidates, PublicScores, Rate
@@ -139,10 +139,10 @@ def test_measure_charges_the_sensitivity_of_the_group(neighbours, accounting):
     changed = Fraction(3 * (2 if neighbours is Neighbours.REPLACE else 1))
     if accounting is Accounting.ZCDP:
         noisy = curator.measure(group, noise=Gaussian(Fraction(9)))
-        assert ledger.events == (GaussianNoise(sensitivity_squared=changed, variance=Fraction(9)),)
+        assert ledger.events == (GaussianMeasurement(sensitivity_squared=changed, variance=Fraction(9)),)
     else:
         noisy = curator.measure(group, noise=Laplace(Fraction(2)))
-        assert ledger.events == (LaplaceNoise(sensitivity=changed, scale=Fraction(2)),)
+        assert ledger.events == (LaplaceMeasurement(sensitivity=changed, scale=Fraction(2)),)
     assert entropy.charged_at_first_draw == 1
     assert noisy.dtype == np.int64
     assert np.abs(noisy - true_counts(group, records())).max() < 40

@@ -17,7 +17,7 @@ from scipy import stats
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.conversion import UNITS, best_order, fire_units, renyi_cap, renyi_epsilon, rho_of
-from dualquery.privacy.events import Epoch, Fire, GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.hazard import HazardTest, Side, Table, price_holds, tabulate
 from dualquery.privacy.noise_law import exp_minus
 from dualquery.randomness import SeededEntropy
@@ -284,7 +284,7 @@ def test_the_other_events_cost_order_times_rho() -> None:
     epoch = Epoch(half)
     assert (epoch.pure, epoch.rho) == (half, Fraction(1, 8))
     assert Fraction(json.loads(json.dumps(epoch.to_json()))["epsilon"]) == half
-    for event in (epoch, Selection(half, 3), GaussianNoise(half, half), LaplaceNoise(half, half)):
+    for event in (epoch, Selection(half, 3), GaussianMeasurement(half, half), LaplaceMeasurement(half, half)):
         assert event.renyi(22) == 22 * event.rho
     with pytest.raises(BudgetError):
         Epoch(Fraction(0))

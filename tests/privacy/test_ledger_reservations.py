@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, renyi_cap, units
-from dualquery.privacy.events import Epoch, Event, Fire, GaussianNoise, LaplaceNoise, Selection
+from dualquery.privacy.events import Epoch, Event, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.reservation import Reservation
 
 CAP = renyi_cap(epsilon=1, delta=1e-6, order=22)
 FIRE = Fire(Fraction(1, 53), 1, 22)
-MEASURED = GaussianNoise(Fraction(1), Fraction(2000))
+MEASURED = GaussianMeasurement(Fraction(1), Fraction(2000))
 
 
 def ledger(accounting: Accounting = Accounting.RENYI, epsilon: float = 1.0) -> Ledger:
@@ -35,7 +35,7 @@ def left(of: Ledger) -> int:
     low, high = 0, CAP + 1
     while high - low > 1:
         middle = (low + high) // 2
-        noise = GaussianNoise(Fraction(1), Fraction(22 * UNITS, 2 * middle))
+        noise = GaussianMeasurement(Fraction(1), Fraction(22 * UNITS, 2 * middle))
         low, high = (middle, high) if of.affords(noise) else (low, middle)
     return low
 
@@ -43,7 +43,7 @@ def left(of: Ledger) -> int:
 def filled_up_to(remaining: int) -> Ledger:
     """A ledger with exactly this number of units left."""
     full = ledger()
-    full.charge(GaussianNoise(Fraction(1), Fraction(22 * UNITS, 2 * (CAP - remaining))))
+    full.charge(GaussianMeasurement(Fraction(1), Fraction(22 * UNITS, 2 * (CAP - remaining))))
     return full
 
 
@@ -98,7 +98,7 @@ def test_only_a_fire_can_be_returned() -> None:
         MEASURED,
         Epoch(Fraction(1, 9)),
         Selection(Fraction(1, 9), 1),
-        LaplaceNoise(Fraction(1), Fraction(9)),
+        LaplaceMeasurement(Fraction(1), Fraction(9)),
     ):
         with pytest.raises(BudgetError, match="Only the fire"):
             one.reserve(event)  # type: ignore[arg-type]
@@ -147,11 +147,11 @@ def test_the_cap_is_stated_and_never_the_charge() -> None:
 
 
 def test_a_gaussian_plan_fits_the_cap() -> None:
-    plan = [GaussianNoise(Fraction(30), Fraction(5, 2)), GaussianNoise(Fraction(435), Fraction(7))]
+    plan = [GaussianMeasurement(Fraction(30), Fraction(5, 2)), GaussianMeasurement(Fraction(435), Fraction(7))]
     whole = ledger()
     factor = smallest_gaussian_scale(whole.budget, plan)
     for noise in plan:
-        whole.charge(GaussianNoise(noise.sensitivity_squared, noise.variance * factor))
+        whole.charge(GaussianMeasurement(noise.sensitivity_squared, noise.variance * factor))
     assert 0 <= left(whole) < CAP / 10**10
 
 

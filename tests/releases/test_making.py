@@ -28,7 +28,7 @@ from dualquery import (
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Gaussian
-from dualquery.privacy.events import GaussianNoise, LaplaceNoise
+from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.releases.making import price_of_rows
 
@@ -126,9 +126,9 @@ def test_measuring_rows_and_the_rest_fit_one_budget(epsilon: float, exponent: fl
     noise, left = price_of_rows(whole)
     assert isinstance(noise, Gaussian)
     ledger = Ledger(whole)
-    ledger.charge(GaussianNoise(sensitivity_squared=Fraction(1), variance=noise.variance))
+    ledger.charge(GaussianMeasurement(sensitivity_squared=Fraction(1), variance=noise.variance))
     rest = rho_of(epsilon=left.epsilon, delta=left.delta)
-    ledger.charge(GaussianNoise(sensitivity_squared=Fraction(1), variance=1 / (2 * rest)))
+    ledger.charge(GaussianMeasurement(sensitivity_squared=Fraction(1), variance=1 / (2 * rest)))
     assert rest > Fraction(98, 100) * rho_of(epsilon=whole.epsilon, delta=whole.delta)
 
 
@@ -138,8 +138,8 @@ def test_pure_budget_splits_without_overshoot(epsilon: float) -> None:
     whole = Budget(epsilon=epsilon, delta=0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.PURE)
     noise, left = price_of_rows(whole)
     ledger = Ledger(whole)
-    ledger.charge(LaplaceNoise(sensitivity=Fraction(1), scale=noise.scale))  # type: ignore[union-attr]
-    ledger.charge(LaplaceNoise(sensitivity=Fraction(1), scale=1 / decimal(left.epsilon)))
+    ledger.charge(LaplaceMeasurement(sensitivity=Fraction(1), scale=noise.scale))  # type: ignore[union-attr]
+    ledger.charge(LaplaceMeasurement(sensitivity=Fraction(1), scale=1 / decimal(left.epsilon)))
     assert left.epsilon > 0.98 * epsilon
 
 

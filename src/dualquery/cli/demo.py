@@ -113,11 +113,9 @@ def _error_rows(made: Release, records: Records) -> list[list[str]]:
 
 
 def _question_rows(made: Release, records: Records) -> list[list[str]]:
-    from dualquery.queries.language.reader import parse, to_groups
-    from dualquery.releases.release import fractions_in
+    from dualquery.queries.families import from_texts
 
-    groups = to_groups(records.domain, [parse(text, records.domain) for text in QUESTIONS])
-    truth = fractions_in(records, groups)
+    truth = from_texts(records.domain, QUESTIONS).fractions(records)
     return [
         [text, f"{share:.4f}", str(answer)]
         for text, share, answer in zip(QUESTIONS, truth, made.answers(QUESTIONS), strict=True)

@@ -1,7 +1,7 @@
-"""Flags that several commands share, and one flag for every option of a mechanism.
+"""Flags that several commands share, and one flag for every wish that some mechanism grants.
 
-The latter are kept as a table, from which the signatures of commands are completed: an option of
-`mechanisms.plan.Options` is a flag of `plan` and of `release`, in the same words.
+The latter are made from the fields of `mechanisms.wishes`, from which the signatures of commands are completed: a
+wish is a flag of `plan` and of `release`, in the same words.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
-from dualquery.errors import BudgetError, DualQueryError
+from dualquery.errors import BudgetError
+from dualquery.mechanisms.wishes import WISHES, Flag, flags_of
 from dualquery.privacy.budget import Accounting, Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
@@ -56,7 +57,10 @@ AccountingFlag: TypeAlias = Annotated[
 NeighboursFlag: TypeAlias = Annotated[
     Neighbours,
     typer.Option(
-        "--neighbours", help="What is hidden: the values of one record, or also whether it is there at all."
+        "--neighbours",
+        parser=Neighbours.named,
+        metavar="[replace|add-remove]",
+        help="What is hidden: the values of one record, or also whether it is there at all.",
     ),
 ]
 JsonFlag: TypeAlias = Annotated[
@@ -88,86 +92,38 @@ def budget_from(
 
 
 @dataclass(frozen=True)
-class OptionFlag:
-    """The flag of one option: its type, where help shows it, and what help says."""
+class WishFlag:
+    """One option of one or more mechanisms, as a flag."""
 
+    flag: Flag
     kind: Any
-    panel: str
-    help: str
-    metavar: str
-    names: tuple[str, ...] = ()
-    least: float | None = None
-    parser: Callable[[str], Any] | None = None
+    mechanisms: tuple[str, ...]
 
-    def option(self, names: Sequence[str]) -> Any:
-        limits: dict[str, Any] = {} if self.least is None else {"min": self.least}
-        if self.parser is not None:
-            limits["parser"] = self.parser
-        return typer.Option(
-            *names, help=self.help, metavar=self.metavar, rich_help_panel=self.panel, **limits
+    def annotation(self, field: str, without: Sequence[str]) -> Any:
+        """The type of the command's parameter, as typer reads it."""
+        names = [name for name in self.flag.names if name not in without] or ["--" + field.replace("_", "-")]
+        limits: dict[str, Any] = {} if self.flag.least is None else {"min": self.flag.least}
+        if self.flag.parser is not None:
+            limits["parser"] = self.flag.parser
+        option = typer.Option(
+            *names,
+            help=f"{self.flag.help} [{', '.join(self.mechanisms)}]",
+            metavar=self.flag.metavar,
+            rich_help_panel="Options of mechanisms",
+            **limits,
         )
+        return Annotated[Any if self.flag.parser is not None else self.kind, option]
 
 
-def size_in_bytes(text: str) -> int:
-    """`512MB`, `1.5 GB` or a plain number of bytes."""
-    units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-    number = text.strip().upper().rstrip("KMGTB").strip()
-    unit = text.strip().upper()[len(number) :].strip()
-    try:
-        size = float(number) * units[unit]
-    except (ValueError, KeyError):
-        raise DualQueryError(f"--memory should read like 2GB or 500MB, and '{text}' does not") from None
-    if not 0 < size < 2**63:
-        raise DualQueryError("--memory must be a positive size")
-    return int(size)
-
-
-DUAL_QUERY, MWEM, PROJECTION = "DualQuery", "MWEM and private multiplicative weights", "Projection"
-SIZES = "Sizes"
-
-MECHANISM_FLAGS: dict[str, OptionFlag] = {
-    "learning_rate": OptionFlag(
-        float,
-        DUAL_QUERY,
-        "How strongly a player learns (η); also of private multiplicative weights.",
-        "η",
-        least=0.0,
-    ),
-    "samples": OptionFlag(int, DUAL_QUERY, "Queries drawn a round (s).", "N", least=1),
-    "rounds": OptionFlag(
-        int, DUAL_QUERY, "Rounds of the game (T); also of MWEM and adaptive projection.", "N", least=1
-    ),
-    "alpha": OptionFlag(
-        float, DUAL_QUERY, "The error wanted: fixes parameters by the theory.", "α", least=0.0
-    ),
-    "beta": OptionFlag(
-        float, DUAL_QUERY, "The chance that the theory may fail; with --alpha.", "β", least=0.0
-    ),
-    "free": OptionFlag(
-        str, DUAL_QUERY, "Attributes that no drawn query decides: zeros, random or density (priced).", "HOW"
-    ),
-    "oracle": OptionFlag(
-        str, DUAL_QUERY, "Who finds the best response: search, or exact (needs the extra `exact`).", "WHO"
-    ),
-    "iterate": OptionFlag(str, MWEM, "Which distribution to release: last or average.", "WHICH"),
-    "updates": OptionFlag(
-        str, MWEM, "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
-    ),
-    "start": OptionFlag(
-        str, MWEM, "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
-    ),
-    "measured": OptionFlag(str, MWEM, "What is selected and measured: queries, tables or parities.", "WHAT"),
-    "part_cells": OptionFlag(
-        int, MWEM, "The most cells that one part of the distribution may have.", "N", least=2
-    ),
-    "items_per_record": OptionFlag(
-        int, PROJECTION, "The most items of a record that count; the rest is dropped.", "N", least=1
-    ),
-    "synthetic_rows": OptionFlag(
-        int, SIZES, "The number of synthetic records.", "N", names=("--rows", "--synthetic-rows"), least=1
-    ),
-    "memory": OptionFlag(Any, SIZES, "The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes),
-}
+def wish_flags() -> dict[str, WishFlag]:
+    """Every option of every mechanism, in the order of the mechanisms, with those that understand it."""
+    found: dict[str, WishFlag] = {}
+    for name, wishes in WISHES.items():
+        kinds = get_type_hints(wishes)
+        for field, flag in flags_of(wishes).items():
+            known = found.get(field, WishFlag(flag, kinds[field], ()))
+            found[field] = replace(known, mechanisms=(*known.mechanisms, name))
+    return found
 
 
 def with_mechanism_flags(
@@ -178,18 +134,20 @@ def with_mechanism_flags(
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = [p for p in signature.parameters.values() if p.name != "options"]
-        added = []
-        for field, flag in MECHANISM_FLAGS.items():
-            names = [name for name in flag.names if name not in without] or ["--" + field.replace("_", "-")]
-            kind = flag.kind if flag.parser is not None else flag.kind | None
-            annotation: Any = Annotated[kind, flag.option(names)]
-            added.append(
-                inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        known = wish_flags()
+        added = [
+            inspect.Parameter(
+                field,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=flag.annotation(field, without),
             )
+            for field, flag in known.items()
+        ]
 
         @functools.wraps(command)
         def completed(**named: Any) -> None:
-            wanted = {field: named.pop(field) for field in MECHANISM_FLAGS}
+            wanted = {field: named.pop(field) for field in known}
             command(**named, options={field: value for field, value in wanted.items() if value is not None})
 
         completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]

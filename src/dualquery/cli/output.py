@@ -6,7 +6,10 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualquery.mechanisms.mechanism import Step
 
 
 def print_json(data: object) -> None:
@@ -95,3 +98,24 @@ def parameter(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def steps(planned: Iterable[Step]) -> tuple[list[str], list[list[str]]]:
+    """The columns and rows of a table of steps: those of one kind together, with the price of all of them."""
+    together: dict[str, list[Step]] = {}
+    for step in planned:
+        together.setdefault(step.words, []).append(step)
+    rows = []
+    for words, alike in together.items():
+        times = sum(step.times for step in alike)
+        pure = [step.times * step.event.pure for step in alike if hasattr(step.event, "pure")]
+        rho = [step.times * step.event.rho for step in alike if hasattr(step.event, "rho")]
+        rows.append(
+            [
+                words,
+                f"{times:,}",
+                f"{float(sum(pure)):.4g}" if len(pure) == len(alike) else "none",
+                f"{float(sum(rho)):.4g}" if len(rho) == len(alike) else "none",
+            ]
+        )
+    return ["step", "times", "pure ε", "ρ"], rows

@@ -22,7 +22,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
-    from dualquery.mechanisms.plan import Plan
+    from dualquery.mechanisms.mechanism import Plan
     from dualquery.queries.workload import Workload
 
 
@@ -54,6 +54,7 @@ def plan(
     """
     budget = budget_from(epsilon, delta, rows=rows, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output
+    from dualquery.mechanisms.mechanism import shown
     from dualquery.queries.families import from_spec
     from dualquery.releases.planning import plan as make_plan
     from dualquery.releases.planning import warnings_of
@@ -73,24 +74,31 @@ def plan(
             "queries": f"{workload.size:,} ({workload.spec})",
             "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {neighbours.value}, "
             f"accounting {accounting.value}",
-            **{name.replace("_", " "): output.parameter(value) for name, value in made.parameters.items()},
+            **{
+                name.replace("_", " "): output.parameter(value)
+                for name, value in shown(made.parameters).items()
+            },
             "predicted error": output.errors(made.mean_error, made.max_error),
             "time": output.seconds(made.seconds),
             "memory": output.size(made.bytes),
         }
     )
+    output.print_table("What the curator is asked, and what it costs", *output.steps(made.steps))
     for note in made.notes:
         print(f"Note: {note}")
     output.print_warnings(warnings)
 
 
 def _json(
-    made: Plan, workload: Workload, rows: int, budget: Budget, warnings: list[str]
+    made: Plan[Any], workload: Workload, rows: int, budget: Budget, warnings: list[str]
 ) -> dict[str, object]:
+    from dualquery.mechanisms.mechanism import shown
+
     return {
         "mechanism": made.mechanism,
         "reason": made.reason,
-        "parameters": dict(made.parameters),
+        "parameters": shown(made.parameters),
+        "steps": [{**step.event.to_json(), "words": step.words, "times": step.times} for step in made.steps],
         "rows": rows,
         "queries": workload.size,
         "workload": workload.spec,

@@ -72,7 +72,7 @@ def release(
         --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
     ```
     """
-    known = None if neighbours is Neighbours.ADD_REMOVE else 2
+    known = 2 if neighbours.size_is_public else None
     budget_from(epsilon, delta, rows=records or known, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output
     from dualquery.cli.progress import Bars
@@ -80,19 +80,17 @@ def release(
     with Bars(wanted=not (json or quiet)) as progress:
         from dualquery.queries.families import from_spec
         from dualquery.releases.folder import refuse_occupied
+        from dualquery.releases.making import read_records
         from dualquery.releases.making import release as make_release
         from dualquery.releases.planning import check_mechanism
-        from dualquery.table.encoding import encode
         from dualquery.table.schema import read_schema
 
         refuse_occupied(out)
         check_mechanism(mechanism)
         described = read_schema(schema)
         workload = from_spec(described.domain, queries)
-        progress("reading the table", 0, 1)
-        encoded = encode(table, described)
-        progress("reading the table", 1, 1)
-        public = records if neighbours is Neighbours.ADD_REMOVE else encoded.rows
+        encoded = read_records(table, described, progress)
+        public = encoded.rows if neighbours.size_is_public else records
         budget = budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
         made = make_release(
             encoded,

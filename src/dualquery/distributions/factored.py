@@ -121,7 +121,7 @@ class Factored:
 
     def answers(self, workload: Workload) -> NDArray[np.float64]:
         """The fraction that each query has."""
-        return Evaluation(Products.of(workload)).answers(self)
+        return RunningAnswers(Products.of(workload)).answers(self)
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int32]:
         """`count` records, a row each: every part sampled systematically, and the parts shuffled together."""
@@ -133,7 +133,7 @@ class Factored:
         return rows
 
 
-class Evaluation:
+class RunningAnswers:
     """The answers of one distribution after another to the same queries, kept up to date part by part.
 
     The answer to a product is the product over parts of what the part answers to its share of the factors

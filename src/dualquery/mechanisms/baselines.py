@@ -21,9 +21,10 @@ from dualquery.distributions.products import Products
 from dualquery.errors import BudgetError
 from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden, rows_flag
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.mwem.questions import AskedQueries, Kind, asked_of
 from dualquery.mechanisms.outcomes import released, synthetic_rows
+from dualquery.mechanisms.wishes import NoWishes, RowsWishes
 from dualquery.privacy.budget import Accounting, decimal
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator
@@ -35,18 +36,6 @@ from dualquery.table.records import Records
 
 HADAMARD_PASSES = 100  # gentle ones, at most
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nothing:
-    """Wishes of a mechanism that takes none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowsWanted:
-    """Wishes of a mechanism that makes rows and knows nothing else."""
-
-    synthetic_rows: int | None = rows_flag()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +68,7 @@ def _gaussian(task: Task) -> Gaussian:
     )
 
 
-def _plan_noise(name: str, task: Task, wanted: Nothing) -> Plan[IndependentParameters]:
+def _plan_noise(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentParameters]:
     law = _laplace(task) if name == "laplace" else _gaussian(task)
     neighbours = task.budget.neighbours
     return Plan(
@@ -124,7 +113,7 @@ class HadamardParameters:
     law: Noise = hidden()
 
 
-def _plan_hadamard(task: Task, wanted: RowsWanted) -> Plan[HadamardParameters]:
+def _plan_hadamard(task: Task, wanted: RowsWishes) -> Plan[HadamardParameters]:
     cells = prod(task.domain.sizes.tolist())
     check_cells(cells)
     asked = asked_of(task.workload, Kind.PARITIES, task.rows)
@@ -184,7 +173,7 @@ class GuessParameters:
     synthetic_rows: int
 
 
-def _plan_guess(name: str, task: Task, wanted: RowsWanted) -> Plan[GuessParameters]:
+def _plan_guess(name: str, task: Task, wanted: RowsWishes) -> Plan[GuessParameters]:
     rows = synthetic_rows(task, wanted.synthetic_rows)
     return Plan(
         mechanism=name,
@@ -215,35 +204,35 @@ def _run_zeros(
 INDEPENDENT_LAPLACE = Mechanism(
     name="laplace",
     words="independent Laplace noise on every query: answers only",
-    wanted=Nothing,
+    wishes=NoWishes,
     plan=partial(_plan_noise, "laplace"),
     run=_run_noise,
 )
 INDEPENDENT_GAUSSIAN = Mechanism(
     name="gaussian",
     words="independent Gaussian noise on every query: answers only",
-    wanted=Nothing,
+    wishes=NoWishes,
     plan=partial(_plan_noise, "gaussian"),
     run=_run_noise,
 )
 HADAMARD = Mechanism(
     name="hadamard",
     words="every parity of the workload's binary tables, joined by multiplicative weights (Barak et al. 2007)",
-    wanted=RowsWanted,
+    wishes=RowsWishes,
     plan=_plan_hadamard,
     run=_run_hadamard,
 )
 UNIFORM = Mechanism(
     name="uniform",
     words="the uniform guess: every value as likely as any other",
-    wanted=RowsWanted,
+    wishes=RowsWishes,
     plan=partial(_plan_guess, "uniform"),
     run=_run_uniform,
 )
 ZEROS = Mechanism(
     name="zeros",
     words="the first value of every attribute, in every record",
-    wanted=RowsWanted,
+    wishes=RowsWishes,
     plan=partial(_plan_guess, "zeros"),
     run=_run_zeros,
 )

@@ -5,8 +5,8 @@ curator and what each step costs, and says how good the result should be; `dualq
 certificate repeats it. A run takes the plan, a curator and public chance, recomputes nothing, and gives back an
 artefact.
 
-What a user may ask for is one frozen dataclass a mechanism, its fields made by `flag`; the command line makes its
-flags and its help from them. What a run goes by is another, made by the plan.
+What a user may ask for is one frozen dataclass a mechanism (`wishes`); what a run goes by is another, made by the
+plan.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.learning_data_player import Snapshot
 from dualquery.mechanisms.artefact import Artefact, Fractions
+from dualquery.mechanisms.wishes import flags_of
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
@@ -30,7 +31,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
 Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
-Wanted = TypeVar("Wanted")  # what a user may ask a mechanism for
+Wishes = TypeVar("Wishes")  # what a user may ask a mechanism for (`wishes`)
 Parameters = TypeVar("Parameters")  # what a run of it goes by
 
 
@@ -56,37 +57,9 @@ class Task:
         return self.workload.domain
 
 
-@dataclass(frozen=True)
-class Flag:
-    """How an option looks on the command line."""
-
-    help: str
-    metavar: str
-    least: float | None = None
-    names: tuple[str, ...] = ()
-    parser: Callable[[str], Any] | None = None
-
-
-def flag(
-    help: str,
-    metavar: str,
-    *,
-    least: float | None = None,
-    names: tuple[str, ...] = (),
-    parser: Callable[[str], Any] | None = None,
-) -> Any:
-    """A field that a user may set by name, in Python and on the command line; None leaves it to the plan."""
-    return field(default=None, metadata={"flag": Flag(help, metavar, least, names, parser)})
-
-
 def hidden() -> Any:
     """A field that a run needs and a certificate does not show."""
     return field(repr=False, metadata={"hidden": True})
-
-
-def flags_of(wanted: type) -> dict[str, Flag]:
-    """The flags of a dataclass of wishes, by field."""
-    return {each.name: each.metadata["flag"] for each in fields(wanted)}
 
 
 def shown(parameters: Any) -> dict[str, int | float | str]:
@@ -140,18 +113,18 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism(Generic[Wanted, Parameters]):
+class Mechanism(Generic[Wishes, Parameters]):
     """A row of the table of mechanisms (`mechanisms.choose`)."""
 
     name: str
     words: str  # what it is, in a sentence
-    wanted: type[Wanted]
-    plan: Callable[[Task, Wanted], Plan[Parameters]]
+    wishes: type[Wishes]
+    plan: Callable[[Task, Wishes], Plan[Parameters]]
     run: Callable[[Plan[Parameters], Curator, np.random.Generator, Progress], Outcome] = field(repr=False)
 
     def accepts(self, options: Iterable[str]) -> bool:
         """Whether all of these options mean something to it."""
-        return all(name in flags_of(self.wanted) for name in options)
+        return all(name in flags_of(self.wishes) for name in options)
 
     def plan_for(self, task: Task, options: Mapping[str, object]) -> Plan[Parameters]:
         """The plan, after refusing options that this mechanism would ignore."""
@@ -159,7 +132,7 @@ class Mechanism(Generic[Wanted, Parameters]):
             if not self.accepts([name]):
                 given = "--" + name.replace("_", "-")
                 raise DualQueryError(f"{given} means nothing to the mechanism '{self.name}'; leave it out")
-        return self.plan(task, self.wanted(**options))
+        return self.plan(task, self.wishes(**options))
 
 
 def affordable(budget: Budget, steps: Iterable[Step]) -> bool:
@@ -186,32 +159,6 @@ def choice(kind: type[Chosen], given: str | None, usual: Chosen, name: str) -> C
             return each
     names = ", ".join(str(each.value) for each in kind)
     raise DualQueryError(f"{name} is one of {names}, and '{given}' is none of them")
-
-
-def size_in_bytes(text: str) -> int:
-    """`512MB`, `1.5 GB` or a plain number of bytes."""
-    units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-    number = text.strip().upper().rstrip("KMGTB").strip()
-    unit = text.strip().upper()[len(number) :].strip()
-    try:
-        size = float(number) * units[unit]
-    except (ValueError, KeyError):
-        raise DualQueryError(f"--memory should read like 2GB or 500MB, and '{text}' does not") from None
-    if not 0 < size < 2**63:
-        raise DualQueryError("--memory must be a positive size")
-    return int(size)
-
-
-def rounds_flag(help: str) -> Any:
-    return flag(help, "N", least=1)
-
-
-def rows_flag() -> Any:
-    return flag("The number of synthetic records.", "N", least=1, names=("--rows", "--synthetic-rows"))
-
-
-def memory_flag() -> Any:
-    return flag("The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
 
 
 def part_of(whole: Fraction, share: float) -> Fraction:

@@ -7,7 +7,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.distributions.factored import Evaluation, Factored
+from dualquery.distributions.factored import Factored, RunningAnswers
 from dualquery.distributions.products import Products
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
@@ -30,7 +30,7 @@ class Average:
 
     def __init__(self, workload: Workload, rounds: int, rows: int, rng: np.random.Generator) -> None:
         self._workload = workload
-        self._evaluation = Evaluation(Products.of(workload))
+        self._evaluation = RunningAnswers(Products.of(workload))
         self._rows_each = -(-rows // rounds)
         self._rng = rng
         self._answers: NDArray[np.float64] = np.zeros(workload.size)

@@ -5,7 +5,14 @@ The privacy of any mechanism is then one sentence: these calls, adaptive composi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
 from dualquery.counting.counter import Counter, Integers
+from dualquery.errors import BudgetError
+from dualquery.privacy.events import Concentrated
+from dualquery.privacy.hazard import Side
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
@@ -13,6 +20,25 @@ from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
 from dualquery.privacy.statistics import Statistic
 from dualquery.randomness import Entropy
+
+
+class ThresholdLaw(Protocol):
+    """How a threshold is tested: the hazard test, or the textbook's sparse vector."""
+
+    @property
+    def sensitivity(self) -> int:
+        """How far a neighbour may move the number that is tested."""
+
+    def pay(self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated) -> Callable[[int], Side | None]:
+        """Pay for a test and for the measurement that may follow it; then the test."""
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """On which side of the hypothesis the number lies, and the number with fresh noise of its own."""
+
+    side: Side
+    noisy: int
 
 
 class Curator:
@@ -43,3 +69,23 @@ class Curator:
         self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))
         truth = statistic.of(self._counter)
         return truth + noise.draw(len(truth), self._entropy)
+
+    def exceeds(
+        self, question: Statistic, hypothesis: int, *, law: ThresholdLaw, noise: Noise
+    ) -> Surprise | None:
+        """Whether a number lies farther from a public hypothesis than a threshold, and if so the number, with noise.
+
+        The test and the measurement that follows it are paid for before the number is read. Silence is free where
+        the law says so (`hazard`), or as long as an epoch lasts (`sparse_vector`).
+        """
+        moved = question.sensitivity(self.neighbours)
+        if moved.l1 > law.sensitivity:
+            raise BudgetError(
+                "this question moves farther between neighbours than the threshold test allows for"
+            )
+        test = law.pay(self._ledger, self._entropy, noise.event(moved))
+        (truth,) = question.of(self._counter).tolist()
+        side = test(truth - hypothesis)
+        if side is None:
+            return None
+        return Surprise(side, truth + int(noise.draw(1, self._entropy)[0]))

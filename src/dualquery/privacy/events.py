@@ -51,7 +51,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class GaussianNoise:
+class GaussianMeasurement:
     """Discrete Gaussian noise of variance parameter σ² on integers of L2 sensitivity Δ₂.
 
     Δ₂²/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020; proof in docs/privacy.md); no pure bound exists.
@@ -87,7 +87,7 @@ class GaussianNoise:
 
 
 @dataclass(frozen=True)
-class LaplaceNoise:
+class LaplaceMeasurement:
     """Discrete Laplace noise of scale b on integers of L1 sensitivity Δ₁: ε = Δ₁/b, hence ε²/2-zCDP."""
 
     sensitivity: Fraction
@@ -197,7 +197,7 @@ class Fire:
         }
 
 
-Concentrated: TypeAlias = Selection | GaussianNoise | LaplaceNoise | Epoch
+Concentrated: TypeAlias = Selection | GaussianMeasurement | LaplaceMeasurement | Epoch
 Event: TypeAlias = Concentrated | Fire
 
 

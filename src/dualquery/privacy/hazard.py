@@ -17,7 +17,7 @@ Proof: docs/privacy.md, "Threshold tests".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -25,7 +25,8 @@ from functools import lru_cache
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.conversion import UNITS
-from dualquery.privacy.events import Fire
+from dualquery.privacy.events import Concentrated, Fire
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise_law import exp_minus
 from dualquery.randomness import Entropy
 
@@ -41,6 +42,7 @@ class Side(Enum):
 
     TOO_LOW = "too low"
     TOO_HIGH = "too high"
+    FAR = "too low or too high"  # a law that does not tell
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,17 @@ class HazardTest:
     def prepare(self) -> None:
         """Make and check the table now rather than at the first draw, whose time somebody may measure."""
         _checked(self)
+
+    def pay(self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated) -> Callable[[int], Side | None]:
+        """Reserve a fire and the measurement after it; then the test, to be asked once."""
+        reservation = ledger.reserve(self.event, follow_up)
+
+        def test(x: int) -> Side | None:
+            side = self.draw(x, entropy)
+            reservation.settle(fired=side is not None)
+            return side
+
+        return test
 
     def draw(self, x: int, entropy: Entropy) -> Side | None:
         """One draw of the law at x = count(q) − round(n h); None is silence."""

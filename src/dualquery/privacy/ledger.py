@@ -26,7 +26,7 @@ from dualquery.privacy.conversion import (
     rho_units_of,
     units,
 )
-from dualquery.privacy.events import Concentrated, Event, Fire, GaussianNoise, Selection
+from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement, Selection
 from dualquery.privacy.reservation import Reservation
 
 
@@ -140,7 +140,7 @@ class _Gaussian:
 
     def after(self, event: Event) -> _Gaussian:
         event = _not_a_fire(event, self.budget)
-        if not isinstance(event, GaussianNoise):
+        if not isinstance(event, GaussianMeasurement):
             raise BudgetError(
                 "Gaussian accounting pays for Gaussian noise only; use zcdp accounting for this mechanism."
             )
@@ -251,14 +251,14 @@ def _all(total: _Interpreter, events: Iterable[Event]) -> _Interpreter:
     return reduce(lambda total, event: total.after(event), events, total)
 
 
-def smallest_gaussian_scale(budget: Budget, noises: Sequence[GaussianNoise]) -> Fraction:
+def smallest_gaussian_scale(budget: Budget, noises: Sequence[GaussianMeasurement]) -> Fraction:
     """The smallest factor, to one part in 2⁴⁰, that makes a plan affordable when it multiplies all variances.
 
     A fresh ledger accepts every event of the plan with its variance multiplied by the factor.
     """
 
     def affordable(factor: Fraction) -> bool:
-        scaled = [GaussianNoise(noise.sensitivity_squared, noise.variance * factor) for noise in noises]
+        scaled = [GaussianMeasurement(noise.sensitivity_squared, noise.variance * factor) for noise in noises]
         return _all(_INTERPRETERS[budget.accounting](budget), scaled).affordable
 
     measures = any(noise.sensitivity_squared for noise in noises)
@@ -287,7 +287,7 @@ def _not_a_fire(event: Event, budget: Budget) -> Concentrated:
 
 def _pure_or_refuse(event: Event, budget: Budget) -> Fraction:
     event = _not_a_fire(event, budget)
-    if isinstance(event, GaussianNoise):
+    if isinstance(event, GaussianMeasurement):
         raise BudgetError(
             f"Gaussian noise has no pure bound, which {budget.accounting.value} accounting needs; use zcdp."
         )

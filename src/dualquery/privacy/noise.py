@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.privacy.events import GaussianNoise, LaplaceNoise
+from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise_kernels import decide
 from dualquery.privacy.noise_law import Law, settle
@@ -30,7 +30,7 @@ _BATCH = 1 << 17  # words at a time: they stay in the cache
 class Noise(Protocol):
     """A law of noise, what it costs and how to draw it."""
 
-    def event(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
+    def event(self, sensitivity: Sensitivity) -> GaussianMeasurement | LaplaceMeasurement:
         """What adding it to whole numbers of this sensitivity costs."""
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]: ...
@@ -53,8 +53,8 @@ class Gaussian:
 
     variance: Fraction
 
-    def event(self, sensitivity: Sensitivity) -> GaussianNoise:
-        return GaussianNoise(Fraction(sensitivity.l2_squared), self.variance)
+    def event(self, sensitivity: Sensitivity) -> GaussianMeasurement:
+        return GaussianMeasurement(Fraction(sensitivity.l2_squared), self.variance)
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         return discrete_gaussian(count, variance=self.variance, entropy=entropy)
@@ -77,8 +77,8 @@ class Laplace:
 
     scale: Fraction
 
-    def event(self, sensitivity: Sensitivity) -> LaplaceNoise:
-        return LaplaceNoise(Fraction(sensitivity.l1), self.scale)
+    def event(self, sensitivity: Sensitivity) -> LaplaceMeasurement:
+        return LaplaceMeasurement(Fraction(sensitivity.l1), self.scale)
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         return discrete_laplace(count, scale=self.scale, entropy=entropy)

@@ -9,11 +9,13 @@ tests".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.events import Epoch
+from dualquery.privacy.events import Concentrated, Epoch
+from dualquery.privacy.hazard import Side
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import discrete_laplace
 from dualquery.randomness import Entropy
@@ -74,3 +76,23 @@ class OpenEpoch:
 
     def _noise(self, scale: Fraction) -> int:
         return int(discrete_laplace(1, scale=scale, entropy=self._entropy)[0])
+
+
+class Epochs:
+    """One epoch after another, each opened when it is first needed: a law for the curator's `exceeds`."""
+
+    def __init__(self, law: SparseVector) -> None:
+        self._law = law
+        self._epoch: OpenEpoch | None = None
+
+    @property
+    def sensitivity(self) -> int:
+        return self._law.sensitivity
+
+    def pay(self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated) -> Callable[[int], Side | None]:
+        """Where no epoch is open, pay for one and for the measurement that ends it; then the test."""
+        if self._epoch is None or self._epoch.closed:
+            ledger.charge(follow_up)
+            self._epoch = self._law.open(ledger, entropy)
+        epoch = self._epoch
+        return lambda x: Side.FAR if epoch.exceeds(x) else None

@@ -46,7 +46,7 @@ class GroupCounts:
 
     A record adds q(x) ≤ unit to each of at most r queries that it satisfies (`most_satisfied`), and two records
     differ by at most the unit in at most s (`most_differing`): L1 r·unit and s·unit, L2² r·unit² and s·unit². Of
-    tables r is their number and s twice that. Kinds of queries that give an upper bound for r or s are charged for it.
+    tables r is their number and s twice that. A kind of query that bounds r or s from above is charged the bound.
     """
 
     group: Group

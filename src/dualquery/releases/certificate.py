@@ -20,7 +20,8 @@ from typing import Any
 
 from dualquery import __version__
 from dualquery.errors import ReleaseError
-from dualquery.mechanisms.plan import Mechanism, Plan, Shape
+from dualquery.mechanisms.choose import AnyMechanism
+from dualquery.mechanisms.mechanism import Plan, shown
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
@@ -114,9 +115,8 @@ class Certificate(Mapping[str, Any]):
 
 def certify(
     *,
-    plan: Plan,
-    mechanism: Mechanism,
-    shape: Shape,
+    plan: Plan[Any],
+    mechanism: AnyMechanism,
     schema: Schema,
     ledger: Ledger,
     entropy: Entropy,
@@ -127,7 +127,7 @@ def certify(
     notes: Sequence[str],
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
-    budget, spent = ledger.budget, ledger.spent()
+    budget, spent, workload = ledger.budget, ledger.spent(), plan.task.workload
     return Certificate.of(
         {
             "format": FORMAT,
@@ -135,7 +135,7 @@ def certify(
             "mechanism": plan.mechanism,
             "mechanism_words": mechanism.words,
             "reason": plan.reason,
-            "parameters": dict(plan.parameters),
+            "parameters": shown(plan.parameters),
             "budget": {
                 "epsilon": budget.epsilon,
                 "delta": budget.delta,
@@ -151,12 +151,12 @@ def certify(
             },
             "events": event_list(ledger.events),
             "entropy": {"statement": entropy.statement, "private": entropy.private},
-            "records": {"rows": shape.rows, "from": rows_from.value},
+            "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
             "workload": {
-                "spec": shape.workload.spec,
-                "queries": shape.workload.size,
-                "digest": shape.workload.digest(),
+                "spec": workload.spec,
+                "queries": workload.size,
+                "digest": workload.digest(),
             },
             "predicted_error": predicted_error.to_json(),
             "warnings": list(warnings),

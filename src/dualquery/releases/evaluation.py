@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import QueryError, ReleaseError
-from dualquery.queries.counting import true_counts
 from dualquery.queries.families import from_spec
-from dualquery.queries.language.texts import query_texts
-from dualquery.queries.query import Group, Tables
+from dualquery.queries.group import Group
 from dualquery.queries.workload import Workload
-from dualquery.releases.release import Release, fractions_in
-from dualquery.table.encoding import encode
+from dualquery.releases.making import read_records
+from dualquery.releases.release import Release
 from dualquery.table.records import Records
 from dualquery.table.source import Source
 
@@ -81,24 +80,21 @@ def evaluate(
 ) -> Evaluation:
     """Compare a release with the table that it was made from, over its own workload or another."""
     asked = workload_of(release, workload)
-    if isinstance(table, Records):
-        records = table
-    else:
-        progress("reading the table", 0, 1)
-        records = encode(table, release.certificate.schema)
-        progress("reading the table", 1, 1)
+    records = read_records(table, release.certificate.schema, progress)
     errors = np.empty(asked.size, np.float64)
     per_table: list[NDArray[np.float64]] = []
     worst: list[tuple[float, int, float, float]] = []
     begin = 0
+    counter = MemoryCounter(records)
     for group in _in_parts(asked):
         progress("comparing", begin, asked.size)
-        truth = true_counts(group, records) / records.rows
-        answers = _answers(release, group)
+        truth = counter.true_counts(group) / (group.unit * counter.true_rows)
+        answers = release.artefact.fractions(group)
         part = np.abs(truth - answers)
         errors[begin : begin + group.size] = part
-        if isinstance(group, Tables):
-            per_table.append(np.add.reduceat(part, group.starts[:-1]))
+        tables = group.table_starts()
+        if tables is not None:
+            per_table.append(np.add.reduceat(part, tables[:-1]))
         for i in np.argsort(part)[::-1][:WORST].tolist():
             worst.append((float(part[i]), begin + i, float(truth[i]), float(answers[i])))
         begin += group.size
@@ -113,7 +109,7 @@ def evaluate(
         percentile_95_error=float(np.quantile(errors, 0.95)),
         queries=asked.size,
         rows=records.rows,
-        synthetic_rows=None if release.records is None else release.records.rows,
+        synthetic_rows=release.artefact.rows,
         workload=asked.spec,
         predicted_mean_error=predicted.mean,
         predicted_max_error=predicted.maximum,
@@ -146,30 +142,10 @@ def workload_of(release: Release, workload: Workload | str | None) -> Workload:
     return again
 
 
-def _answers(release: Release, group: Group) -> NDArray[np.float64]:
-    if release.records is not None:
-        return fractions_in(release.records, (group,))
-    bare = release.bare_answers
-    assert bare is not None, "a release has records or answers"
-    texts = query_texts(Workload(release.domain, (group,), ""))
-    places = [bare.places.get(text) for text in texts]
-    if None in places:
-        raise QueryError("the release holds answers to its own queries only; evaluate it without --queries")
-    return bare.values[np.array(places, np.int64)]
-
-
 def _in_parts(workload: Workload) -> Iterator[Group]:
     """The groups in order, long groups of tables cut so that the memory needed stays bounded."""
     for group in workload.groups:
-        if not isinstance(group, Tables):
-            yield group
-            continue
-        first = 0
-        while first < len(group.sets):
-            last = int(np.searchsorted(group.starts, group.starts[first] + _CELLS_AT_ONCE, side="right")) - 1
-            last = max(last, first + 1)
-            yield Tables(group.domain, group.sets[first:last])
-            first = last
+        yield from group.in_parts(_CELLS_AT_ONCE)
 
 
 def _table_errors(per_table: list[NDArray[np.float64]]) -> TableErrors | None:

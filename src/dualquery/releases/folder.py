@@ -23,8 +23,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
+from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.release import BareAnswers, Release
+from dualquery.releases.release import Release
 from dualquery.releases.report import report_html
 from dualquery.table.encoding import encode
 
@@ -81,10 +82,10 @@ def load(folder: str | os.PathLike[str]) -> Release:
         if _digest(path / data) != certificate["files"][data]:
             raise ReleaseError(f"'{path / data}' is damaged: it does not match its certificate")
         if data == SYNTHETIC:
-            return Release(certificate, domain, encode(path / data, domain))
+            return Release(certificate, domain, SyntheticRecords(encode(path / data, domain)))
         table = pyarrow.parquet.read_table(path / data)
         answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy())
-        return Release(certificate, domain, None, answers)
+        return Release(certificate, domain, answers)
     except FileNotFoundError:
         where = "is not a release" if path.exists() else "does not exist"
         raise ReleaseError(

@@ -11,22 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dualquery.counting.counter import Counter
+from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DataError, DualQueryError
-from dualquery.mechanisms.plan import Options, Outcome, Plan, Progress, Shape, silent
+from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of
-from dualquery.privacy.curator import Curator, Gaussian, Laplace
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.noise import Gaussian, Laplace, Noise
+from dualquery.privacy.statistics import number_of_records
 from dualquery.queries.families import from_spec
-from dualquery.queries.language.texts import query_texts
-from dualquery.queries.query import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
 from dualquery.releases.certificate import RowsFrom, certify
-from dualquery.releases.planning import merged_options, plan_for, warnings_of
+from dualquery.releases.planning import checked_options, plan_for, warnings_of
 from dualquery.releases.prediction import PredictedError
-from dualquery.releases.release import BareAnswers, Release, fractions_in
+from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -44,12 +45,11 @@ def release(
     domain: Domain | None = None,
     schema: Schema | Domain | None = None,
     mechanism: str | None = None,
-    options: Options | None = None,
     seed: int | None = None,
     public_rows: int | None = None,
     progress: Progress | None = None,
     warnings: Sequence[str] = (),
-    **named_options: object,
+    **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
 
@@ -65,41 +65,42 @@ def release(
         workload = from_spec(described.domain, workload)
     if workload.domain != described.domain:
         raise DualQueryError("the workload was made for another schema than the table's")
-    wanted = merged_options(options, named_options)
-    if isinstance(table, Records):
-        records = table
-    else:
-        tell("reading the table", 0, 1)
-        records = encode(table, described)
-        tell("reading the table", 1, 1)
-
+    wanted = checked_options(options)
+    records = read_records(table, described, tell)
     ledger, entropy = Ledger(budget), entropy_from(seed)
-    curator = Curator(
-        records, workload, ledger, entropy, progress=lambda done, total: tell("counting", done, total)
-    )
-    known = known_rows(curator, records, workload.domain, public_rows)
-    shape = Shape(workload=workload, rows=known.rows, budget=known.left)
+    counter = MemoryCounter(records, progress=lambda done, total: tell("counting", done, total))
+    curator = Curator(counter, ledger, entropy)
+    known = known_rows(curator, counter, public_rows)
+    task = Task(workload, known.rows, known.left, known.variance)
     tell("planning", 0, 1)
-    chosen, plan = plan_for(shape, wanted, mechanism)
+    chosen, plan = plan_for(task, wanted, mechanism)
     tell("planning", 1, 1)
-    outcome = chosen.run(plan, shape, curator, entropy.public_generator(), tell)
-
-    synthetic = outcome.records
-    bare = _bare(workload, outcome, tell) if synthetic is None else None
+    outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
-        shape=shape,
         schema=described,
         ledger=ledger,
         entropy=entropy,
         rows_from=known.source,
-        synthetic_rows=None if synthetic is None else synthetic.rows,
-        predicted_error=_predicted(plan, outcome, workload),
+        synthetic_rows=outcome.artefact.rows,
+        predicted_error=PredictedError.of(
+            plan.mean_error, plan.max_error, answers=outcome.answers, bars=outcome.error_bars
+        ),
         warnings=(*warnings_of(budget, known.rows, seed=seed), *warnings),
         notes=(*plan.notes, *outcome.notes),
     )
-    return Release(certificate, workload.domain, synthetic, bare)
+    return Release(certificate, workload.domain, outcome.artefact)
+
+
+def read_records(table: Source | Records, schema: Schema, tell: Progress) -> Records:
+    """The records of a table, read and encoded where that is still to be done."""
+    if isinstance(table, Records):
+        return table
+    tell("reading the table", 0, 1)
+    records = encode(table, schema)
+    tell("reading the table", 1, 1)
+    return records
 
 
 @dataclass(frozen=True)
@@ -109,26 +110,29 @@ class KnownRows:
     rows: int
     source: RowsFrom
     left: Budget
+    variance: float | None = None  # of the noise with which it was measured
 
 
-def known_rows(curator: Curator, records: Records, domain: Domain, declared: int | None) -> KnownRows:
+def known_rows(curator: Curator, counter: Counter, declared: int | None) -> KnownRows:
     """Under replacement the length of the table is public; otherwise declared, or measured and paid for."""
     budget = curator.ledger.budget
-    if budget.neighbours is Neighbours.REPLACE:
+    if budget.neighbours.size_is_public:
         # Between these neighbours the length is no secret, so an error may depend on it.
-        if declared is not None and declared != records.rows:
+        if declared is not None and declared != counter.true_rows:
             raise DataError("the declared number of records is not that of the table; leave it out")
-        return KnownRows(records.rows, RowsFrom.TABLE, budget)
+        if counter.true_rows == 0:
+            raise DataError("the table has no rows")
+        return KnownRows(counter.true_rows, RowsFrom.TABLE, budget)
     if declared is not None:
         if declared < 1:
             raise BudgetError("the declared number of records must be at least 1")
         return KnownRows(declared, RowsFrom.DECLARED, budget)
     noise, left = price_of_rows(budget)
-    measured = int(curator.measure(Tables(domain, ((),)), noise=noise)[0])
-    return KnownRows(max(1, measured), RowsFrom.MEASURED, left)
+    measured = int(curator.measure(number_of_records(counter.domain), noise=noise)[0])
+    return KnownRows(max(1, measured), RowsFrom.MEASURED, left, noise.deviation**2)
 
 
-def price_of_rows(budget: Budget) -> tuple[Gaussian | Laplace, Budget]:
+def price_of_rows(budget: Budget) -> tuple[Noise, Budget]:
     """Noise for the number of records that costs `SHARE_FOR_ROWS` of a budget, and what is left of it.
 
     One count, changed by 1 between neighbours. Pure: Laplace noise of scale b costs ε = 1/b, and ε adds up.
@@ -176,20 +180,3 @@ def _described(table: Source | Records, domain: Domain | None, schema: Schema | 
     if isinstance(table, Records) and table.domain != described.domain:
         raise DualQueryError("the records were encoded with another schema")
     return described
-
-
-def _bare(workload: Workload, outcome: Outcome, tell: Progress) -> BareAnswers:
-    """The answers beside the texts of their queries, so that the folder explains itself."""
-    assert outcome.answers is not None, "an outcome has records or answers"
-    tell("writing out the queries", 0, workload.size)
-    texts = list(query_texts(workload))
-    tell("writing out the queries", workload.size, workload.size)
-    return BareAnswers(texts, outcome.answers)
-
-
-def _predicted(plan: Plan, outcome: Outcome, workload: Workload) -> PredictedError:
-    answers, bars = outcome.answers, outcome.error_bars
-    if bars is not None and answers is None:
-        assert outcome.records is not None, "an outcome has records or answers"
-        answers = fractions_in(outcome.records, workload.groups)
-    return PredictedError.of(plan.mean_error, plan.max_error, answers=answers, bars=bars)

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.counting import attribute_codes
+from dualquery.queries.tables import attribute_codes
 from dualquery.releases import plots
 from dualquery.table.domain import Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems

@@ -1,12 +1,14 @@
-"""What a release would be, before any data is touched: mechanism, parameters, error, time, memory."""
+"""What a release would be, before any data is touched: mechanism, parameters, steps, error, time, memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.choose import MECHANISMS, choose
-from dualquery.mechanisms.plan import Mechanism, Options, Plan, Shape
+from dualquery.mechanisms.choose import MECHANISMS, AnyMechanism, choose
+from dualquery.mechanisms.mechanism import Plan, Task
+from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Budget, delta_warning
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
@@ -21,24 +23,24 @@ def plan(
     workload: Workload | str,
     budget: Budget,
     mechanism: str | None = None,
-    options: Options | None = None,
-    **named_options: object,
-) -> Plan:
+    **options: object,
+) -> Plan[Any]:
     """The plan of a release of a table of `rows` records. Needs no data; see `dualquery.release`."""
     if rows < 1:
         raise DualQueryError("the number of records must be at least 1")
     asked = from_spec(Schema.of(schema).domain, workload) if isinstance(workload, str) else workload
-    shape = Shape(workload=asked, rows=rows, budget=budget)
-    return plan_for(shape, merged_options(options, named_options), mechanism)[1]
+    return plan_for(Task(asked, rows, budget), checked_options(options), mechanism)[1]
 
 
-def plan_for(shape: Shape, options: Options, mechanism: str | None) -> tuple[Mechanism, Plan]:
+def plan_for(
+    task: Task, options: Mapping[str, object], mechanism: str | None
+) -> tuple[AnyMechanism, Plan[Any]]:
     """The mechanism asked for by name, or the one that the public rule chooses, and its plan."""
     if mechanism is None:
-        chosen = choose(shape, options)
+        chosen = choose(task, options)
         return MECHANISMS[chosen.mechanism], chosen
     check_mechanism(mechanism)
-    return MECHANISMS[mechanism], MECHANISMS[mechanism].checked_plan(shape, options)
+    return MECHANISMS[mechanism], MECHANISMS[mechanism].plan_for(task, options)
 
 
 def check_mechanism(name: str | None) -> None:
@@ -47,16 +49,15 @@ def check_mechanism(name: str | None) -> None:
         raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(MECHANISMS)}")
 
 
-def merged_options(options: Options | None, named: Mapping[str, object]) -> Options:
-    """Options given together, and those given by name."""
-    given = {} if options is None else options.given()
-    known = Options.__dataclass_fields__
-    for name in named:
+def checked_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Options given by name, after refusing names that no mechanism knows. None is as good as not given."""
+    known = list(dict.fromkeys(name for wishes in WISHES.values() for name in flags_of(wishes)))
+    for name in options:
         if name not in known:
-            raise TypeError(
+            raise DualQueryError(
                 f"there is no argument '{name}'; the options of mechanisms are {', '.join(known)}"
             )
-    return Options(**{**given, **named})  # type: ignore[arg-type]
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def warnings_of(budget: Budget, rows: int, *, seed: int | None = None) -> list[str]:

@@ -6,21 +6,16 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from dualquery.errors import QueryError
-from dualquery.queries.counting import true_counts as counts_in  # here of synthetic records, which are public
-from dualquery.queries.language.canonical import Query, to_groups
+from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
+from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
-from dualquery.queries.query import Group
 from dualquery.releases.certificate import Certificate
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import decode
 from dualquery.table.records import Records
 
 if TYPE_CHECKING:
@@ -46,29 +41,18 @@ class Answer:
         return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
 
 
-@dataclass(frozen=True)
-class BareAnswers:
-    """Answers of a mechanism that gives no synthetic records: query texts in canonical form, and values."""
-
-    texts: Sequence[str]
-    values: NDArray[np.float64]
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        return {text: i for i, text in enumerate(self.texts)}
-
-    def table(self) -> pa.Table:
-        return pa.table({"query": pa.array(self.texts, pa.string()), "answer": self.values})
-
-
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What `release` makes and a folder holds. Exactly one of `records` and `bare_answers` is not None."""
+    """What `release` makes and a folder holds: an artefact, and the certificate that goes with it."""
 
     certificate: Certificate
     domain: Domain
-    records: Records | None
-    bare_answers: BareAnswers | None = None
+    artefact: Artefact
+
+    @property
+    def records(self) -> Records | None:
+        """The synthetic records, where the release consists of records."""
+        return self.artefact.records if isinstance(self.artefact, SyntheticRecords) else None
 
     def answer(self, text: str) -> Answer:
         """One query in the query language: `age >= 50 & sex = Female`."""
@@ -83,35 +67,17 @@ class Release:
         queries = [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
         if not queries:
             return []
-        values = self._values(queries)
+        groups = to_groups(self.domain, queries)
+        values = np.concatenate([self.artefact.fractions(group) for group in groups])
         predicted = self.certificate.predicted_error
         return [
             Answer(query.text(self.domain), value, predicted.of_answer(value))
             for query, value in zip(queries, values.tolist(), strict=True)
         ]
 
-    def _values(self, queries: list[Query]) -> NDArray[np.float64]:
-        if self.records is not None:
-            return fractions_in(self.records, to_groups(self.domain, queries))
-        assert self.bare_answers is not None
-        found = []
-        for query in queries:
-            text = query.text(self.domain)
-            place = self.bare_answers.places.get(text)
-            if place is None:
-                raise QueryError(
-                    f"this release holds answers and no records, and '{text}' is not among its queries; "
-                    "release with a mechanism that makes synthetic records"
-                )
-            found.append(self.bare_answers.values[place])
-        return np.array(found)
-
     def to_arrow(self) -> pa.Table:
         """The synthetic records with readable values; without records, the queries and answers."""
-        if self.records is not None:
-            return decode(self.records)
-        assert self.bare_answers is not None
-        return self.bare_answers.table()
+        return self.artefact.to_arrow()
 
     def to_pandas(self) -> pandas.DataFrame:
         return self.to_arrow().to_pandas()
@@ -134,9 +100,3 @@ class Release:
         from dualquery.releases.folder import load
 
         return load(folder)
-
-
-def fractions_in(records: Records, groups: Iterable[Group]) -> NDArray[np.float64]:
-    """The fraction of some public records that satisfy each query of some groups."""
-    counts = np.concatenate([counts_in(group, records) for group in groups])
-    return counts / records.rows

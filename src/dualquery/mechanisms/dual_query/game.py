@@ -15,7 +15,6 @@ from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.dual_query.fallback import Density, Free, density_share, uniform, zeros
 from dualquery.mechanisms.dual_query.parameters import (
     DualQueryParameters,
-    DualQueryWanted,
     Learning,
     from_budget,
     from_theory,
@@ -25,6 +24,7 @@ from dualquery.mechanisms.dual_query.parameters import (
 )
 from dualquery.mechanisms.dual_query.rehearsal import rehearse
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, affordable, choice
+from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.oracles.clauses import Clauses
 from dualquery.oracles.exact import exact_response
 from dualquery.oracles.local_search import best_response
@@ -98,7 +98,7 @@ def exact_oracle(workload: Workload) -> Oracle:
 ORACLES: dict[str, Callable[[Workload], Oracle]] = {"search": search_oracle, "exact": exact_oracle}
 
 
-def plan(task: Task, wanted: DualQueryWanted) -> Plan[DualQueryParameters]:
+def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
     """All parameters from the task and the wishes; see `parameters` for the rule."""
     task.workload.product_rows(np.zeros(1, np.int64))  # refuses queries that an oracle could not read
     oracle = wanted.oracle or "search"
@@ -166,13 +166,13 @@ def run(
 DUAL_QUERY = Mechanism(
     name="dualquery",
     words="the query player learns by multiplicative weights, an optimisation oracle answers with records",
-    wanted=DualQueryWanted,
+    wishes=DualQueryWishes,
     plan=plan,
     run=run,
 )
 
 
-def _learning(task: Task, wanted: DualQueryWanted, reserved: tuple[Step, ...]) -> tuple[Learning, str]:
+def _learning(task: Task, wanted: DualQueryWishes, reserved: tuple[Step, ...]) -> tuple[Learning, str]:
     """η, s and T, and where they come from in half a sentence."""
     named = [name for name in ("learning_rate", "samples", "rounds") if getattr(wanted, name) is not None]
     if wanted.alpha is None and wanted.beta is None:

@@ -22,7 +22,8 @@ import numpy as np
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.dual_query.fallback import Density, Free
 from dualquery.mechanisms.dual_query.price import largest_rounds, pays_for
-from dualquery.mechanisms.mechanism import Step, Task, affordable, flag, hidden, rounds_flag
+from dualquery.mechanisms.mechanism import Step, Task, affordable, hidden
+from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import SLACK, Rate
@@ -32,23 +33,6 @@ ROUNDS_WANTED = 40
 SAMPLES_LEAST = 60
 SAMPLES_MOST = 50_000
 SAMPLES_A_DECISION = 3  # the most that unspent budget buys
-
-
-@dataclass(frozen=True, kw_only=True)
-class DualQueryWanted:
-    """What a user may ask of DualQuery."""
-
-    learning_rate: float | None = flag("How strongly a player learns (η).", "η", least=0.0)
-    samples: int | None = flag("Queries drawn a round (s).", "N", least=1)
-    rounds: int | None = rounds_flag("Rounds of the game (T).")
-    alpha: float | None = flag("The error wanted: fixes parameters by the theory.", "α", least=0.0)
-    beta: float | None = flag("The chance that the theory may fail; with --alpha.", "β", least=0.0)
-    free: str | None = flag(
-        "Attributes that no drawn query decides: zeros, random or density (priced).", "HOW"
-    )
-    oracle: str | None = flag(
-        "Who finds the best response: search, or exact (needs the extra `exact`).", "WHO"
-    )
 
 
 class Learning(NamedTuple):
@@ -98,7 +82,7 @@ def too_dear(task: Task, learning: Learning, alpha: float) -> DualQueryError:
     )
 
 
-def from_budget(task: Task, wanted: DualQueryWanted, reserved: tuple[Step, ...]) -> Learning:
+def from_budget(task: Task, wanted: DualQueryWishes, reserved: tuple[Step, ...]) -> Learning:
     """The given ones kept, the others fitted; `reserved` steps are paid from the same budget."""
     rounds = wanted.rounds
     if rounds is not None and rounds < 1:

@@ -30,12 +30,12 @@ from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, S
 from dualquery.mechanisms.mwem.parameters import (
     PASSES,
     MwemParameters,
-    MwemWanted,
     Updates,
     parameters_of,
     whole_table,
 )
 from dualquery.mechanisms.outcomes import Average, Iterate, released
+from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Selection
 from dualquery.privacy.noise import Noise
@@ -80,7 +80,7 @@ def starting(plan: Plan[MwemParameters], curator: Curator) -> Factored:
     return distribution
 
 
-def plan(task: Task, wanted: MwemWanted) -> Plan[MwemParameters]:
+def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
     """All parameters from the task and the wishes; see `parameters` for the rule."""
     task.workload.product_rows(np.zeros(1, np.int64))  # refuses queries that a distribution could not answer
     chosen = parameters_of(task, wanted)
@@ -153,7 +153,7 @@ def run(
 MWEM = Mechanism(
     name="mwem",
     words="multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)",
-    wanted=MwemWanted,
+    wishes=MwemWishes,
     plan=plan,
     run=run,
 )

@@ -9,9 +9,10 @@ from math import prod
 
 from dualquery.distributions.histogram import MOST_CELLS, check_cells
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.mechanism import Task, choice, flag, hidden, memory_flag, rounds_flag, rows_flag
+from dualquery.mechanisms.mechanism import Task, choice, hidden
 from dualquery.mechanisms.mwem.questions import Asked, AskedTables, Kind, asked_of, usual_kind
 from dualquery.mechanisms.outcomes import Iterate, synthetic_rows
+from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
@@ -41,24 +42,6 @@ class Start(Enum):
 
     UNIFORM = "uniform"
     NOISY = "noisy"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MwemWanted:
-    """What a user may ask of MWEM."""
-
-    rounds: int | None = rounds_flag("Rounds of the game (T).")
-    iterate: str | None = flag("Which distribution to release: last or average.", "WHICH")
-    updates: str | None = flag(
-        "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
-    )
-    start: str | None = flag(
-        "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
-    )
-    measured: str | None = flag("What is selected and measured: queries, tables or parities.", "WHAT")
-    part_cells: int | None = flag("The most cells that one part of the distribution may have.", "N", least=2)
-    synthetic_rows: int | None = rows_flag()
-    memory: int | None = memory_flag()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +105,7 @@ def noise_of(price: Price, asked: Asked, neighbours: Neighbours) -> Noise:
     return price.noise(asked.statistic.sensitivity(neighbours))
 
 
-def parameters_of(task: Task, wanted: MwemWanted) -> MwemParameters:
+def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
     """Every choice of a run."""
     kind = choice(Kind, wanted.measured, usual_kind(task.workload), "--measured")
     start = choice(Start, wanted.start, Start.UNIFORM, "--start")
@@ -165,7 +148,7 @@ def _start_noise(task: Task, part_cells: int) -> Noise:
     return price.noise(whole_table(task).sensitivity(task.budget.neighbours))
 
 
-def _rounds(task: Task, wanted: MwemWanted, asked: Asked, share: Fraction) -> int:
+def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> int:
     if wanted.rounds is not None:
         if wanted.rounds < 1:
             raise DualQueryError(f"mwem plays at least one round, and --rounds is {wanted.rounds}")
@@ -182,7 +165,7 @@ def _rounds(task: Task, wanted: MwemWanted, asked: Asked, share: Fraction) -> in
     return rounds
 
 
-def _part_cells(wanted: MwemWanted, task: Task, asked: Asked) -> int:
+def _part_cells(wanted: MwemWishes, task: Task, asked: Asked) -> int:
     """How large a part may become; never so small that no query could be measured."""
     universe = prod(task.domain.sizes.tolist())
     if wanted.part_cells is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.counting.counter import Integers
-from dualquery.distributions.factored import Evaluation, Factored
+from dualquery.distributions.factored import Factored, RunningAnswers
 from dualquery.distributions.products import Products
 from dualquery.errors import QueryError
 from dualquery.game.moves import Heard, Loss
@@ -187,7 +187,7 @@ class SingleQueries:
     def __init__(self, asked: AskedQueries, start: Factored) -> None:
         self._workload = asked.workload
         self._public_rows = asked.public_rows
-        self._evaluation = Evaluation(Products.of(asked.workload))
+        self._evaluation = RunningAnswers(Products.of(asked.workload))
         self._start = start
         self._among: NDArray[np.int64] = np.empty(0, np.int64)  # what the last belief has room for
 
@@ -224,7 +224,9 @@ class WholeTables:
     def __init__(self, asked: AskedTables, start: Factored) -> None:
         self._errors = asked.score
         self._tables = asked.tables
-        self._evaluation = Evaluation(Products.of(Workload(asked.tables.domain, (asked.tables,), "tables")))
+        self._evaluation = RunningAnswers(
+            Products.of(Workload(asked.tables.domain, (asked.tables,), "tables"))
+        )
         self._start = start
         self._among: NDArray[np.int64] = np.empty(0, np.int64)  # what the last belief has room for
 

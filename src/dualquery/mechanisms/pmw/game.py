@@ -26,12 +26,13 @@ from dualquery.game.play import play
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task
 from dualquery.mechanisms.mwem.questions import AskedQueries
 from dualquery.mechanisms.outcomes import Average, Iterate, released
-from dualquery.mechanisms.pmw.parameters import PmwParameters, PmwWanted, parameters_of
+from dualquery.mechanisms.pmw.parameters import PmwParameters, parameters_of
+from dualquery.mechanisms.wishes import PmwWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.scores import selection_event
 
 
-def plan(task: Task, wanted: PmwWanted) -> Plan[PmwParameters]:
+def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
     """All parameters from the task and the wishes; see `parameters` for the rule."""
     task.workload.product_rows(np.zeros(1, np.int64))  # refuses queries that a distribution could not answer
     chosen = parameters_of(task, wanted)
@@ -79,7 +80,7 @@ def run(plan: Plan[PmwParameters], curator: Curator, rng: np.random.Generator, p
 PMW = Mechanism(
     name="pmw",
     words="offline private multiplicative weights: one draw a round, nothing measured (Hardt, Rothblum 2010)",
-    wanted=PmwWanted,
+    wishes=PmwWishes,
     plan=plan,
     run=run,
 )

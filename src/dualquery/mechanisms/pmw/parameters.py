@@ -9,8 +9,9 @@ from math import prod
 
 from dualquery.distributions.histogram import check_cells
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.mechanisms.mechanism import Task, choice, flag, hidden, rounds_flag, rows_flag
+from dualquery.mechanisms.mechanism import Task, choice, hidden
 from dualquery.mechanisms.outcomes import Iterate, synthetic_rows
+from dualquery.mechanisms.wishes import PmwWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition
 from dualquery.privacy.prices import Price, equal_prices
@@ -19,17 +20,6 @@ from dualquery.privacy.selection import Rate
 
 FAILURE = 0.05  # β: all draws are as good as the theorem says, except with this probability
 MOST_ROUNDS = 20_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class PmwWanted:
-    """What a user may ask of PMW."""
-
-    rounds: int | None = rounds_flag("Rounds of the game (T).")
-    learning_rate: float | None = flag("How strongly a player learns (η).", "η", least=0.0)
-    alpha: float | None = flag("The error wanted: fixes parameters by the theory.", "α", least=0.0)
-    iterate: str | None = flag("Which distribution to release: last or average.", "WHICH")
-    synthetic_rows: int | None = rows_flag()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +35,7 @@ class PmwParameters:
     rate: Rate = hidden()  # of each draw
 
 
-def parameters_of(task: Task, wanted: PmwWanted) -> PmwParameters:
+def parameters_of(task: Task, wanted: PmwWishes) -> PmwParameters:
     """Every choice of a run."""
     universe = prod(task.domain.sizes.tolist())
     check_cells(universe)

@@ -29,8 +29,6 @@ from dualquery.mechanisms.mechanism import (
     Step,
     Task,
     hidden,
-    rounds_flag,
-    rows_flag,
 )
 from dualquery.mechanisms.projection.allocation import TablePlan, closure, one_way_plan
 from dualquery.mechanisms.projection.error_bars import predicted_errors
@@ -44,6 +42,7 @@ from dualquery.mechanisms.projection.refitting import (
     Known,
     RefittingDataPlayer,
 )
+from dualquery.mechanisms.wishes import AdaptiveProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
@@ -58,14 +57,6 @@ from dualquery.table.records import Records
 SHARE_OF_ONES = Fraction(1, 5)
 MOST_CELLS = 1_000_000  # of a table that may be chosen
 MOST_CELLS_IN_ALL = 20_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveWanted:
-    """What a user may ask of adaptive projection."""
-
-    rounds: int | None = rounds_flag("Rounds of the game (T).")
-    synthetic_rows: int | None = rows_flag()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +106,7 @@ def errors_of(tables: Tables, rows: int, noise: Noise) -> TableErrors:
     return TableErrors(tables, rows, noise.mean_size * np.diff(tables.starts))
 
 
-def plan(task: Task, wanted: AdaptiveWanted) -> Plan[AdaptiveParameters]:
+def plan(task: Task, wanted: AdaptiveProjectionWishes) -> Plan[AdaptiveParameters]:
     """The number of rounds and what they cost; which tables are chosen depends on the data."""
     if task.budget.accounting is not Accounting.ZCDP:
         raise BudgetError("adaptive projection is paid for by zcdp accounting; choose that")
@@ -221,7 +212,7 @@ def run(
         known.replica(released, noisy, rng),
         shorter,
         rng,
-        lambda done, total: progress("rehearsing", done, total),
+        lambda done, total: progress("estimating errors", done, total),
     )
     answers, bars = predicted_errors(task.workload, released, again, rng)
     return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
@@ -230,7 +221,7 @@ def run(
 ADAPTIVE_PROJECTION = Mechanism(
     name="adaptive-projection",
     words="chooses the tables on which its rows are most wrong, one a round, measures them and fits the rows again",
-    wanted=AdaptiveWanted,
+    wishes=AdaptiveProjectionWishes,
     plan=plan,
     run=run,
 )

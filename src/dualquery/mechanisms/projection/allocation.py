@@ -27,7 +27,7 @@ from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.events import GaussianNoise
+from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import Interactions, interaction_scale
@@ -216,7 +216,7 @@ def _priced(shares: dict[Set, float], orders: tuple[int, ...], task: Task) -> Ta
         interactions = Interactions(task.domain, sets, multipliers)
         moved = interactions.sensitivity(task.budget.neighbours)
         variance = smallest_gaussian_scale(
-            task.budget, [GaussianNoise(Fraction(moved.l2_squared), Fraction(1))]
+            task.budget, [GaussianMeasurement(Fraction(moved.l2_squared), Fraction(1))]
         )
         if variance < MOST_VARIANCE or fineness == 1:
             return TablePlan(interactions, Gaussian(variance), orders)

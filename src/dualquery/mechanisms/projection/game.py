@@ -21,10 +21,7 @@ from dualquery.mechanisms.mechanism import (
     Plan,
     Progress,
     Task,
-    flag,
     hidden,
-    memory_flag,
-    rows_flag,
 )
 from dualquery.mechanisms.projection import item_rows
 from dualquery.mechanisms.projection.allocation import TablePlan, available_rho, plan_tables
@@ -33,6 +30,7 @@ from dualquery.mechanisms.projection.fit import fit
 from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import replica
+from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.table.records import Records
 
@@ -40,17 +38,6 @@ MOST_ITEMS_AS_TABLES = 200  # a block of more items is measured by items and pai
 MEAN_ERROR = 0.45  # of a random conjunction, in units of the noise of a cell (benchmarks/projection.py)
 MAX_ERROR = 8.0
 COUNT_SECONDS = 2e-9  # per record and table, two cores
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProjectionWanted:
-    """What a user may ask of projection."""
-
-    items_per_record: int | None = flag(
-        "The most items of a record that count; the rest is dropped.", "N", least=1
-    )
-    synthetic_rows: int | None = rows_flag()
-    memory: int | None = memory_flag()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +58,7 @@ class ByTables:
         measured = self.tables.measure(curator, task)
         transcript = fit(measured, self.pace, rng, _as("fitting rows", progress))
         released = Records.from_rows(task.domain, self.pace.released(transcript))
-        second = fit(replica(released, measured, rng), shorter, rng, _as("rehearsing", progress))
+        second = fit(replica(released, measured, rng), shorter, rng, _as("estimating errors", progress))
         return released, Records.from_rows(task.domain, shorter.released(second))
 
 
@@ -95,11 +82,11 @@ class ByItems:
         rows = self.pace.released(item_rows.fit(measured, self.pace, rng, _as("fitting rows", progress)))
         released = item_rows.to_records(task.domain, rows, measured, rng)
         other = item_rows.replica(rows, measured, rng)
-        again = shorter.released(item_rows.fit(other, shorter, rng, _as("rehearsing", progress)))
+        again = shorter.released(item_rows.fit(other, shorter, rng, _as("estimating errors", progress)))
         return released, item_rows.to_records(task.domain, again, other, rng)
 
 
-def plan(task: Task, wanted: ProjectionWanted) -> Plan[ByTables | ByItems]:
+def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
     """Tables where the workload asks about few sets of attributes, items and their pairs for transactions."""
     pace = Pace.of(wanted.synthetic_rows)
     if is_transactions(task.domain) and task.domain.width > MOST_ITEMS_AS_TABLES:
@@ -137,7 +124,7 @@ def plan(task: Task, wanted: ProjectionWanted) -> Plan[ByTables | ByItems]:
     )
 
 
-def _plan_for_items(task: Task, wanted: ProjectionWanted, pace: Pace) -> Plan[ByTables | ByItems]:
+def _plan_for_items(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByTables | ByItems]:
     rho = available_rho(task)
     planned = plan_items(task, wanted.items_per_record)
     noise = planned.pairs.deviation / task.rows
@@ -190,7 +177,7 @@ def _as(stage: str, progress: Progress) -> item_rows.Progress:
 PROJECTION = Mechanism(
     name="projection",
     words="measures the tables of the workload once and lets rows answer the residual, one after another",
-    wanted=ProjectionWanted,
+    wishes=ProjectionWishes,
     plan=plan,
     run=run,
 )

@@ -18,7 +18,7 @@ from dualquery.mechanisms.mechanism import Step, Task
 from dualquery.mechanisms.projection.allocation import measures_total
 from dualquery.mechanisms.projection.item_rows import MeasuredItems, shrunk_pairs, shrunk_singles
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.events import GaussianNoise
+from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import ItemCounts, PairCounts, Statistic, number_of_records
@@ -111,7 +111,7 @@ def plan_items(task: Task, items_per_record: int | None) -> ItemPlan:
         shares[0] = (0, SHARE_OF_TOTAL)
     wanted = [squared / Fraction(share).limit_denominator(1000) for squared, share in shares]
     planned = [
-        GaussianNoise(Fraction(squared), variance)
+        GaussianMeasurement(Fraction(squared), variance)
         for (squared, _), variance in zip(shares, wanted, strict=True)
         if variance > 0
     ]

@@ -1,0 +1,153 @@
+"""What a user may ask of each mechanism: one frozen dataclass a mechanism, every field a flag.
+
+None leaves a choice to the plan. The command line makes its flags, its help and the check for flags that a
+mechanism would ignore from these fields, and nothing heavy is imported for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from dualquery.errors import DualQueryError
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a wish looks on the command line."""
+
+    help: str
+    metavar: str
+    least: float | None = None
+    names: tuple[str, ...] = ()
+    parser: Callable[[str], Any] | None = None
+
+
+def flags_of(wishes: type) -> dict[str, Flag]:
+    """The flags of a dataclass of wishes, by field."""
+    return {each.name: each.metadata["flag"] for each in fields(wishes)}
+
+
+def _wish(help: str, metavar: str, **look: Any) -> Any:
+    return field(default=None, metadata={"flag": Flag(help, metavar, **look)})
+
+
+def _rounds() -> Any:
+    return _wish("Rounds of the game (T).", "N", least=1)
+
+
+def _learning_rate() -> Any:
+    return _wish("How strongly a player learns (η).", "η", least=0.0)
+
+
+def _alpha() -> Any:
+    return _wish("The error wanted: fixes parameters by the theory.", "α", least=0.0)
+
+
+def _iterate() -> Any:
+    return _wish("Which distribution to release: last or average.", "WHICH")
+
+
+def _synthetic_rows() -> Any:
+    names = ("--rows", "--synthetic-rows")
+    return _wish("The number of synthetic records.", "N", least=1, names=names)
+
+
+def _memory() -> Any:
+    return _wish("The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
+
+
+def size_in_bytes(text: str) -> int:
+    """`512MB`, `1.5 GB` or a plain number of bytes."""
+    units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+    number = text.strip().upper().rstrip("KMGTB").strip()
+    unit = text.strip().upper()[len(number) :].strip()
+    try:
+        size = float(number) * units[unit]
+    except (ValueError, KeyError):
+        raise DualQueryError(f"--memory should read like 2GB or 500MB, and '{text}' does not") from None
+    if not 0 < size < 2**63:
+        raise DualQueryError("--memory must be a positive size")
+    return int(size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionWishes:
+    items_per_record: int | None = _wish(
+        "The most items of a record that count; the rest is dropped.", "N", least=1
+    )
+    synthetic_rows: int | None = _synthetic_rows()
+    memory: int | None = _memory()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveProjectionWishes:
+    rounds: int | None = _rounds()
+    synthetic_rows: int | None = _synthetic_rows()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualQueryWishes:
+    learning_rate: float | None = _learning_rate()
+    samples: int | None = _wish("Queries drawn a round (s).", "N", least=1)
+    rounds: int | None = _rounds()
+    alpha: float | None = _alpha()
+    beta: float | None = _wish("The chance that the theory may fail; with --alpha.", "β", least=0.0)
+    free: str | None = _wish(
+        "Attributes that no drawn query decides: zeros, random or density (priced).", "HOW"
+    )
+    oracle: str | None = _wish(
+        "Who finds the best response: search, or exact (needs the extra `exact`).", "WHO"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MwemWishes:
+    rounds: int | None = _rounds()
+    iterate: str | None = _iterate()
+    updates: str | None = _wish(
+        "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
+    )
+    start: str | None = _wish(
+        "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
+    )
+    measured: str | None = _wish("What is selected and measured: queries, tables or parities.", "WHAT")
+    part_cells: int | None = _wish("The most cells that one part of the distribution may have.", "N", least=2)
+    synthetic_rows: int | None = _synthetic_rows()
+    memory: int | None = _memory()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PmwWishes:
+    rounds: int | None = _rounds()
+    learning_rate: float | None = _learning_rate()
+    alpha: float | None = _alpha()
+    iterate: str | None = _iterate()
+    synthetic_rows: int | None = _synthetic_rows()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsWishes:
+    """Of a baseline that makes rows."""
+
+    synthetic_rows: int | None = _synthetic_rows()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoWishes:
+    """Of a baseline that takes none."""
+
+
+WISHES: dict[str, type] = {
+    "projection": ProjectionWishes,
+    "adaptive-projection": AdaptiveProjectionWishes,
+    "dualquery": DualQueryWishes,
+    "mwem": MwemWishes,
+    "pmw": PmwWishes,
+    "laplace": NoWishes,
+    "gaussian": NoWishes,
+    "hadamard": RowsWishes,
+    "uniform": RowsWishes,
+    "zeros": RowsWishes,
+}
