@@ -1,7 +1,7 @@
 """DualQuery: time of a round, accuracy on Adult, the paper's runs on KDD99, Kosarak and biased data.
 
 python -m benchmarks.dual_query                 # everything
-python -m benchmarks.dual_query round adult     # some of it: round adult kdd99 kosarak biased linear settings
+python -m benchmarks.dual_query round adult     # some of it: round adult kdd99 kosarak biased linear
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,45 +25,46 @@ from benchmarks.harness import (
     show,
     table_path,
 )
-from dualquery.game.data_players import BestResponseDataPlayer
-from dualquery.game.moves import Challenge, Transcript
-from dualquery.game.query_players import LearningQueryPlayer
-from dualquery.mechanisms.dual_query import DUAL_QUERY, search_oracle
-from dualquery.mechanisms.free_values import uniform
-from dualquery.mechanisms.plan import Options, Shape, silent
+from dualquery.counting.memory import MemoryCounter
+from dualquery.game.best_response_data_player import BestResponseDataPlayer
+from dualquery.game.learning_query_player import LearningQueryPlayer
+from dualquery.game.moves import Challenge, Record, Transcript
+from dualquery.mechanisms.dual_query.fallback import uniform
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY, search_oracle
+from dualquery.mechanisms.dual_query.parameters import rate_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.queries.counting import literal_truth, true_counts
+from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.families import random_conjunctions
-from dualquery.queries.query import Conjunctions
+from dualquery.queries.predicates import literal_truth
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records, pack_bits
 from experiments.biased import biased_records
-from experiments.runs import ENOUGH, answers_of, budget_of, errors_of, fractions, run_of
+from experiments.runs import ENOUGH, answers_of, budget_of, errors_of, run_of
 
 
 def errors_of_run(
-    records: Records, workload: Workload, pays: Budget, options: Options, seed: int
+    records: Records, workload: Workload, pays: Budget, options: Mapping[str, Any], seed: int
 ) -> tuple[float, float, dict[str, Any]]:
     """Mean and max error over the workload of one release, and the parameters."""
-    run = run_of(DUAL_QUERY, records, workload, pays, seed, **options.given())
-    errors = errors_of(answers_of(run.outcome, workload), fractions(workload, records))
-    return errors.mean, errors.max, dict(run.plan.parameters)
+    run = run_of(DUAL_QUERY, records, workload, pays, seed, **options)
+    errors = errors_of(answers_of(run.outcome, workload), workload.fractions(records))
+    return errors.mean, errors.max, dict(run.parameters)
 
 
 def one_round() -> None:
     """A round over 2 million queries beside np.exp and np.cumsum over as many floats as there are weights."""
     records = records_of("kddcup99")
     workload = random_conjunctions(records.domain, 3, 2_000_000)
-    curator = Curator(records, workload, Ledger(budget_of(ENOUGH, 1e-3)), SeededEntropy(0))
+    curator = Curator(MemoryCounter(records), Ledger(budget_of(ENOUGH, 1e-3)), SeededEntropy(0))
     rng = np.random.default_rng(0)
     query_player = LearningQueryPlayer(
-        curator, workload, learning_rate=1.2, samples=1750, rounds=170, public_rows=records.rows
+        curator, workload, rate=rate_of(1.2, 170, records.rows), samples=1750, public_rows=records.rows
     )
     data_player = BestResponseDataPlayer(search_oracle(workload), uniform(records.domain), rng)
-    transcript = Transcript()
+    transcript: Transcript[Challenge, Record] = Transcript()
     floats = rng.random(4_000_000)
     challenge_seconds, reply_seconds, limit_seconds = [], [], []
     for _ in range(25):
@@ -93,12 +95,12 @@ def adult() -> None:
     """Three ways to spend epsilon = 1, delta = 10⁻³ on Adult, and the whole command by the clock."""
     records = records_of("adult")
     workload = random_conjunctions(records.domain, 3, 500_000)
-    paper = Options(learning_rate=2.0, samples=1000, free="zeros")
+    paper = {"learning_rate": 2.0, "samples": 1000, "free": "zeros"}
     figures = []
     for what, accounting, options, required in (
         ("Theorem 4.3, the paper's η = 2, s = 1000", Accounting.THEOREM_4_3, paper, (None, None)),
         ("ρ, the paper's η = 2, s = 1000", Accounting.ZCDP, paper, (None, None)),
-        ("ρ, parameters by the program", Accounting.ZCDP, Options(), (0.007, 0.10)),
+        ("ρ, parameters by the program", Accounting.ZCDP, {}, (0.007, 0.10)),
     ):
         runs = [
             errors_of_run(records, workload, budget_of(1, 1e-3, accounting), options, seed)
@@ -163,20 +165,12 @@ def kdd99() -> None:
     """The paper's Figure 3 at its right end: 2 million queries, η = 1.2, T = 170, s = 1750."""
     records = records_of("kddcup99")
     workload = random_conjunctions(records.domain, 3, 2_000_000)
-    options = Options(learning_rate=1.2, samples=1750, rounds=170)
-    shape = Shape(workload, records.rows, budget_of(1, 1e-3))
-    plan = DUAL_QUERY.checked_plan(shape, options)
-    entropy = SeededEntropy(0)
-    started = time.perf_counter()
-    curator = Curator(records, workload, Ledger(shape.budget), entropy)
-    outcome = DUAL_QUERY.run(plan, shape, curator, entropy.public_generator(), silent)
-    seconds = time.perf_counter() - started
-    spent = curator.ledger.spent()
-    assert outcome.records is not None
+    run = run_of(
+        DUAL_QUERY, records, workload, budget_of(1, 1e-3), 0, learning_rate=1.2, samples=1750, rounds=170
+    )
     group = workload.groups[0]
     assert isinstance(group, Conjunctions)
-    truth = true_counts(group, records) / records.rows
-    error = np.abs(truth - true_counts(group, outcome.records) / outcome.records.rows)
+    error = np.abs(workload.fractions(records) - workload.fractions(run.records))
     plain_counting = plain_numpy_counting(records, group, packed=False)
     plain_rounds = plain_numpy_rounds(records, group, 170, 1750, 1.2)
     plain = plain_counting + plain_rounds
@@ -186,12 +180,12 @@ def kdd99() -> None:
         [
             Figure("mean error", float(error.mean()), 0.01),
             Figure("max error", float(error.max())),
-            Figure("ε spent by ρ accounting at δ = 10⁻³", spent.epsilon),
-            Figure("counting and 170 rounds", seconds, unit=" s"),
+            Figure("ε spent by ρ accounting at δ = 10⁻³", run.spent.epsilon),
+            Figure("counting and 170 rounds", run.seconds, unit=" s"),
             Figure("the same in plain numpy (each part timed on a share)", plain, unit=" s"),
             Figure("of that counting, by boolean columns", plain_counting, unit=" s"),
-            Figure("speed-up", plain / seconds, 10, "×", at_least=True),
-            Figure("speed-up over numpy with packed bits", packed / seconds, unit="×"),
+            Figure("speed-up", plain / run.seconds, 10, "×", at_least=True),
+            Figure("speed-up over numpy with packed bits", packed / run.seconds, unit="×"),
         ],
     )
 
@@ -200,7 +194,7 @@ def kosarak_run() -> tuple[float, float, float]:
     started = time.perf_counter()
     records = records_of("kosarak")
     workload = random_conjunctions(records.domain, 3, 500_000)
-    mean, most, _ = errors_of_run(records, workload, budget_of(1, 1e-6), Options(), 0)
+    mean, most, _ = errors_of_run(records, workload, budget_of(1, 1e-6), {}, 0)
     return mean, most, time.perf_counter() - started
 
 
@@ -222,7 +216,7 @@ def biased_run(width: int, seed: int) -> tuple[float, float, float, dict[str, An
     records = biased_records(width, 100_000, seed)
     workload = random_conjunctions(records.domain, 3, 100_000, seed)
     started = time.perf_counter()
-    mean, most, chosen = errors_of_run(records, workload, budget_of(1, 1e-3), Options(), seed)
+    mean, most, chosen = errors_of_run(records, workload, budget_of(1, 1e-3), {}, seed)
     return mean, most, time.perf_counter() - started, chosen
 
 
@@ -262,14 +256,9 @@ def linear() -> None:
             records.domain, records.rows * copies, tuple(np.tile(c, copies) for c in records.columns)
         )
         workload = random_conjunctions(records.domain, 3, queries)
+        given = {"learning_rate": 1.0, "samples": 100, "rounds": rounds}
         pays = budget_of(ENOUGH, 1e-3)
-        shape = Shape(workload, repeated.rows, pays)
-        plan = DUAL_QUERY.checked_plan(shape, Options(learning_rate=1.0, samples=100, rounds=rounds))
-        curator = Curator(repeated, workload, Ledger(pays), SeededEntropy(0))
-        curator.count()
-        started = time.perf_counter()
-        DUAL_QUERY.run(plan, shape, curator, np.random.default_rng(0), silent)
-        return time.perf_counter() - started
+        return run_of(DUAL_QUERY, repeated, workload, pays, 0, count_first=True, **given).seconds
 
     seconds(1000, 5, 1)
     axes = {
@@ -307,7 +296,7 @@ CASES = {
 
 
 def main() -> None:
-    for name in sys.argv[1:] or [name for name in CASES if name != "settings"]:
+    for name in sys.argv[1:] or CASES:
         CASES[name]()
 
 

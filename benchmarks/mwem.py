@@ -17,17 +17,22 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Figure, data_folder, in_fresh_process, show
-from dualquery.distributions.factored import Evaluation, Factored
-from dualquery.distributions.products import Products
-from dualquery.game.histogram_players import BestResponseQueryPlayer
-from dualquery.game.learner import ONCE, LearningDataPlayer
-from dualquery.game.moves import Transcript
-from dualquery.mechanisms.dual_query import DUAL_QUERY
-from dualquery.mechanisms.measured import Measured, measured_workload
-from dualquery.mechanisms.mwem import MWEM, Settings, automatic_rounds
-from dualquery.mechanisms.plan import Mechanism, Options, Shape
+from dualquery.counting.memory import MemoryCounter
+from dualquery.distributions.factored import Factored
+from dualquery.distributions.multiplicative_weights import ONCE, MultiplicativeWeights
+from dualquery.game.best_response_query_player import BestResponseQueryPlayer
+from dualquery.game.learning_data_player import LearningDataPlayer
+from dualquery.game.moves import Heard
+from dualquery.game.play import played
+from dualquery.mechanisms.choose import AnyMechanism
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.mwem.game import MWEM
+from dualquery.mechanisms.mwem.parameters import automatic_rounds, parameters_of
+from dualquery.mechanisms.mwem.questions import AskedQueries, Kind, asked_of
+from dualquery.mechanisms.wishes import MwemWishes
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.query_selection import ChoosingCurator
 from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SystemEntropy
@@ -37,7 +42,6 @@ from experiments.biased import biased_records
 from experiments.data import Data
 from experiments.mwem_runs import (
     RangeCase,
-    answers_by,
     cell_counts,
     clipped_laplace,
     cuboid_errors,
@@ -50,7 +54,7 @@ from experiments.mwem_runs import (
     relative_entropy,
     uniform,
 )
-from experiments.runs import errors_of, fractions, run_of
+from experiments.runs import errors_of, run_of
 
 FEW, MANY = 5, 20  # runs
 
@@ -70,23 +74,25 @@ def one_round(width: int) -> tuple[float, float, float]:
     """Seconds of a round, of reading and writing the array, and peak memory of the rounds in arrays."""
     rng = np.random.default_rng(1)
     records = Records.from_rows(Domain((Items("x", width),)), rng.random((10_000, width)) < rng.random(width))
-    workload = measured_workload(marginals(records.domain, 3), Measured.PARITIES)
-    shape = Shape(workload=workload, rows=records.rows, budget=paid(1.0))
-    settings = Settings.of(shape, Options(rounds=60))
+    parities_of = asked_of(marginals(records.domain, 3), Kind.PARITIES, records.rows)
+    assert isinstance(parities_of, AskedQueries)
+    task = Task(parities_of.workload, records.rows, paid(1.0))
+    chosen = parameters_of(task, MwemWishes(rounds=60))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    curator = ChoosingCurator(records, workload, Ledger(shape.budget), SystemEntropy())
-    curator.count()
-    distribution = Factored.explicit(records.domain)
-    hypothesis = Evaluation(Products.of(workload), distribution)
-    query_player = BestResponseQueryPlayer(
-        curator, hypothesis, prices=settings.prices, public_rows=records.rows
-    )
-    data_player = LearningDataPlayer(distribution, schedule=ONCE, floor=1e-5)
+    counter = MemoryCounter(records)
+    counter.true_counts(task.workload, kept=True)
+    curator = Curator(counter, Ledger(task.budget), SystemEntropy())
+    start = Factored.explicit(records.domain)
+    questions = chosen.asked.questions(start.snapshot())
+    query_player: BestResponseQueryPlayer[Heard, Factored]
+    query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement)
+    data_player = LearningDataPlayer(MultiplicativeWeights(start, schedule=ONCE, floor=1e-5))
+    game = played(query_player, data_player, remembers=1)
     array = np.ones(1 << width)
     rounds, passes = [], []
     for _ in range(60):
         started = time.perf_counter()
-        data_player.reply(Transcript(), query_player.challenge(Transcript()))
+        next(game)
         rounds.append(time.perf_counter() - started)
         started = time.perf_counter()
         np.multiply(array, 1.0000001, out=array)
@@ -118,7 +124,7 @@ def bench_factored() -> list[Figure]:
     narrow, wide = data().binary_adult(), data().binary_adult(more=50)
     small = parities(narrow.domain, 3)
     seconds(narrow, small, rounds=2)  # compiles
-    rounds = automatic_rounds(Shape(workload=small, rows=narrow.rows, budget=paid(1.0)))
+    rounds = automatic_rounds(Task(small, narrow.rows, paid(1.0)))
     first = seconds(narrow, small, rounds=rounds)
     second = seconds(wide, parities(wide.domain, 3), rounds=rounds)
     thousand = biased_records(1000, 10_000, 3)
@@ -252,25 +258,25 @@ def bench_rounds() -> list[Figure]:
         for epsilon in epsilons:
             for delta in (0.0, 1e-6):
                 case = ranges_of(name)
-                shape = Shape(case.workload, case.records.rows, paid(epsilon, delta))
+                task = Task(case.workload, case.records.rows, paid(epsilon, delta))
 
                 def error(t: int | None, n: str = name, e: float = epsilon, d: float = delta) -> float:
                     return math.sqrt(range_error(n, e, MANY, d, rounds=t))
 
                 label = f"{name}, ε = {epsilon:g}{', ρ' if delta else ''}"
-                settings.append((label, error, automatic_rounds(shape)))
+                settings.append((label, error, automatic_rounds(task)))
     for file in ("mildew.csv", "rochdale.csv", "czech_autoworkers.csv"):
         for epsilon in (0.1, 0.3, 0.7):
             table = data().contingency(file)
             tables = marginals(table.domain, 3)
-            shape = Shape(workload=tables, rows=table.rows, budget=paid(epsilon))
+            task = Task(tables, table.rows, paid(epsilon))
 
             def entropy(t: int | None, r: Records = table, w: Workload = tables, e: float = epsilon) -> float:
                 return mean(
                     relative_entropy(r, joint(learned(r, w, e, seed, rounds=t))) for seed in range(2 * MANY)
                 )
 
-            settings.append((f"{file}, ε = {epsilon:g}", entropy, automatic_rounds(shape)))
+            settings.append((f"{file}, ε = {epsilon:g}", entropy, automatic_rounds(task)))
     figures, ratios = [], []
     for label, error_of, automatic in settings:
         tried = sorted({max(1, round(automatic * factor)) for factor in (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)})
@@ -289,12 +295,11 @@ def bench_rounds() -> list[Figure]:
 def bench_figure5() -> list[Figure]:
     records = data().binary_adult(17)
     workload = random_conjunctions(records.domain, 3, 10_000, 0)
-    truth = fractions(workload, records)
+    truth = workload.fractions(records)
 
-    def error(mechanism: Mechanism, epsilon: float, seed: int, **options: Any) -> float:
-        outcome = run_of(mechanism, records, workload, paid(epsilon), seed, **options).outcome
-        assert outcome.records is not None
-        return errors_of(fractions(workload, outcome.records), truth).mean
+    def error(mechanism: AnyMechanism, epsilon: float, seed: int, **options: Any) -> float:
+        run = run_of(mechanism, records, workload, paid(epsilon), seed, **options)
+        return errors_of(workload.fractions(run.records), truth).mean
 
     figures = []
     for epsilon in (1.0, 2.0, 3.0, 4.0, 5.0):
@@ -306,7 +311,7 @@ def bench_figure5() -> list[Figure]:
     literal = mean(
         error(MWEM, 1.0, seed, iterate="average", updates="once", rounds=15) for seed in range(FEW)
     )
-    guess = errors_of(answers_by(uniform(records.domain), workload), truth)
+    guess = errors_of(uniform(records.domain).answers(workload), truth)
     figures.append(Figure("ε = 1: Figure 1 to the letter, T = 15, mean error", literal))
     figures.append(Figure("the uniform guess", guess.mean))
     return figures

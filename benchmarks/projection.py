@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -19,22 +20,24 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import RESULTS, Figure, data_folder, in_fresh_process, records_of, schema_path, show
-from dualquery.mechanisms.adaptive_projection import ADAPTIVE_PROJECTION
-from dualquery.mechanisms.plan import Mechanism, Options, Plan, Shape, silent
-from dualquery.mechanisms.projection import PROJECTION
+from dualquery.counting.memory import MemoryCounter
+from dualquery.mechanisms.choose import AnyMechanism
+from dualquery.mechanisms.mechanism import Plan, Task, shown, silent
+from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
+from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.counting import true_counts
 from dualquery.queries.families import marginals, random_conjunctions, weighted_conjunctions
-from dualquery.queries.query import Tables
+from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records, SparseItems
 from dualquery.table.schema import read_schema
+from experiments.runs import records_of as synthetic_of
 
 QUERIES = 500_000
 TRIPLES = 2_000  # tables whose L1 is averaged, where there are more
@@ -54,7 +57,7 @@ class Result:
     true_rms: float
     seconds: float  # wall, of the run less counting
     processor: float  # seconds of all cores, likewise
-    plan: Plan
+    plan: Plan[Any]
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,9 @@ def load(data: str) -> tuple[Records, Workload]:
 
 
 def run(
-    records: Records, workload: Workload, budget: Budget, seed: int, mechanism: Mechanism = PROJECTION
+    records: Records, workload: Workload, budget: Budget, seed: int, mechanism: AnyMechanism = PROJECTION
 ) -> Result:
     """One release and its errors."""
-    shape = Shape(workload, records.rows, budget)
     counting = [0.0, 0.0]
     last = [0.0, 0.0]
 
@@ -110,16 +112,15 @@ def run(
             counting[i] += now[i] - last[i]
         last[:] = now
 
-    plan = mechanism.checked_plan(shape, Options())
-    curator = Curator(records, workload, Ledger(budget), SeededEntropy(seed), progress=progress)
+    plan = mechanism.plan_for(Task(workload, records.rows, budget), {})
+    curator = Curator(MemoryCounter(records, progress=progress), Ledger(budget), SeededEntropy(seed))
     started = [time.perf_counter(), time.process_time()]
     last[:] = started
-    outcome = mechanism.run(plan, shape, curator, np.random.default_rng(seed), silent)
+    outcome = mechanism.run(plan, curator, np.random.default_rng(seed), silent)
     taken = [time.perf_counter() - started[0], time.process_time() - started[1]]
-    released, bars = outcome.records, outcome.error_bars
-    assert released is not None
+    released, bars = synthetic_of(outcome), outcome.error_bars
     assert bars is not None
-    error = _fractions(workload, released) - _fractions(workload, records)
+    error = workload.fractions(released) - workload.fractions(records)
     l1, worst, cell = _table_errors(records, released)
     return Result(
         l1,
@@ -135,10 +136,6 @@ def run(
     )
 
 
-def _fractions(workload: Workload, records: Records) -> np.ndarray:
-    return np.concatenate([true_counts(group, records) for group in workload.groups]) / records.rows
-
-
 def _table_errors(records: Records, released: Records) -> tuple[float | None, float | None, float | None]:
     domain = records.domain
     if domain.width > 100:
@@ -148,9 +145,7 @@ def _table_errors(records: Records, released: Records) -> tuple[float | None, fl
         chosen = np.random.default_rng(0).choice(len(triples), TRIPLES, replace=False)
         triples = [triples[i] for i in sorted(chosen.tolist())]
     tables = Tables(domain, tuple(triples))
-    error = np.abs(
-        true_counts(tables, released) / released.rows - true_counts(tables, records) / records.rows
-    )
+    error = np.abs(tables.counts(released) / released.rows - tables.counts(records) / records.rows)
     l1 = np.add.reduceat(error, tables.starts[:-1])
     return float(l1.mean()), float(l1.max()), float(error.max())
 
@@ -208,7 +203,7 @@ def error_against_epsilon() -> None:
     epsilons = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
     results = [run(records, workload, budget_of(epsilon, 1e-3), 0) for epsilon in epsilons]
     for epsilon, result in zip(epsilons, results, strict=True):
-        sets = str(result.plan.parameters["sets"])
+        sets = str(shown(result.plan.parameters)["sets"])
         table.add_row(
             f"{epsilon:g}", f"{result.l1:.4f}", f"{result.query_max:.4f}", f"{result.query_mean:.6f}", sets
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from dualquery.mechanisms.dual_query import DUAL_QUERY
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.privacy.budget import Accounting
 from experiments.data import Data
 from experiments.harness import (
@@ -75,7 +75,7 @@ def measure(
     run = run_of(DUAL_QUERY, asked.records, asked.workload, budget, seed, **options)
     errors = errors_of(answers_of(run.outcome, asked.workload), asked.truth)
     return {
-        "rounds": run.plan.parameters["rounds"],
+        "rounds": run.parameters["rounds"],
         "epsilon": run.spent.epsilon,
         "mean_error": errors.mean,
         "max_error": errors.max,

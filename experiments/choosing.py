@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dualquery.example import SCHEMA, survey
 from dualquery.mechanisms.choose import MECHANISMS, choose
-from dualquery.mechanisms.plan import Options, Shape
+from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
@@ -32,7 +32,7 @@ from experiments.harness import (
     mean_by,
     where,
 )
-from experiments.runs import budget_of, errors_of, fractions, run_of
+from experiments.runs import budget_of, errors_of, run_of
 
 DELTA = 1e-6
 PROJECTION, ADAPTIVE, DUAL_QUERY, MWEM = "projection", "adaptive-projection", "dualquery", "mwem"
@@ -85,7 +85,7 @@ def asked(data: Data, case: Case) -> tuple[Records, Workload, NDArray[np.float64
     """The table, the workload and its true answers."""
     records = case.table(data)
     workload = from_spec(records.domain, case.spec)
-    return records, workload, fractions(workload, records)
+    return records, workload, workload.fractions(records)
 
 
 def measure(data: Data, case: Case, mechanism: str, epsilon: float, seed: int) -> dict[str, Value]:
@@ -93,13 +93,12 @@ def measure(data: Data, case: Case, mechanism: str, epsilon: float, seed: int) -
     records, workload, truth = asked(data, case)
     budget = budget_of(epsilon, 0.0 if case.accounting is Accounting.PURE else DELTA, case.accounting)
     run = run_of(MECHANISMS[mechanism], records, workload, budget, seed)
-    assert run.outcome.records is not None, "all of these make records"
-    errors = errors_of(fractions(workload, run.outcome.records), truth)
+    errors = errors_of(workload.fractions(run.records), truth)
     return {
         "mean_error": errors.mean,
         "max_error": errors.max,
         "seconds": run.seconds,
-        "chosen": choose(Shape(workload, records.rows, budget), Options()).mechanism,
+        "chosen": choose(Task(workload, records.rows, budget), {}).mechanism,
     }
 
 

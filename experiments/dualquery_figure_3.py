@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from dualquery.mechanisms.dual_query import DUAL_QUERY
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.privacy.budget import Accounting
 from experiments.data import Data
 from experiments.harness import Experiment, Point, Rows, Setting, Value, line, main

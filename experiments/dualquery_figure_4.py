@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.baselines import GAUSSIAN
-from dualquery.mechanisms.dual_query import DUAL_QUERY
+from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.queries.families import random_conjunctions
 from dualquery.queries.workload import Workload
@@ -34,7 +34,6 @@ from experiments.runs import (
     answers_of,
     budget_of,
     errors_of,
-    fractions,
     in_fresh_process,
     run_of,
     zeros_answers,
@@ -63,14 +62,14 @@ def answers(
         return np.full(workload.size, 1 / 8), {}
     pays: Budget = budget_of(epsilon, DELTA)
     if method == NOISE:
-        run = run_of(GAUSSIAN, records, workload, pays, seed)
+        run = run_of(INDEPENDENT_GAUSSIAN, records, workload, pays, seed)
         return answers_of(run.outcome, workload), {"seconds": run.seconds}
     options: dict[str, Value] = {}
     if method == PAPERS:
         pays = budget_of(epsilon, DELTA, Accounting.THEOREM_4_3)
         options = {"learning_rate": 0.4, "samples": papers_samples(records.domain.width), "free": "random"}
     run = run_of(DUAL_QUERY, records, workload, pays, seed, count_first=True, **options)
-    chosen = {name: run.plan.parameters[name] for name in ("learning_rate", "samples", "rounds")}
+    chosen = {name: run.parameters[name] for name in ("learning_rate", "samples", "rounds")}
     return answers_of(run.outcome, workload), {
         "seconds": run.seconds,
         "counting_seconds": run.counting_seconds,
@@ -82,7 +81,7 @@ def measure(method: str, width: int, rows: int, queries: int, epsilon: float, se
     records = biased_records(width, rows, seed)
     workload = random_conjunctions(records.domain, 3, queries, seed)
     found, took = answers(method, records, workload, epsilon, seed)
-    errors = errors_of(found, fractions(workload, records))
+    errors = errors_of(found, workload.fractions(records))
     return {"mean_error": errors.mean, "max_error": errors.max, **took}
 
 

@@ -9,16 +9,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.dual_query import DUAL_QUERY
-from dualquery.mechanisms.mwem import MWEM
-from dualquery.mechanisms.plan import Mechanism
+from dualquery.mechanisms.choose import AnyMechanism
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.queries.families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data
 from experiments.harness import Experiment, Point, Rows, Setting, Value, line, listed, main, times, where
-from experiments.runs import ENOUGH, answers_of, budget_of, errors_of, fractions, run_of
+from experiments.runs import ENOUGH, answers_of, budget_of, errors_of, run_of
 
 WIDTH = 17
 LEARNING_RATE = 0.4
@@ -31,7 +31,7 @@ LETTER, REPEATED, MWEM_OURS = "MWEM, T = 15, to the letter", "MWEM, T = 15, repe
 STYLES = {THEIRS: "C2o--", OURS: "C2o-", LETTER: "C3s:", REPEATED: "C3s--", MWEM_OURS: "C3s-"}
 
 
-def way(name: str, epsilon: int) -> tuple[Mechanism, Budget, dict[str, Any]]:
+def way(name: str, epsilon: int) -> tuple[AnyMechanism, Budget, dict[str, Any]]:
     """Who runs, what may be spent, and the options."""
     samples, rounds = SAMPLES_AND_ROUNDS[epsilon]
     theirs: dict[str, Any] = {
@@ -41,13 +41,14 @@ def way(name: str, epsilon: int) -> tuple[Mechanism, Budget, dict[str, Any]]:
         "free": "zeros",
     }
     pays = budget_of(ENOUGH if name == THEIRS else epsilon, 0.0, Accounting.PURE)
-    return {
+    ways: dict[str, tuple[AnyMechanism, Budget, dict[str, Any]]] = {
         THEIRS: (DUAL_QUERY, pays, theirs),
         OURS: (DUAL_QUERY, pays, {}),
         LETTER: (MWEM, pays, {"rounds": MWEM_ROUNDS, "iterate": "average", "updates": "once"}),
         REPEATED: (MWEM, pays, {"rounds": MWEM_ROUNDS}),
         MWEM_OURS: (MWEM, pays, {}),
-    }[name]
+    }
+    return ways[name]
 
 
 @lru_cache(maxsize=1)
@@ -55,7 +56,7 @@ def asked(data: Data, queries: int) -> tuple[Records, Workload, NDArray[np.float
     """The table, random 3-way queries and their true answers."""
     records = data.binary_adult(WIDTH)
     workload = random_conjunctions(records.domain, 3, queries, seed=1)
-    return records, workload, fractions(workload, records)
+    return records, workload, workload.fractions(records)
 
 
 def measure(data: Data, queries: int, name: str, epsilon: int, seed: int) -> dict[str, Value]:
@@ -65,7 +66,7 @@ def measure(data: Data, queries: int, name: str, epsilon: int, seed: int) -> dic
     errors = errors_of(answers_of(run.outcome, workload), truth)
     return {
         "epsilon_spent": run.spent.epsilon,
-        "rounds": run.plan.parameters["rounds"],
+        "rounds": run.parameters["rounds"],
         "mean_error": errors.mean,
         "max_error": errors.max,
         "uniform_mean_error": errors_of(np.full(len(truth), UNIFORM), truth).mean,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
 from math import inf
@@ -17,14 +17,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.dual_query import DUAL_QUERY, dual_query, search_oracle
-from dualquery.mechanisms.free_values import Free, uniform, zeros
-from dualquery.mechanisms.parameters import ROUNDS_MOST, from_budget
-from dualquery.mechanisms.plan import Options, Shape
+from dualquery.counting.memory import MemoryCounter
+from dualquery.mechanisms.dual_query.fallback import Free, uniform, zeros
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY, dual_query, search_oracle
+from dualquery.mechanisms.dual_query.parameters import ROUNDS_MOST, from_budget, rate_of
+from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.queries.decisions import decisions
 from dualquery.queries.families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
@@ -43,7 +44,7 @@ from experiments.harness import (
     mean_by,
     where,
 )
-from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of
+from experiments.runs import answers_of, budget_of, errors_of, run_of
 
 EPSILON, DELTA = 1.0, 1e-3
 SPARSE, DENSE = "Adult (sparse)", "biased data (dense)"
@@ -91,29 +92,31 @@ def asked(data: Data, table: str, scale: Scale) -> tuple[Records, Workload, NDAr
     """Records, random 3-way queries and their true answers."""
     records = kept(data, "adult") if table == SPARSE else biased_records(scale.width, scale.rows, seed=1)
     workload = random_conjunctions(records.domain, 3, scale.queries, seed=1)
-    return records, workload, fractions(workload, records)
+    return records, workload, workload.fractions(records)
 
 
 def played(
-    records: Records, workload: Workload, budget: Budget, free: str, options: Options, seed: int
+    records: Records, workload: Workload, budget: Budget, free: str, options: Mapping[str, Any], seed: int
 ) -> tuple[Records, Mapping[str, Value]]:
     """A run and its parameters: rounds from the budget, η and s from our rule where they are not given.
 
     Nothing is planned, because a plan's rehearsal takes as long as the run.
     """
-    parameters = from_budget(Shape(workload, records.rows, budget), options, reserved=[])
+    chosen = from_budget(Task(workload, records.rows, budget), DualQueryWishes(**options), reserved=())
     entropy = SeededEntropy(seed)
     transcript = dual_query(
-        Curator(records, workload, Ledger(budget), entropy),
+        Curator(MemoryCounter(records), Ledger(budget), entropy),
         workload,
-        **asdict(parameters),
+        rate=rate_of(chosen.learning_rate, chosen.rounds, records.rows),
+        samples=chosen.samples,
+        rounds=chosen.rounds,
         public_rows=records.rows,
         oracle=search_oracle(workload),
         fallback=zeros(records.domain) if free == ZEROS else uniform(records.domain),
         rng=entropy.public_generator(),
         progress=lambda done, total: None,
     )
-    return Records.from_rows(records.domain, transcript.average_reply()), asdict(parameters)
+    return Records.from_rows(records.domain, transcript.average_reply()), chosen._asdict()
 
 
 def measure(
@@ -122,7 +125,7 @@ def measure(
     table: str,
     accounting: str,
     free: str,
-    options: Options,
+    options: Mapping[str, Any],
     seed: int,
     epsilon: float = EPSILON,
 ) -> dict[str, Value]:
@@ -130,14 +133,14 @@ def measure(
     budget = budget_of(epsilon, DELTA, ACCOUNTINGS[accounting])
     if free == DENSITY:
         run = run_of(DUAL_QUERY, records, workload, budget, seed)
-        answers, chosen = answers_of(run.outcome, workload), run.plan.parameters
+        answers, chosen = answers_of(run.outcome, workload), run.parameters
     else:
         released, chosen = played(records, workload, budget, free, options, seed)
-        answers = fractions(workload, released)
+        answers = workload.fractions(released)
     errors = errors_of(answers, truth)
     return {
         **{name: chosen[name] for name in ("learning_rate", "samples", "rounds")},
-        "attributes": decisions(workload),
+        "attributes": workload.decisions,
         "mean_error": errors.mean,
         "max_error": errors.max,
     }
@@ -168,7 +171,7 @@ def points(setting: Setting) -> list[Point]:
         named: dict[str, Any] = {name: key[name] for name in ("learning_rate", "samples") if name in key}
         return Point(
             {**key, "run": seed},
-            partial(measure, setting.data, scale, table, accounting, free, Options(**named), seed),
+            partial(measure, setting.data, scale, table, accounting, free, named, seed),
             cost=(3 if table == DENSE else 1) * (3 if accounting == RHO else 1),
         )
 

@@ -7,9 +7,9 @@ from functools import lru_cache, partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dualquery.mechanisms.measured import Measured, measured_workload
-from dualquery.mechanisms.mwem import automatic_rounds
-from dualquery.mechanisms.plan import Shape
+from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.mwem.parameters import automatic_rounds
+from dualquery.mechanisms.mwem.questions import Kind, asked_of
 from dualquery.queries.families import marginals
 from dualquery.table.records import Records
 from experiments.data import Data, only_columns
@@ -60,10 +60,10 @@ def measure(data: Data, width: int, degree: int, method: str, epsilon: float, se
     records = survey(data, width)
     workload = marginals(records.domain, degree)
     if method == HADAMARD:
-        rounds = measured_workload(workload, Measured.PARITIES).size  # all of them are measured
+        rounds = asked_of(workload, Kind.PARITIES, records.rows).size  # all of them are measured
         probabilities = hadamard_joint(records, workload, epsilon, seed)
     else:
-        rounds = FIXED.get(method) or automatic_rounds(Shape(workload, records.rows, paid(epsilon)))
+        rounds = FIXED.get(method) or automatic_rounds(Task(workload, records.rows, paid(epsilon)))
         probabilities = joint(learned(records, workload, epsilon, seed, rounds=rounds))
     return {
         "relative_entropy": relative_entropy(records, probabilities),

@@ -16,25 +16,29 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from dualquery.distributions.factored import Evaluation, Factored
+from dualquery.counting.memory import MemoryCounter
+from dualquery.distributions.factored import Factored, RunningAnswers
 from dualquery.distributions.products import Products
-from dualquery.mechanisms.baselines import hadamard
-from dualquery.mechanisms.mwem import Settings, mwem, start_noisily
-from dualquery.mechanisms.plan import Options, Shape, silent
+from dualquery.game.best_response_query_player import BestResponseQueryPlayer
+from dualquery.game.learning_data_player import LearningDataPlayer
+from dualquery.game.moves import Heard
+from dualquery.game.play import play
+from dualquery.mechanisms.baselines import HADAMARD, hadamard
+from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.mwem.game import MWEM, belief_of, starting
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.query_selection import ChoosingCurator
 from dualquery.queries.families import ranges
-from dualquery.queries.query import Tables
+from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from experiments.data import Data
 from experiments.harness import Rows, distinct
-from experiments.runs import budget_of, fractions
+from experiments.runs import budget_of
 from experiments.svd_bound import svd_bound
 
 Array = NDArray[np.float64]
@@ -62,26 +66,30 @@ def paid(epsilon: float, delta: float = 0.0) -> Budget:
     return budget_of(epsilon, delta, accounting, Neighbours.ADD_REMOVE)
 
 
+def curator_of(records: Records, budget: Budget, seed: int) -> Curator:
+    return Curator(MemoryCounter(records), Ledger(budget), SeededEntropy(seed))
+
+
 def learned(
     records: Records,
     workload: Workload,
     epsilon: float,
     seed: int,
     delta: float = 0.0,
-    hear: Callable[[Factored], None] = lambda distribution: None,
+    hears: Callable[[Factored], None] = lambda distribution: None,
     **options: Any,
 ) -> Factored:
-    """The distribution that MWEM ends with; `hear` is told of it after every round."""
-    shape = Shape(workload, records.rows, paid(epsilon, delta))
-    settings = Settings.of(shape, Options(**options))
-    curator = Curator(records, workload, Ledger(shape.budget), SeededEntropy(seed))
-    distribution = Factored(shape.domain, part_cells=settings.part_cells)
-    if settings.start_price is not None:
-        start_noisily(distribution, curator, settings.start_price, records.rows)
-    choosing = ChoosingCurator.of(curator, settings.workload)
-    return mwem(
-        choosing, distribution, settings, public_rows=records.rows, watch=lambda *_: hear(distribution)
-    )
+    """The distribution that MWEM ends with; `hears` is told of it after every round."""
+    task = Task(workload, records.rows, paid(epsilon, delta))
+    plan = MWEM.plan_for(task, options)
+    curator = curator_of(records, task.budget, seed)
+    chosen, start = plan.parameters, starting(plan, curator)
+    questions = chosen.asked.questions(start.snapshot())
+    query_player: BestResponseQueryPlayer[Heard, Factored]
+    query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement)
+    data_player = LearningDataPlayer(belief_of(chosen, start, task.rows))
+    transcript = play(query_player, data_player, rounds=chosen.rounds, remembers=1, hears=hears)
+    return transcript.last_reply()
 
 
 def figure_1(records: Records, workload: Workload, epsilon: float, seed: int, **options: Any) -> Array:
@@ -92,7 +100,7 @@ def figure_1(records: Records, workload: Workload, epsilon: float, seed: int, **
         workload,
         epsilon,
         seed,
-        hear=lambda distribution: heard.append(joint(distribution)),
+        hears=lambda distribution: heard.append(joint(distribution)),
         updates="once",
         **options,
     )
@@ -101,9 +109,8 @@ def figure_1(records: Records, workload: Workload, epsilon: float, seed: int, **
 
 def hadamard_joint(records: Records, workload: Workload, epsilon: float, seed: int) -> Array:
     """The joint table that multiplicative weights make of all parities (Barak et al., as the paper modified it)."""
-    shape = Shape(workload, records.rows, paid(epsilon))
-    curator = Curator(records, workload, Ledger(shape.budget), SeededEntropy(seed))
-    return joint(hadamard(curator, shape, silent))
+    task = Task(workload, records.rows, paid(epsilon))
+    return joint(hadamard(HADAMARD.plan_for(task, {}), curator_of(records, task.budget, seed), silent))
 
 
 def uniform(domain: Domain) -> Factored:
@@ -113,10 +120,6 @@ def uniform(domain: Domain) -> Factored:
 def joint(distribution: Factored) -> Array:
     """The probability of every cell of the universe, one axis an attribute."""
     return distribution.marginal(tuple(range(distribution.domain.width)))
-
-
-def answers_by(distribution: Factored, workload: Workload) -> Array:
-    return Evaluation(Products.of(workload), distribution).answers()
 
 
 # Ranges
@@ -134,7 +137,7 @@ class RangeCase:
 
     def squared_error(self, distribution: Factored) -> float:
         """Mean squared error of a range, in squared records."""
-        answers = Evaluation(self.products, distribution).answers()
+        answers = RunningAnswers(self.products).answers(distribution)
         return float(np.mean((self.records.rows * (answers - self.truth)) ** 2))
 
     @cached_property
@@ -148,7 +151,7 @@ def range_case(data: Data, name: str, queries: int) -> RangeCase:
     records = data.numbers(file, columns)
     workload = ranges(records.domain, [column for column, _, _ in columns], queries, seed=7)
     bound = svd_bound(workload, epsilon=1, delta=1 / records.rows)
-    return RangeCase(records, workload, Products.of(workload), fractions(workload, records), bound)
+    return RangeCase(records, workload, Products.of(workload), workload.fractions(records), bound)
 
 
 # Tables

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.distributions.factored import Factored
-from dualquery.mechanisms.mwem import automatic_rounds
-from dualquery.mechanisms.plan import Shape
+from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.mwem.parameters import automatic_rounds
 from dualquery.queries.families import from_spec, parities
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
@@ -32,8 +32,8 @@ from experiments.harness import (
     times,
     where,
 )
-from experiments.mwem_runs import answers_by, averaged, learned, paid, uniform
-from experiments.runs import errors_of, fractions
+from experiments.mwem_runs import averaged, learned, paid, uniform
+from experiments.runs import errors_of
 
 ADULT, WIDENED, INDEPENDENT = "Adult", "Adult, widened", "independent"
 PAPER_SECONDS = {27: 80, 1000: 19}  # section 4, which gives no number for 77
@@ -81,14 +81,14 @@ def asked(case: Case) -> tuple[Records, Workload, NDArray[np.float64], float]:
     records = case.make()
     workload = from_spec(records.domain, case.queries)
     learned(records, workload, epsilon=1.0, seed=0, rounds=2)  # warms up what only large workloads use
-    truth = fractions(workload, records)
-    guess = errors_of(answers_by(uniform(records.domain), workload), truth)
+    truth = workload.fractions(records)
+    guess = errors_of(uniform(records.domain).answers(workload), truth)
     return records, workload, truth, guess.mean
 
 
 def rounds_of(case: Case, rows: int, epsilon: float) -> int:
     domain = Domain((Items("x", case.rounds_as_for),))
-    return automatic_rounds(Shape(parities(domain, 1), rows, paid(epsilon)))
+    return automatic_rounds(Task(parities(domain, 1), rows, paid(epsilon)))
 
 
 def parts_learned(distribution: Factored) -> int:
@@ -104,7 +104,7 @@ def measure(case: Case, epsilon: float, seed: int) -> dict[str, Value]:
     started, busy = time.perf_counter(), time.process_time()
     distribution = learned(records, workload, epsilon, seed, rounds=rounds)
     seconds, processor_seconds = time.perf_counter() - started, time.process_time() - busy
-    errors = errors_of(answers_by(distribution, workload), truth)
+    errors = errors_of(distribution.answers(workload), truth)
     return {
         "queries": workload.size,
         "rounds": rounds,

@@ -9,10 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.baselines import GAUSSIAN
-from dualquery.mechanisms.dual_query import DUAL_QUERY
+from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.queries.families import marginals, parities
-from dualquery.queries.query import NONE, Parities, Tables
+from dualquery.queries.parities import Parities
+from dualquery.queries.predicates import NONE
+from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data, kept
@@ -29,7 +31,7 @@ from experiments.harness import (
     where,
 )
 from experiments.parity_expansion import cell_from_parities
-from experiments.runs import answers_of, budget_of, errors_of, fractions, run_of
+from experiments.runs import answers_of, budget_of, errors_of, run_of
 
 ORDER = 3
 DELTA = 1e-3
@@ -53,7 +55,7 @@ def asked(data: Data, name: str) -> tuple[Records, Workload, NDArray[np.float64]
     """The records, every cell of every 3-way table, and the true answers."""
     records = table(data, name)
     cells = marginals(records.domain, ORDER)
-    return records, cells, fractions(cells, records)
+    return records, cells, cells.fractions(records)
 
 
 def cells_from_parities(
@@ -76,7 +78,7 @@ def cells_from_parities(
 
 def measure(data: Data, name: str, method: str, epsilon: float, seed: int) -> dict[str, Value]:
     records, cells, truth = asked(data, name)
-    mechanism = DUAL_QUERY if method in (DUAL_QUERY_CELLS, DUAL_QUERY_PARITIES) else GAUSSIAN
+    mechanism = DUAL_QUERY if method in (DUAL_QUERY_CELLS, DUAL_QUERY_PARITIES) else INDEPENDENT_GAUSSIAN
     through = method in (DUAL_QUERY_PARITIES, NOISE_PARITIES)
     workload = parities(records.domain, ORDER) if through else cells
     run = run_of(mechanism, records, workload, budget_of(epsilon, DELTA), seed)
@@ -87,14 +89,13 @@ def measure(data: Data, name: str, method: str, epsilon: float, seed: int) -> di
     errors = errors_of(answers, truth)
     measured: dict[str, Value] = {
         "queries": workload.size,
-        "rounds": run.plan.parameters.get("rounds", ""),
+        "rounds": run.parameters.get("rounds", ""),
         "mean_error": errors.mean,
         "max_error": errors.max,
         "seconds": run.seconds,
     }
     if method == DUAL_QUERY_PARITIES:
-        assert run.outcome.records is not None, "DualQuery makes records"
-        measured["gap_to_records"] = errors_of(fractions(cells, run.outcome.records), answers).max
+        measured["gap_to_records"] = errors_of(cells.fractions(run.records), answers).max
     return measured
 
 

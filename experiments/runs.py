@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,16 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Shape, silent
+from dualquery.counting.memory import MemoryCounter
+from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.choose import AnyMechanism
+from dualquery.mechanisms.dual_query.price import dual_query_advanced, dual_query_pure, dual_query_rho
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown, silent
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import epsilon_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger, Spent
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.prices import dual_query_advanced, dual_query_pure, dual_query_rho
-from dualquery.queries.counting import true_counts
+from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.families import random_conjunctions
-from dualquery.queries.query import NONE, Conjunctions
+from dualquery.queries.predicates import NONE
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
@@ -48,14 +51,24 @@ class Run:
     """What a run gave, what it was planned to do, what it paid and how long it took."""
 
     outcome: Outcome
-    plan: Plan
+    plan: Plan[Any]
     spent: Spent
     counting_seconds: float  # 0 where the mechanism decides what is counted, and `seconds` holds all
     seconds: float
 
+    @property
+    def parameters(self) -> Mapping[str, int | float | str]:
+        """The parameters of the plan, by name."""
+        return shown(self.plan.parameters)
+
+    @property
+    def records(self) -> Records:
+        """The synthetic records, of a mechanism that makes them."""
+        return records_of(self.outcome)
+
 
 def run_of(
-    mechanism: Mechanism,
+    mechanism: AnyMechanism,
     records: Records,
     workload: Workload,
     budget: Budget,
@@ -68,22 +81,16 @@ def run_of(
 
     `count_first` tells the time of counting apart, for mechanisms that count the whole workload.
     """
-    shape = Shape(workload, records.rows, budget)
-    plan = mechanism.checked_plan(shape, Options(**options))
-    entropy = SeededEntropy(seed)
-    curator = Curator(records, workload, Ledger(budget), entropy)
+    plan = mechanism.plan_for(Task(workload, records.rows, budget), options)
+    entropy, counter = SeededEntropy(seed), MemoryCounter(records)
+    curator = Curator(counter, Ledger(budget), entropy)
     started = time.perf_counter()
     if count_first:
-        curator.count()
+        counter.true_counts(workload, kept=True)
     counted = time.perf_counter()
-    outcome = mechanism.run(plan, shape, curator, entropy.public_generator(), silent)
+    outcome = mechanism.run(plan, curator, entropy.public_generator(), silent)
     ended = time.perf_counter()
     return Run(outcome, plan, curator.ledger.spent(), counted - started, ended - counted)
-
-
-def fractions(workload: Workload, records: Records) -> NDArray[np.float64]:
-    """The true answer of every query."""
-    return np.concatenate([true_counts(group, records) for group in workload.groups]) / records.rows
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ def asked_at_random(data: Data, name: str, queries: int) -> Asked:
     """Random 3-way queries about a data set, as in the papers' experiments; kept for the points that follow."""
     records = kept(data, name)
     workload = random_conjunctions(records.domain, 3, queries, seed=1)
-    return Asked(records, workload, fractions(workload, records))
+    return Asked(records, workload, workload.fractions(records))
 
 
 def dual_query_epsilons(
@@ -145,12 +152,19 @@ def errors_of(answers: NDArray[np.float64], truth: NDArray[np.float64]) -> Error
     return Errors(float(error.mean()), float(error.max()))
 
 
+def records_of(outcome: Outcome) -> Records:
+    """The synthetic records of an outcome that has some."""
+    assert isinstance(outcome.artefact, SyntheticRecords), "this mechanism makes no records"
+    return outcome.artefact.records
+
+
 def answers_of(outcome: Outcome, workload: Workload) -> NDArray[np.float64]:
-    """What a release answers: its own answers, or those of its records."""
+    """What a release answers: the distribution that it was drawn from, its own answers, or those of its records."""
+    if outcome.belief is not None:
+        return outcome.belief.answers(workload)
     if outcome.answers is not None:
         return outcome.answers
-    assert outcome.records is not None, "an outcome has records or answers"
-    return fractions(workload, outcome.records)
+    return workload.fractions(records_of(outcome))
 
 
 def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:

@@ -1,7 +1,8 @@
 """Where the public data sets are, and which tests wait until they are asked for.
 
 Tests marked `data` read the folder named by DUALQUERY_DATA, or `shared/data` beside the checkout. Without
-either they are skipped, except where CI is set: there they must run. Tests marked `long` run with `-m long`.
+either they are skipped, except where CI is set: there they must run. Tests marked `long` run with `-m long`,
+and those marked `mutants` with `-m mutants`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hypothesis import settings
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
+LATER = ("long", "mutants")
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 if not os.environ.get("DUALQUERY_DATA") and BESIDE.is_dir():
@@ -24,8 +26,8 @@ if not os.environ.get("DUALQUERY_DATA") and BESIDE.is_dir():
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("-m"):
-        waiting = [item for item in items if item.get_closest_marker("long")]
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        waiting = [item for item in items if any(map(item.get_closest_marker, LATER))]
+        items[:] = [item for item in items if item not in waiting]
         config.hook.pytest_deselected(items=waiting)
     place = os.environ.get("DUALQUERY_DATA")
     if (place and Path(place).is_dir()) or os.environ.get("CI"):

@@ -19,10 +19,13 @@ import pyarrow.parquet
 import pytest
 
 import dualquery
-from dualquery import Release, example
+from dualquery import Accounting, Budget, Neighbours, Release, example
 from dualquery.cli import run
-from dualquery.cli.flags import size_in_bytes
+from dualquery.cli.flags import wish_flags
 from dualquery.errors import DualQueryError
+from dualquery.mechanisms.dual_query.price import dual_query_pure, dual_query_rho
+from dualquery.mechanisms.wishes import WISHES, flags_of, size_in_bytes
+from dualquery.privacy.conversion import rho_of
 
 PEOPLE = 600
 QUICK = ["--mechanism", "dualquery", "--learning-rate", "2", "--samples", "20", "--rounds", "8"]
@@ -155,6 +158,12 @@ def test_every_command_has_help(command: Run, name: str) -> None:
     assert f"dualquery {name}" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("name", ["release", "plan"])
+def test_help_names_the_default_neighbours(command: Run, name: str) -> None:
+    _, out, _ = command(name, "--help")
+    assert "[default: replace]" in " ".join(out.replace("│", " ").split())
+
+
 def test_no_arguments_shows_help_and_version_the_version(command: Run) -> None:
     code, out, _ = command()
     assert code == 0
@@ -196,7 +205,7 @@ def test_plan_needs_no_data(command: Run, place: Path) -> None:
     ]
     code, out, err = command(*flags, *QUICK)
     assert (code, err) == (0, "")
-    for word in ("dualquery", "predicted error", "time", "memory", "rounds"):
+    for word in ("dualquery", "predicted error", "time", "memory", "rounds", "neighbours replace"):
         assert word in out
     code, out, err = command(*flags, *QUICK, "--json", "--delta", "1e-3")
     assert code == 0
@@ -208,6 +217,115 @@ def test_plan_needs_no_data(command: Run, place: Path) -> None:
     code, out, _ = command(*flags, "--json")
     assert code == 0
     assert json.loads(out)["budget"]["delta"] == pytest.approx(1 / 30162**2)
+
+
+def plan_arguments(place: Path, *more: object) -> list[object]:
+    queries = ["--queries", "marginals:2", "--epsilon", 1]
+    return ["plan", "--schema", place / "schema.toml", "--rows", 30162, *queries, *more]
+
+
+def priced(out: str) -> dict[str, tuple[int, str, str]]:
+    """The table of steps that `plan` prints: how often each, for which pure ε and which ρ in all."""
+    _, _, table = out.partition("What the curator is asked, and what it costs")
+    head, _, *rows = [line for line in table.splitlines() if line.strip()]
+    assert head.split() == ["step", "times", "pure", "ε", "ρ"]
+    cells = [line.rsplit(maxsplit=3) for line in rows if not line.startswith("Note")]
+    return {words.strip(): (int(times.replace(",", "")), pure, rho) for words, times, pure, rho in cells}
+
+
+def test_plan_prints_the_price_of_each_step(command: Run, place: Path) -> None:
+    flags = ["--mechanism", "mwem", "--rounds", 5, "--accounting", "pure", "--measured", "tables"]
+    code, out, err = command(*plan_arguments(place, *flags))
+    assert (code, err) == (0, "")
+    assert priced(out) == {
+        "choose what the distribution gets wrong": (5, "0.5", "0.00625"),  # 5 · 0.1²/8
+        "measure it": (5, "0.5", "0.025"),  # 5 · 0.1²/2
+    }
+    rho = float(rho_of(epsilon=1.0, delta=1e-6))
+    for more, words in (
+        (["--mechanism", "projection"], "measure 78 interactions at once"),
+        (["--mechanism", "gaussian"], "measure every query"),
+    ):
+        code, out, err = command(*plan_arguments(place, "--delta", "1e-6", *more))
+        assert (code, err) == (0, "")
+        assert priced(out) == {words: (1, "none", f"{rho:.4g}")}
+    code, out, _ = command(*plan_arguments(place, "--mechanism", "zeros"))
+    assert code == 0
+    assert "What the curator is asked" not in out
+    assert "costs nothing" in out
+
+
+def test_plan_sums_up_steps_of_one_kind(command: Run, place: Path) -> None:
+    """Of DualQuery every round has a price of its own; together they cost what the closed form says."""
+    given: dict[str, Any] = {"learning_rate": 0.5, "samples": 20, "rounds": 8}
+    flags = ["--learning-rate", 0.5, "--samples", 20, "--rounds", 8, "--free", "random"]
+    code, out, err = command(*plan_arguments(place, "--mechanism", "dualquery", *flags))
+    assert (code, err) == (0, "")
+    ((words, (times, pure, rho)),) = priced(out).items()
+    assert words == "draw queries that the records so far get wrong"
+    assert times == 7  # the first round is free
+    closed = {**given, "rows": 30162, "neighbours": Neighbours.REPLACE}
+    assert float(pure) == pytest.approx(float(dual_query_pure(**closed)), rel=1e-3)
+    assert float(rho) == pytest.approx(float(dual_query_rho(**closed)), rel=1e-3)
+
+
+def test_steps_in_json(command: Run, place: Path) -> None:
+    queries = place / "two.txt"
+    queries.write_text("sex = male\nsmokes = yes\n")
+    domain = place / "two.toml"
+    domain.write_text(
+        '[[attribute]]\nname = "sex"\nvalues = ["female", "male"]\n'
+        '[[attribute]]\nname = "smokes"\nvalues = ["no", "yes"]\n'
+    )
+    asked = ["plan", "--schema", domain, "--rows", 500, "--queries", queries, "--epsilon", 1]
+    code, out, err = command(*asked, "--mechanism", "mwem", "--rounds", 5, "--start", "noisy", "--json")
+    assert (code, err) == (0, "")
+    steps = json.loads(out)["steps"]
+    assert [(step["words"], step["event"], step["times"]) for step in steps] == [
+        ("measure every cell, for a start", "gaussian noise", 1),
+        ("choose what the distribution gets wrong", "selection", 5),
+        ("measure it", "gaussian noise", 5),
+    ]
+    plan = dualquery.plan(
+        dualquery.read_schema(domain),
+        rows=500,
+        workload=str(queries),
+        budget=Budget(epsilon=1, delta=1 / 500**2, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP),
+        mechanism="mwem",
+        rounds=5,
+        start="noisy",
+    )
+    assert steps == [
+        {**step.event.to_json(), "words": step.words, "times": step.times} for step in plan.steps
+    ]
+    total = sum(step["times"] * float(step["rho"]) for step in steps)
+    assert total == pytest.approx(float(rho_of(epsilon=1.0, delta=1 / 500**2)), rel=1e-4)
+
+
+def test_a_target_that_is_too_dear_is_refused_at_once(command: Run, place: Path) -> None:
+    arguments = plan_arguments(place, "--mechanism", "dualquery", "--alpha")
+    refused(command(*arguments, 0.02), "raise --alpha")  # compiles, where it must
+    began = time.monotonic()
+    refused(command(*arguments, 0.01), "raise --alpha")
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("mechanism", WISHES)
+def test_flags_of_other_mechanisms_are_refused(command: Run, place: Path, mechanism: str) -> None:
+    """`plan` and `release` give every flag; a mechanism takes its own."""
+    words = {"iterate": "last", "updates": "once", "start": "uniform", "measured": "queries", "memory": "1GB"}
+    words |= {"free": "zeros", "oracle": "search"}
+    foreign = [field for field in wish_flags() if field not in flags_of(WISHES[mechanism])]
+    for field in foreign:
+        flag = "--" + field.replace("_", "-")
+        given = [flag, words.get(field, 3)]
+        sentence = f"{flag} means nothing to the mechanism '{mechanism}'; leave it out"
+        refused(command(*plan_arguments(place, "--mechanism", mechanism, *given)), sentence)
+    flag = "--" + foreign[0].replace("_", "-")
+    arguments = release_arguments(place, place / "nothing")[: -len(QUICK)]
+    given = [flag, words.get(foreign[0], 3)]
+    refused(command(*arguments, "--mechanism", mechanism, *given), "means nothing to the mechanism")
+    assert not (place / "nothing").exists()
 
 
 def test_release_json_and_quiet(command: Run, place: Path, tmp_path: Path) -> None:
@@ -269,6 +387,13 @@ def test_private_number_of_records_is_measured(command: Run, place: Path, tmp_pa
     assert told["records"]["from"].startswith("measured")
     events = json.loads((tmp_path / "out" / "certificate.json").read_text())["events"]
     assert events[0]["event"] == "gaussian noise"
+    arguments = release_arguments(place, tmp_path / "other", "--neighbours", "add-remove", "--rows", "100")
+    code, _, err = command(*(each for each in arguments if each not in QUICK))
+    assert code == 0, err
+    certificate = json.loads((tmp_path / "other" / "certificate.json").read_text())
+    assert certificate["mechanism"] == "projection"
+    assert [event["times"] for event in certificate["events"]] == [1, 1]  # the number once, then all tables
+    assert certificate["events"][0]["sensitivity_squared"] == "1"
 
 
 def test_answer(command: Run, place: Path, tmp_path: Path) -> None:

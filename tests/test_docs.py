@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import pytest
 import typer.main
 
 from dualquery.cli.app import app
-from dualquery.cli.flags import MECHANISM_FLAGS
+from dualquery.cli.flags import wish_flags
+from dualquery.mechanisms.wishes import WISHES, Flag, flags_of
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (dualquery.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -63,13 +63,48 @@ def test_every_command_and_option_has_help(path: str) -> None:
         assert getattr(parameter, "help", None), f"{path} {parameter.name}"
 
 
-def test_every_option_of_a_mechanism_is_a_flag() -> None:
-    from dualquery.mechanisms.plan import Options
+@pytest.mark.parametrize("path", ["dualquery plan", "dualquery release"])
+def test_the_flags_of_mechanisms_are_exactly_their_wishes(path: str) -> None:
+    """One flag for each field of `mechanisms.wishes`, in its words, and no other in their panel."""
+    wishes: dict[str, Flag] = {}
+    users: dict[str, list[str]] = {}
+    for mechanism, kind in WISHES.items():
+        for field, flag in flags_of(kind).items():
+            assert wishes.setdefault(field, flag) == flag, f"{field} means two things"
+            users.setdefault(field, []).append(mechanism)
+    found = {each.name: each for each in COMMANDS[path].params if panel(each) == "Options of mechanisms"}
+    assert list(found) == list(wishes) == list(wish_flags())
+    own = {each.name for each in COMMANDS[path].params} - set(found)
+    assert own.isdisjoint(wishes)
+    for field, flag in wishes.items():
+        assert found[field].help == f"{flag.help} [{', '.join(users[field])}]"
+        assert found[field].metavar == flag.metavar
+        assert found[field].default is None
+        spelled = set(flag.names) or {"--" + field.replace("_", "-")}
+        if path == "dualquery plan":
+            spelled -= {"--rows"}  # the number of records there
+        assert set(found[field].opts) == spelled
 
-    assert set(MECHANISM_FLAGS) == {field.name for field in fields(Options)}
-    for path in ("dualquery plan", "dualquery release"):
-        parameters = {parameter.name for parameter in COMMANDS[path].params}
-        assert set(MECHANISM_FLAGS) <= parameters
+
+def panel(parameter: Any) -> str | None:
+    return getattr(parameter, "rich_help_panel", None)
+
+
+def test_the_page_says_which_mechanisms_use_a_flag() -> None:
+    """As `used by` in the table of `plan`, in whatever words the mechanisms are called there."""
+    called = {
+        "DualQuery": ["dualquery"],
+        "MWEM": ["mwem"],
+        "PMW": ["pmw"],
+        "projection": ["projection"],
+        "adaptive projection": ["adaptive-projection"],
+        "baselines": ["hadamard", "uniform", "zeros"],
+    }
+    rows = re.findall(r"^\| `(--[a-z-]+)[^|]*\| ([^|]+) \|[^|]+\|$", SECTIONS["dualquery plan"], re.MULTILINE)
+    written = {flag: {name for words in users.split(", ") for name in called[words]} for flag, users in rows}
+    assert written == {
+        "--" + field.replace("_", "-"): set(flag.mechanisms) for field, flag in wish_flags().items()
+    }
 
 
 def test_the_version_is_one() -> None:

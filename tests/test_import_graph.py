@@ -1,11 +1,19 @@
-"""Imports run downwards, data players and oracles never meet the privacy package, the service never the truth."""
+"""Imports run downwards, data players and oracles never meet the truth, the service never its evaluation.
+
+Everything here is a function of source texts, so that a changed copy of a source can be checked, too.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+import dualquery
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 
@@ -14,18 +22,44 @@ STEPS = [
     {"errors", "randomness"},
     {"table"},
     {"queries"},
+    {"counting"},
     {"privacy"},
     {"game"},
     {"oracles"},
     {"distributions"},
     {"mechanisms"},
     {"releases"},
-    {"example", "engine"},
+    {"example"},
     {"service"},
     {"cli"},
     {"__main__"},
 ]
 HEIGHT = {name: height for height, step in enumerate(STEPS) for name in step}
+
+# Whoever best-responds or learns from what was heard; to these come all modules that define a data player.
+BLIND = (
+    "dualquery.oracles.*",
+    "dualquery.distributions.*",
+    "dualquery.game.residual*",
+    "dualquery.mechanisms.projection.fit",
+    "dualquery.mechanisms.projection.item_rows",
+    "dualquery.mechanisms.projection.refitting",
+    "dualquery.mechanisms.projection.tables",
+    "dualquery.mechanisms.projection.shrinkage",
+    "dualquery.mechanisms.projection.pace",
+)
+UNSEEN = {"privacy", "counting"}  # by the blind
+
+# Who may say `true_counts` or `true_rows`. The rehearsal has public numbers in a counter's clothes.
+TRUTHFUL = (
+    "dualquery.counting.*",
+    "dualquery.privacy.*",
+    "dualquery.releases.evaluation",
+    "dualquery.releases.making",
+    "dualquery.mechanisms.dual_query.rehearsal",
+)
+
+Sources = Mapping[str, str]
 
 
 def module_name(path: Path) -> str:
@@ -33,42 +67,106 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
-
-
-def imported(path: Path) -> set[str]:
-    """The modules of this package that a file imports, anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} uses a relative import"
-            for alias in node.names:  # `from package import module` imports the module
-                full = f"{node.module}.{alias.name}"
-                found.add(full if full in MODULES else str(node.module))
-    return {name for name in found if name.split(".")[0] == "dualquery"}
-
-
-GRAPH = {name: imported(path) for name, path in MODULES.items()}
-
-
-def everything_below(name: str) -> set[str]:
-    seen: set[str] = set()
-    left = [name]
-    while left:
-        for each in GRAPH.get(left.pop(), set()):
-            if each not in seen:
-                seen.add(each)
-                left.append(each)
-    return seen
+PATHS = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+SOURCES: Sources = {name: path.read_text(encoding="utf-8") for name, path in PATHS.items()}
 
 
 def part(name: str) -> str:
     return name.split(".")[1] if "." in name else ""
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if part(name)])
+def packages_of(name: str) -> Iterator[str]:
+    """The packages that are imported on the way to a module; the first of all imports nothing by itself."""
+    while "." in (name := name.rpartition(".")[0]):
+        yield name
+
+
+def home_of(module: str, name: str) -> str:
+    """Where a name comes from: `from package import module` imports the module.
+
+    From `dualquery` itself a public name is fetched from its home; its version comes from nowhere else.
+    """
+    full = f"{module}.{name}"
+    if module == "dualquery" and full not in PATHS:
+        return "" if name == "__version__" else dualquery._HOMES[name]
+    return full if full in PATHS else module
+
+
+def imported_by(nodes: Iterable[ast.AST]) -> set[str]:
+    """The modules of this package that these nodes import, by a statement or by a name in a string."""
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are written out"
+            found |= {home_of(str(node.module), alias.name) for alias in node.names}
+        elif isinstance(node, ast.Constant) and node.value in PATHS and "." in node.value:
+            found.add(node.value)
+    return {name for name in found if name.split(".")[0] == "dualquery"}
+
+
+@cache
+def imports(text: str) -> set[str]:
+    """What a source imports, anywhere in it."""
+    return imported_by(ast.walk(ast.parse(text)))
+
+
+@cache
+def defines_a_data_player(text: str) -> bool:
+    nodes = ast.walk(ast.parse(text))
+    return any(isinstance(node, ast.ClassDef) and node.name.endswith("DataPlayer") for node in nodes)
+
+
+def graph_of(sources: Sources) -> dict[str, set[str]]:
+    return {name: imports(text) for name, text in sources.items()}
+
+
+GRAPH = graph_of(SOURCES)
+
+
+def everything_below(name: str, graph: Mapping[str, set[str]]) -> set[str]:
+    """All that is imported where this module is, its packages included."""
+    seen: set[str] = set()
+    left = [name]
+    while left:
+        current = left.pop()
+        for each in (*graph.get(current, ()), *packages_of(current)):
+            if each not in seen:
+                seen.add(each)
+                left.append(each)
+    return seen
+
+
+def blind(sources: Sources) -> set[str]:
+    """The modules that never see data: those listed, and every one that defines a data player."""
+    players = {name for name, text in sources.items() if defines_a_data_player(text)}
+    listed = {name for name in sources if any(fnmatch(name, pattern) for pattern in BLIND)}
+    return players | listed
+
+
+def glimpses(sources: Sources) -> dict[str, set[str]]:
+    """What each blind module can reach of the rooms where the truth is; empty where all is well."""
+    graph = graph_of(sources)
+    found = {
+        name: {other for other in everything_below(name, graph) if part(other) in UNSEEN}
+        for name in blind(sources)
+    }
+    return {name: reached for name, reached in found.items() if reached}
+
+
+def true_names(text: str) -> set[str]:
+    """The names of the truth that a source mentions, in whatever place."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        for field in ("id", "attr", "name", "arg", "asname", "value"):
+            value = getattr(node, field, None)
+            if isinstance(value, str) and value in ("true_counts", "true_rows"):
+                found.add(value)
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if part(name)])
 def test_imports_run_downwards(name: str) -> None:
     assert part(name) in HEIGHT, f"give {part(name)} a step"
     for other in GRAPH[name]:
@@ -76,33 +174,115 @@ def test_imports_run_downwards(name: str) -> None:
             assert HEIGHT[part(other)] < HEIGHT[part(name)], f"{name} imports {other}"
 
 
+def test_who_never_sees_data_never_reaches_the_truth() -> None:
+    assert glimpses(SOURCES) == {}
+
+
+def test_every_data_player_and_oracle_is_checked() -> None:
+    checked = blind(SOURCES)
+    for name in (
+        "dualquery.game.best_response_data_player",
+        "dualquery.game.learning_data_player",
+        "dualquery.game.play",
+        "dualquery.game.residual",
+        "dualquery.game.residual_kernels",
+        "dualquery.oracles.exact",
+        "dualquery.oracles.local_search",
+        "dualquery.distributions.factored",
+        "dualquery.distributions.multiplicative_weights",
+        "dualquery.mechanisms.projection.refitting",
+    ):
+        assert name in checked
+    for pattern in BLIND:
+        assert any(fnmatch(name, pattern) for name in SOURCES), f"{pattern} names nobody"
+
+
 @pytest.mark.parametrize(
     "name",
-    [n for n in MODULES if part(n) in ("oracles", "distributions") or n == "dualquery.game.data_players"],
+    [
+        "dualquery.game.best_response_data_player",
+        "dualquery.game.learning_data_player",
+        "dualquery.distributions.multiplicative_weights",
+        "dualquery.oracles.local_search",
+        "dualquery.game.residual",
+        "dualquery.mechanisms.projection.refitting",
+    ],
 )
-def test_who_never_sees_data_never_imports_privacy(name: str) -> None:
-    assert not {other for other in everything_below(name) if part(other) == "privacy"}
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from dualquery.privacy.curator import Curator",
+        "import dualquery.privacy.curator",
+        "from dualquery.privacy import curator",
+        "from dualquery.counting.memory import MemoryCounter",
+        "from dualquery import Budget",
+        "import dualquery",
+        "from dualquery.game.learning_query_player import LearningQueryPlayer",  # through another
+        "def look():\n    from dualquery.privacy.curator import Curator",
+        'curator = __import__("dualquery.privacy.curator")',
+    ],
+)
+def test_a_player_that_looked_would_be_found(name: str, line: str) -> None:
+    """The check is fed a copy of a source with one line more."""
+    assert name in glimpses({**SOURCES, name: f"{SOURCES[name]}\n{line}\n"})
 
 
-def test_the_service_cannot_reach_the_truth() -> None:
-    for name in MODULES:
-        if part(name) == "service":
-            assert "dualquery.releases.evaluation" not in everything_below(name)
+def test_a_player_in_a_room_with_the_curator_would_be_found() -> None:
+    name = "dualquery.mechanisms.mwem.game"
+    added = f"{SOURCES[name]}\nclass PeepingDataPlayer:\n    pass\n"
+    assert name in glimpses({**SOURCES, name: added})
+
+
+def test_the_truth_is_named_only_where_it_is_kept() -> None:
+    for name, text in SOURCES.items():
+        if not any(fnmatch(name, pattern) for pattern in TRUTHFUL):
+            assert not true_names(text), name
+    for pattern in TRUTHFUL:
+        assert any(fnmatch(name, pattern) and true_names(text) for name, text in SOURCES.items()), pattern
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = counter.true_counts(workload)",
+        "true_rows = 5",
+        "def true_counts(): pass",
+        "def f(true_rows): pass",
+        'x = getattr(counter, "true_rows")',
+        "f(true_rows=3)",
+        "from somewhere import true_counts",
+    ],
+)
+def test_every_way_to_name_the_truth_is_seen(line: str) -> None:
+    assert true_names(line)
+
+
+def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:
+    users = {name for name, reached in GRAPH.items() if "dualquery.counting.memory" in reached}
+    assert users == {"dualquery.releases.making", "dualquery.releases.evaluation"}
+
+
+def services_that_judge(sources: Sources) -> set[str]:
+    """The modules of the service that reach the evaluation, and so the truth without noise."""
+    graph = graph_of(sources)
+    service = {name for name in sources if part(name) == "service"}
+    return {name for name in service if "dualquery.releases.evaluation" in everything_below(name, graph)}
+
+
+def test_the_service_cannot_reach_the_evaluation() -> None:
+    assert services_that_judge(SOURCES) == set()
+    name = "dualquery.service.answers"
+    assert services_that_judge({**SOURCES, name: "from dualquery.releases.release import Release"}) == set()
+    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluation"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.cli.evaluate import evaluate"}) == {name}
 
 
 def test_no_module_is_imported_in_a_circle() -> None:
     """Imports inside functions may look back; those at the top of a module may not."""
-    top = {}
-    for name, path in MODULES.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        found = set()
-        for node in tree.body:
-            if isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    full = f"{node.module}.{alias.name}"
-                    found.add(full if full in MODULES else str(node.module))
-        top[name] = {each for each in found if part(each)}
+    top = {
+        name: {each for each in imported_by(ast.parse(text).body) if part(each)}
+        for name, text in SOURCES.items()
+    }
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:
@@ -112,5 +292,5 @@ def test_no_module_is_imported_in_a_circle() -> None:
                 visit(other, (*trail, name))
             done.add(name)
 
-    for name in MODULES:
+    for name in SOURCES:
         visit(name, ())

@@ -6,7 +6,7 @@ import numpy as np
 from protocol import Method, Task, serve
 
 from dualquery import Accounting, Budget, Categorical, Domain, Neighbours, Records, Workload
-from dualquery.queries.query import Tables
+from dualquery.queries.tables import Tables
 from dualquery.releases.making import release  # imported here: the clock starts after imports
 
 

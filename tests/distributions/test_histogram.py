@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
-from dualquery.distributions.factored import Evaluation, Factored
+from dualquery.distributions.factored import Factored, RunningAnswers
 from dualquery.distributions.histogram import MOST_CELLS, Histogram
 from dualquery.distributions.products import Products
 from dualquery.errors import QueryError
-from dualquery.queries.counting import true_counts
 from dualquery.queries.families import from_spec
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
@@ -82,8 +82,10 @@ def test_marginals_and_masked_updates_against_naive_sums(
         factors = np.where(rng.random(marginal.shape) < 0.5, 1.0, rng.random(marginal.shape) + 0.1)
         histogram.multiply(members, factors, mass=float((marginal * factors).sum()))
         weights = weights * factors.reshape([s if j in members else 1 for j, s in enumerate(sizes)])
+        assert histogram.total == pytest.approx(weights.sum())  # from the mass alone
         np.testing.assert_allclose(histogram.probabilities(), weights / weights.sum(), atol=1e-13)
-        assert histogram.total == pytest.approx(histogram.marginal(()).item() * histogram.total)
+        assert histogram.marginal(()).item() == pytest.approx(1.0)
+        assert histogram.total == pytest.approx(weights.sum())  # and after a pass over the cells
 
 
 def test_large_matrices_take_the_threaded_way_to_the_same_numbers() -> None:
@@ -128,9 +130,10 @@ def test_a_histogram_of_records_answers_as_the_records_do(domain: Domain, spec: 
     everything = tuple(range(domain.width))
     factors = counts / counts.mean()
     distribution.multiply(everything, factors, mass=1.0)
-    truth = np.concatenate([true_counts(group, records) for group in workload.groups]) / records.rows
+    truth = workload.counts(records) / records.rows
     products = Products.of(workload)
-    np.testing.assert_allclose(Evaluation(products, distribution).answers(), truth, atol=1e-12)
+    np.testing.assert_allclose(RunningAnswers(products).answers(distribution), truth, atol=1e-12)
+    np.testing.assert_allclose(distribution.answers(workload), truth, atol=1e-12)
     for query in range(0, workload.size, 41):
         table = distribution.marginal(products.attributes_of(query))
         assert (products.table_of(query) * table).sum() == pytest.approx(truth[query], abs=1e-12)
@@ -142,7 +145,7 @@ def test_factored_equals_explicit(seed: int, updates: int) -> None:
     workload = from_spec(MIXED, "marginals:3 + random:4:50")
     products = Products.of(workload)
     parts, whole = Factored(MIXED, part_cells=10**6), Factored.explicit(MIXED)
-    in_parts, in_whole = Evaluation(products, parts), Evaluation(products, whole)
+    in_parts, in_whole = RunningAnswers(products), RunningAnswers(products)
     rng = np.random.default_rng(seed)
     for _ in range(updates):
         members = tuple(sorted(rng.choice(MIXED.width, rng.integers(1, 4), replace=False).tolist()))
@@ -150,9 +153,96 @@ def test_factored_equals_explicit(seed: int, updates: int) -> None:
         for distribution in (parts, whole):
             mass = float((distribution.marginal(members) * factors).sum())
             distribution.multiply(members, factors, mass=mass)
-        np.testing.assert_allclose(in_parts.answers(), in_whole.answers(), atol=1e-12)
+        running = in_parts.answers(parts.snapshot())
+        np.testing.assert_allclose(running, in_whole.answers(whole.snapshot()), atol=1e-12)
+        np.testing.assert_allclose(running, whole.answers(workload), atol=1e-12)
     everything = tuple(range(MIXED.width))
     np.testing.assert_allclose(parts.marginal(everything), whole.marginal(everything), atol=1e-12)
+
+
+@pytest.mark.parametrize("distribution", [Factored.explicit(MIXED), Factored(MIXED, part_cells=1)])
+def test_a_distribution_that_was_told_nothing_is_uniform(distribution: Factored) -> None:
+    everything = tuple(range(MIXED.width))
+    cells = prod(MIXED.sizes.tolist())
+    np.testing.assert_allclose(distribution.marginal(everything), np.full(MIXED.sizes, 1 / cells), rtol=1e-12)
+    for members in combinations(everything, 2):
+        table = distribution.marginal(members)
+        np.testing.assert_allclose(table, np.full(table.shape, 1 / table.size), rtol=1e-12)
+    rows = distribution.sample(6000, np.random.default_rng(4))
+    for j, size in enumerate(MIXED.sizes.tolist()):  # systematic: each value has its share to one record
+        assert np.abs(np.bincount(rows[:, j], minlength=size) - 6000 / size).max() <= 1
+    for a, b in combinations([j for j in everything if MIXED.sizes[j] > 1], 2):
+        seen = np.zeros((MIXED.sizes[a], MIXED.sizes[b]))
+        np.add.at(seen, (rows[:, a], rows[:, b]), 1)
+        assert chisquare(seen.ravel()).pvalue > 1e-6
+
+
+# Snapshots
+
+
+def tell(distribution: Factored, members: tuple[int, ...], rng: np.random.Generator) -> None:
+    factors = rng.random([int(MIXED.sizes[j]) for j in members]) + 0.05
+    mass = float((distribution.marginal(members) * factors).sum())
+    distribution.multiply(members, factors, mass=mass)
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31))
+def test_a_snapshot_does_not_change_when_the_distribution_hears_more(explicit: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    workload = from_spec(MIXED, "marginals:2 + random:3:20")
+    distribution = Factored.explicit(MIXED) if explicit else Factored(MIXED, part_cells=10**6)
+    everything = tuple(range(MIXED.width))
+    kept = []
+    for _ in range(5):
+        members = tuple(sorted(rng.choice(MIXED.width, rng.integers(1, 4), replace=False).tolist()))
+        tell(distribution, members, rng)
+        before = distribution.answers(workload)
+        snapshot = distribution.snapshot()
+        np.testing.assert_array_equal(snapshot.answers(workload), before)
+        kept.append((snapshot, before, distribution.marginal(everything), distribution.owner.copy()))
+    for snapshot, before, table, owner in kept:
+        np.testing.assert_array_equal(snapshot.owner, owner)
+        np.testing.assert_array_equal(snapshot.marginal(everything), table)
+        np.testing.assert_array_equal(snapshot.answers(workload), before)
+    # Nor does the distribution where somebody changes a snapshot.
+    snapshot, before, table, _ = kept[-1]
+    tell(snapshot, (0, 2), rng)
+    np.testing.assert_array_equal(distribution.marginal(everything), table)
+    np.testing.assert_array_equal(distribution.answers(workload), before)
+    assert not np.allclose(snapshot.marginal(everything), table)
+
+
+def test_parts_are_shared_with_a_snapshot_until_they_change() -> None:
+    rng = np.random.default_rng(0)
+    distribution = Factored(MIXED, part_cells=10**6)
+    for members in ((0, 1), (2,), (4, 5)):
+        tell(distribution, members, rng)
+    snapshot = distribution.snapshot()
+    held = {number: distribution.part(number) for number in (0, 2, 4)}
+    assert all(snapshot.part(number) is part for number, part in held.items())
+    tell(distribution, (1,), rng)
+    assert distribution.part(0) is not held[0]
+    assert distribution.part(2) is held[2]  # what was not told about is still one and the same
+    changed = distribution.part(0)
+    tell(distribution, (0,), rng)
+    assert distribution.part(0) is changed  # copied once, and the distribution's own from then on
+    tell(distribution, (2, 5), rng)  # a merger makes a new part and leaves the old ones alone
+    assert distribution.owner.tolist() == [0, 0, 2, 3, 2, 2]
+    assert all(snapshot.part(number) is part for number, part in held.items())
+    assert snapshot.owner.tolist() == [0, 0, 2, 3, 4, 4]
+
+
+def test_running_answers_of_snapshots_are_those_of_each_from_the_start() -> None:
+    rng = np.random.default_rng(6)
+    workload = from_spec(MIXED, "marginals:3 + random:3:30")
+    distribution, running = Factored(MIXED, part_cells=10**6), RunningAnswers(Products.of(workload))
+    for members in ((0,), (1, 2), (0, 1), (4,), (4, 5), (0, 4), (2,)):
+        tell(distribution, members, rng)
+        snapshot = distribution.snapshot()
+        tell(distribution, (2,), rng)  # later news must not leak into the answers of an older snapshot
+        np.testing.assert_allclose(running.answers(snapshot), snapshot.answers(workload), atol=1e-12)
 
 
 def test_parts_are_merged_only_when_a_query_forces_it() -> None:

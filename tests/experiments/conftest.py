@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import get_num_threads, set_num_threads
 
 from dualquery.table.domain import Categorical, Items, Numeric
 from dualquery.table.schema import read_schema
@@ -21,6 +22,15 @@ from experiments.data import FILES, SCHEMAS, Data
 
 ROWS = 2000
 RANGES = {"age": (17, 90), "hours-per-week": (1, 99), "capital-loss": (0, 4356)}
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Toy loops take microseconds, and on a busy machine the threads would wait far longer for each other."""
+    before = get_num_threads()
+    set_num_threads(1)
+    yield
+    set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

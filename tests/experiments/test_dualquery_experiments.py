@@ -11,13 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dualquery.mechanisms.plan import Options
 from dualquery.queries.families import marginals, parities
 from experiments import accounting, choosing, dualquery_figure_5, dualquery_parameters
 from experiments import parities as through_parities
 from experiments.data import Data, kept
 from experiments.harness import Experiment, Kept, Point, Rows, Setting, Size, line, run, where
-from experiments.runs import fractions
 
 MODULES = (dualquery_figure_5, dualquery_parameters, through_parities, accounting, choosing)
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
@@ -159,7 +157,7 @@ def test_errors_of_every_mechanism_fall_with_epsilon(toy: Callable[[str], Ran]) 
 @pytest.mark.parametrize("table", list(dualquery_parameters.ADVICE))
 def test_errors_of_the_grid_fall_with_epsilon(invented_data: Data, table: str) -> None:
     scale = dualquery_parameters.Scale(500, 2000, 40, (), ())
-    options = Options(learning_rate=1.0, samples=50)
+    options = {"learning_rate": 1.0, "samples": 50}
 
     def mean_error(epsilon: float) -> float:
         return float(
@@ -252,8 +250,8 @@ def test_more_rounds_by_rho_than_by_theorem_4_3_than_by_theorem_4_2(toy: Callabl
 def test_exact_parities_give_exact_marginals(invented_data: Data) -> None:
     records = kept(invented_data, "nltcs")
     cells, even = marginals(records.domain, 3), parities(records.domain, 3)
-    found = through_parities.cells_from_parities(cells, fractions(even, records), even)
-    np.testing.assert_allclose(found, fractions(cells, records), atol=1e-12)
+    found = through_parities.cells_from_parities(cells, even.fractions(records), even)
+    np.testing.assert_allclose(found, cells.fractions(records), atol=1e-12)
 
 
 def test_cells_of_the_records_are_cells_from_their_parities(toy: Callable[[str], Ran]) -> None:

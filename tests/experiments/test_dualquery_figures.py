@@ -14,7 +14,7 @@ from experiments import dualquery_figure_4 as figure_4
 from experiments.biased import biased_records
 from experiments.data import Data
 from experiments.harness import Setting, Size, mean_by
-from experiments.runs import fractions, zeros_answers
+from experiments.runs import zeros_answers
 from tests.experiments.outputs import rows_after_run
 
 
@@ -49,7 +49,7 @@ def test_figure_4_errors_fall_with_epsilon_and_guesses_are_as_expected(
         assert means[method, 5] < means[method, 0.05], method
     records = biased_records(2000, 2000, 3)
     workload = random_conjunctions(records.domain, 3, 20_000, 3)
-    truth = fractions(workload, records)
+    truth = workload.fractions(records)
     assert np.abs(zeros_answers(workload) - truth).mean() == pytest.approx(7 / 32, abs=0.01)
     assert np.abs(1 / 8 - truth).mean() == pytest.approx(0.11, abs=0.01)
 

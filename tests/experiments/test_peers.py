@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dualquery.queries.query import Tables
+from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Domain
 from experiments import environments, peers
 from experiments.data import Data

@@ -8,7 +8,7 @@ import hashlib
 import numpy as np
 
 from dualquery.privacy import selection
-from dualquery.privacy.selection import Candidates, PublicScores, Rate, draw
+from dualquery.privacy.selection import Candidates, Rate, Scored, draw
 from dualquery.randomness import SeededEntropy
 
 
@@ -21,8 +21,8 @@ def test_the_table_of_powers():
 def test_draws_from_a_seed():
     counts = (np.arange(20_000) * 7919) % 1000
     offsets = ((np.arange(20_000) * 104_729) % 11).astype(np.int32)
-    scores = PublicScores(10, 1000, offsets, Candidates.SIGNED)
+    scored = Scored(counts, 10, 1000, offsets, 0, Candidates.SIGNED)
     rate = Rate.below(0.5 / 1000, 40_000)
-    drawn = draw(counts, scores, rate=rate, surplus=0, draws=8, entropy=SeededEntropy(2026))
+    drawn = draw(scored, rate=rate, draws=8, entropy=SeededEntropy(2026))
     assert drawn.queries.tolist() == [4330, 276, 15610, 4300, 8926, 154, 16819, 17283]
     assert drawn.negated.tolist() == [True, True, True, False, False, False, False, True]

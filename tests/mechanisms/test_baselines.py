@@ -7,14 +7,16 @@ import math
 import numpy as np
 import pytest
 
+from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, QueryError
-from dualquery.mechanisms.baselines import GAUSSIAN, HADAMARD, LAPLACE, UNIFORM, ZEROS
-from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Shape, silent
+from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.baselines import HADAMARD, INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE, UNIFORM, ZEROS
+from dualquery.mechanisms.choose import AnyMechanism
+from dualquery.mechanisms.mechanism import Outcome, Task, silent
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.counting import true_counts
 from dualquery.queries.families import from_spec, ranges
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
@@ -32,30 +34,38 @@ def records() -> Records:
 
 
 def run(
-    mechanism: Mechanism, workload: Workload, accounting: Accounting, epsilon: float = 1.0
+    mechanism: AnyMechanism, workload: Workload, accounting: Accounting, epsilon: float = 1.0
 ) -> tuple[Outcome, Ledger]:
     delta = 0.0 if accounting is Accounting.PURE else 1e-6
     spend = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.ADD_REMOVE, accounting=accounting)
-    shape = Shape(workload=workload, rows=ROWS, budget=spend)
-    plan = mechanism.checked_plan(shape, Options())
+    plan = mechanism.plan_for(Task(workload, ROWS, spend), {})
     ledger = Ledger(spend)
-    curator = Curator(records(), workload, ledger, SeededEntropy(1))
-    return mechanism.run(plan, shape, curator, np.random.default_rng(1), silent), ledger
+    curator = Curator(MemoryCounter(records()), ledger, SeededEntropy(1))
+    return mechanism.run(plan, curator, np.random.default_rng(1), silent), ledger
 
 
 def truth(workload: Workload) -> np.ndarray:
-    return np.concatenate([true_counts(group, records()) for group in workload.groups]) / ROWS
+    return workload.counts(records()) / ROWS
 
 
 @pytest.mark.parametrize(
     ("mechanism", "accounting"),
-    [(LAPLACE, Accounting.PURE), (GAUSSIAN, Accounting.ZCDP), (GAUSSIAN, Accounting.GAUSSIAN)],
+    [
+        (INDEPENDENT_LAPLACE, Accounting.PURE),
+        (INDEPENDENT_GAUSSIAN, Accounting.ZCDP),
+        (INDEPENDENT_GAUSSIAN, Accounting.GAUSSIAN),
+    ],
 )
-def test_independent_noise_answers_and_makes_no_records(mechanism: Mechanism, accounting: Accounting) -> None:
+def test_independent_noise_answers_and_makes_no_records(
+    mechanism: AnyMechanism, accounting: Accounting
+) -> None:
     workload = from_spec(DOMAIN, "marginals:2 + random:2:20")
     outcome, ledger = run(mechanism, workload, accounting)
-    assert outcome.records is None
+    assert isinstance(outcome.artefact, BareAnswers)
+    assert outcome.artefact.rows is None
     assert outcome.answers is not None
+    assert outcome.artefact.texts == list(workload.texts())
+    assert np.array_equal(outcome.artefact.values, outcome.answers)
     assert "no synthetic records" in outcome.notes[0]
     assert 0.999 <= ledger.spent().epsilon <= 1.0
     # Sensitivity 10 tables and 20 queries: b = 30 records of 5,000.
@@ -71,9 +81,9 @@ def test_hadamard_measures_every_parity(accounting: Accounting) -> None:
     outcome, ledger = run(HADAMARD, workload, accounting, epsilon=5.0)
     assert len(ledger.events) == 5 + math.comb(5, 2)
     assert 4.99 <= ledger.spent().epsilon <= 5.0
-    assert outcome.answers is not None
-    assert np.abs(outcome.answers - truth(workload)).mean() < 0.01
-    assert outcome.records is not None
+    assert outcome.belief is not None
+    assert np.abs(outcome.belief.answers(workload) - truth(workload)).mean() < 0.01
+    assert isinstance(outcome.artefact, SyntheticRecords)
 
 
 def test_guesses_cost_nothing() -> None:
@@ -81,25 +91,25 @@ def test_guesses_cost_nothing() -> None:
     for mechanism in (UNIFORM, ZEROS):
         outcome, ledger = run(mechanism, workload, Accounting.PURE)
         assert ledger.events == ()
-        assert outcome.records is not None
-        rows = outcome.records.to_rows()
+        assert isinstance(outcome.artefact, SyntheticRecords)
+        rows = outcome.artefact.records.to_rows()
         assert rows.mean() == pytest.approx(0.5 if mechanism is UNIFORM else 0.0, abs=1e-3)
 
 
 def test_accounting_that_does_not_fit_is_refused() -> None:
     workload = from_spec(DOMAIN, "marginals:2")
     with pytest.raises(BudgetError, match="pure accounting"):
-        run(LAPLACE, workload, Accounting.ZCDP)
+        run(INDEPENDENT_LAPLACE, workload, Accounting.ZCDP)
     with pytest.raises(BudgetError, match="zcdp or gaussian"):
-        run(GAUSSIAN, workload, Accounting.PURE)
+        run(INDEPENDENT_GAUSSIAN, workload, Accounting.PURE)
 
 
 def test_hadamard_needs_binary_attributes() -> None:
     domain = Domain((equal_width("c", 0, 10, 10),))
     spend = Budget(epsilon=1, delta=0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE)
-    shape = Shape(workload=from_spec(domain, "marginals:1"), rows=100, budget=spend)
+    task = Task(from_spec(domain, "marginals:1"), 100, spend)
     with pytest.raises(QueryError, match="'c' is not"):
-        HADAMARD.checked_plan(shape, Options())
+        HADAMARD.plan_for(task, {})
 
 
 @pytest.mark.parametrize("count", [5, 60])
@@ -109,7 +119,7 @@ def test_the_svd_bound_is_its_definition(count: int) -> None:
     matrix = np.empty((count, 30))
     for cell in range(30):
         one = Records.from_rows(domain, np.array([[cell // 3, cell % 3]]))
-        matrix[:, cell] = true_counts(workload.groups[0], one)
+        matrix[:, cell] = workload.counts(one)
     values = np.linalg.svd(matrix, compute_uv=False).sum()
     expected = values**2 / (30 * count) * 2 * math.log(2 / 1e-3) / 0.25
     assert svd_bound(workload, epsilon=0.5, delta=1e-3) == pytest.approx(expected, rel=1e-6)

@@ -1,30 +1,27 @@
 """DualQuery: what it charges, what it may look at, and that it gets better with budget."""
 
 import math
+import time
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Challenge
-from dualquery.mechanisms import dual_query as module
-from dualquery.mechanisms.dual_query import DUAL_QUERY, clauses_of
-from dualquery.mechanisms.parameters import (
-    DualQueryParameters,
-    affordable,
-    from_theory,
-    round_events,
-)
-from dualquery.mechanisms.plan import Options, Shape, silent
+from dualquery.mechanisms.dual_query import game
+from dualquery.mechanisms.dual_query.fallback import uniform
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
+from dualquery.mechanisms.dual_query.parameters import Learning, from_theory, rate_of, round_steps
+from dualquery.mechanisms.dual_query.price import dual_query_pure, dual_query_rho
+from dualquery.mechanisms.mechanism import Task, affordable, shown, silent
 from dualquery.oracles.clauses import value
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.prices import dual_query_pure, dual_query_rho
-from dualquery.queries.counting import add_answers, true_counts
+from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.queries.families import from_spec, from_texts, marginals, parities, random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
@@ -58,22 +55,16 @@ def budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Ac
 
 
 def play(records, workload, pays, seed=0, **options):
-    shape = Shape(workload, records.rows, pays)
-    plan = DUAL_QUERY.checked_plan(shape, Options(**options))
+    plan = DUAL_QUERY.plan_for(Task(workload, records.rows, pays), options)
     entropy = SeededEntropy(seed)
     ledger = Ledger(pays)
-    curator = Curator(records, workload, ledger, entropy)
-    outcome = DUAL_QUERY.run(plan, shape, curator, entropy.public_generator(), silent)
+    curator = Curator(MemoryCounter(records), ledger, entropy)
+    outcome = DUAL_QUERY.run(plan, curator, entropy.public_generator(), silent)
     return plan, outcome, ledger
 
 
 def errors(records, synthetic, workload):
-    return np.concatenate(
-        [
-            np.abs(true_counts(g, records) / records.rows - true_counts(g, synthetic) / synthetic.rows)
-            for g in workload.groups
-        ]
-    )
+    return np.abs(workload.fractions(records) - workload.fractions(synthetic))
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +76,9 @@ def records():
 def test_answers_are_close_and_rows_are_valid(records, spec):
     workload = from_spec(DOMAIN, spec)
     plan, outcome, ledger = play(records, workload, budget())
-    assert errors(records, outcome.records, workload).mean() < 0.03
-    rows = outcome.records.to_rows()
-    assert rows.shape == (plan.parameters["rounds"], DOMAIN.width)
+    assert errors(records, outcome.artefact.records, workload).mean() < 0.03
+    rows = outcome.artefact.records.to_rows()
+    assert rows.shape == (plan.parameters.rounds, DOMAIN.width)
     assert np.all(rows < DOMAIN.sizes)
     assert ledger.spent().epsilon <= 1
 
@@ -100,27 +91,30 @@ def test_parities(records):
     items = Records.from_rows(binary, codes)
     workload = parities(binary, 3)
     _, outcome, _ = play(items, workload, budget())
-    assert errors(items, outcome.records, workload).mean() < 0.05
+    assert errors(items, outcome.artefact.records, workload).mean() < 0.05
 
 
 def test_more_budget_means_less_error(records):
     workload = random_conjunctions(DOMAIN, 3, 2000)
     mean = []
     for epsilon in (0.05, 0.5, 5):
-        runs = [play(records, workload, budget(epsilon), seed)[1].records for seed in range(2)]
+        runs = [play(records, workload, budget(epsilon), seed)[1].artefact.records for seed in range(2)]
         mean.append(np.mean([errors(records, synthetic, workload).mean() for synthetic in runs]))
     assert mean[0] > mean[1] > mean[2]
 
 
-@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.PURE, Accounting.THEOREM_4_3])
 def test_the_ledger_holds_exactly_the_planned_charges(records, neighbours, accounting):
     workload = random_conjunctions(DOMAIN, 3, 300)
     pays = budget(2.0, 1e-3, neighbours, accounting)
     plan, _, ledger = play(records, workload, pays, free="random", samples=5)
-    shape = Shape(workload, records.rows, pays)
-    chosen = DualQueryParameters(*(plan.parameters[k] for k in ("learning_rate", "samples", "rounds")))
-    assert ledger.events == tuple(round_events(shape, chosen))
+    task, parameters = Task(workload, records.rows, pays), plan.parameters
+    chosen = Learning(parameters.learning_rate, parameters.samples, parameters.rounds)
+    steps = round_steps(task, chosen)
+    assert plan.steps == tuple(steps)
+    assert all(step.times == 1 for step in steps)
+    assert ledger.events == tuple(step.event for step in steps)
     spent = ledger.spent()
     assert spent.epsilon <= 2.0
     closed = {
@@ -135,7 +129,7 @@ def test_the_ledger_holds_exactly_the_planned_charges(records, neighbours, accou
     if accounting is Accounting.PURE:
         assert spent.epsilon == pytest.approx(float(dual_query_pure(**closed)), rel=1e-3)
     if chosen.rounds < 500:  # one more round would not have been paid for
-        assert not affordable(shape, replace(chosen, rounds=chosen.rounds + 1), [])
+        assert not affordable(pays, round_steps(task, chosen._replace(rounds=chosen.rounds + 1)))
 
 
 def test_a_density_is_paid_for(records):
@@ -153,31 +147,83 @@ def test_the_plan_looks_at_no_record(records):
     other = Records.from_rows(DOMAIN, np.zeros((records.rows, DOMAIN.width), int))
     first = play(records, workload, budget())[0]
     second = play(other, workload, budget())[0]
-    assert first.parameters == second.parameters
+    assert shown(first.parameters) == shown(second.parameters)
+    assert first.steps == second.steps
 
 
 def test_the_game_repeats_from_a_seed(records):
     workload = random_conjunctions(DOMAIN, 3, 300)
-    rows = [play(records, workload, budget(), seed)[1].records.to_rows() for seed in (3, 3, 4)]
+    rows = [play(records, workload, budget(), seed)[1].artefact.records.to_rows() for seed in (3, 3, 4)]
     assert np.array_equal(rows[0], rows[1])
     assert not np.array_equal(rows[0], rows[2])
 
 
-def test_the_data_player_is_told_queries_only(records, monkeypatch):
-    """The oracle is a function of the challenge: the same challenges give the same replies on other data."""
+def test_the_oracle_is_told_the_drawn_queries_only(records, monkeypatch):
     workload = random_conjunctions(DOMAIN, 3, 300)
     heard = []
-    original = module.best_response
+    original = game.best_response
 
     def listening(clauses, fallback, *, rng):
         heard.append(clauses)
         return original(clauses, fallback, rng=rng)
 
-    monkeypatch.setattr(module, "best_response", listening)
+    monkeypatch.setattr(game, "best_response", listening)
     play(records, workload, budget(), rounds=6, samples=20)
     # The plan's rehearsal calls the oracle too; the last six calls are the game's.
     for clauses in heard[-6:]:
         assert np.abs(clauses.weights).sum() <= 20
+
+
+class Repeating:
+    """A curator who says what was said in another game, or, where nothing is left of that, what comes out."""
+
+    def __init__(self, curator, said=()):
+        self.curator = curator
+        self.left = list(said)
+        self.said = []
+
+    def select(self, score, *, rate, draws=1):
+        own = self.curator.select(score, rate=rate, draws=draws)
+        self.said.append(self.left.pop(0) if self.left else own)
+        return self.said[-1]
+
+
+def test_the_data_player_is_told_queries_only(records):
+    """The same challenges give the same replies on other data: nothing else reaches the data player."""
+    workload = random_conjunctions(DOMAIN, 3, 300)
+    other = Records.from_rows(DOMAIN, 1 - records.to_rows() % 2)
+
+    def game_on(table, said=()):
+        curator = Repeating(Curator(MemoryCounter(table), Ledger(budget()), SeededEntropy(0)), said)
+        transcript = dual_query(
+            curator,
+            workload,
+            rate=rate_of(1.0, 6, table.rows),
+            samples=20,
+            rounds=6,
+            public_rows=table.rows,
+            oracle=search_oracle(workload),
+            fallback=uniform(DOMAIN),
+            rng=np.random.default_rng(0),
+            progress=lambda done, total: None,
+        )
+        return transcript, curator.said
+
+    first, said = game_on(records)
+    second, _ = game_on(other, said)
+    for here, there in zip(first.challenges, second.challenges, strict=True):
+        assert np.array_equal(here.queries, there.queries)
+        assert np.array_equal(here.weights, there.weights)
+        assert np.abs(here.weights).sum() <= 20
+    for here, there in zip(first.replies, second.replies, strict=True):
+        assert np.array_equal(here, there)
+    # Left to itself the other table asks otherwise, and is answered otherwise.
+    alone, _ = game_on(other)
+    assert any(
+        not np.array_equal(here.queries, there.queries)
+        for here, there in zip(first.challenges, alone.challenges, strict=True)
+    )
+    assert not np.array_equal(first.average_reply(), alone.average_reply())
 
 
 def test_clauses_agree_with_the_queries():
@@ -195,7 +241,7 @@ def test_clauses_agree_with_the_queries():
             record = np.array([rng.integers(s) for s in DOMAIN.sizes], np.int32)
             answers = np.zeros(work.size, np.int32)
             for group, start in zip(work.groups, work.starts, strict=False):
-                add_answers(group, record, answers[start : start + group.size])
+                group.add_answers(record, answers[start : start + group.size])
             sums.append(int(weights @ answers[: len(queries)]))
             values.append(value(clauses, record))
         assert len(set(np.subtract(sums, values))) == 1  # equal up to one constant
@@ -203,8 +249,7 @@ def test_clauses_agree_with_the_queries():
 
 def test_parameters_from_the_theory():
     workload = random_conjunctions(DOMAIN, 3, 1000)
-    shape = Shape(workload, 10**9, budget())
-    chosen = from_theory(shape, alpha=0.1, beta=0.05)
+    chosen = from_theory(Task(workload, 10**9, budget()), alpha=0.1, beta=0.05)
     assert chosen.rounds == math.ceil(16 * math.log(2000) / 0.01)
     assert chosen.learning_rate == pytest.approx(0.025)
     universe = DOMAIN.log2_size * math.log(2)
@@ -212,13 +257,13 @@ def test_parameters_from_the_theory():
 
 
 def test_given_parameters_are_kept():
-    shape = Shape(random_conjunctions(DOMAIN, 3, 1000), 100_000, budget())
-    plan = DUAL_QUERY.checked_plan(shape, Options(learning_rate=0.7, samples=33))
-    assert (plan.parameters["learning_rate"], plan.parameters["samples"]) == (0.7, 33)
-    plan = DUAL_QUERY.checked_plan(shape, Options(rounds=25, samples=200))
-    assert (plan.parameters["rounds"], plan.parameters["samples"]) == (25, 200)
-    squeezed = DUAL_QUERY.checked_plan(replace(shape, rows=3000), Options(rounds=200, samples=400))
-    assert 0 < squeezed.parameters["learning_rate"] < 1  # the learning rate gives way
+    task = Task(random_conjunctions(DOMAIN, 3, 1000), 100_000, budget())
+    plan = DUAL_QUERY.plan_for(task, {"learning_rate": 0.7, "samples": 33})
+    assert (plan.parameters.learning_rate, plan.parameters.samples) == (0.7, 33)
+    plan = DUAL_QUERY.plan_for(task, {"rounds": 25, "samples": 200})
+    assert (plan.parameters.rounds, plan.parameters.samples) == (25, 200)
+    squeezed = DUAL_QUERY.plan_for(replace(task, rows=3000), {"rounds": 200, "samples": 400})
+    assert 0 < squeezed.parameters.learning_rate < 1  # the learning rate gives way
 
 
 @pytest.mark.parametrize(
@@ -238,33 +283,45 @@ def test_given_parameters_are_kept():
     ],
 )
 def test_bad_options_are_told_in_a_sentence(options, words):
-    shape = Shape(random_conjunctions(DOMAIN, 3, 1000), 20_000, budget())
+    task = Task(random_conjunctions(DOMAIN, 3, 1000), 20_000, budget())
     with pytest.raises(DualQueryError, match=words):
-        DUAL_QUERY.checked_plan(shape, Options(**options))
+        DUAL_QUERY.plan_for(task, options)
+
+
+@pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.PURE, Accounting.THEOREM_4_3])
+@pytest.mark.parametrize("alpha", [0.01, 0.001])
+def test_a_target_that_is_too_dear_is_refused_at_once(alpha, accounting):
+    """By the theory 1.2 million rounds and more: they are priced in closed form, not listed one by one."""
+    task = Task(random_conjunctions(DOMAIN, 3, 1000), 20_000, budget(accounting=accounting))
+    task.workload.product_rows(np.zeros(1, np.int64))  # compiles, where it must
+    began = time.perf_counter()
+    with pytest.raises(DualQueryError, match="raise --alpha"):
+        DUAL_QUERY.plan_for(task, {"alpha": alpha})
+    assert time.perf_counter() - began < 1
 
 
 def test_a_budget_too_small_for_a_round():
-    shape = Shape(random_conjunctions(DOMAIN, 3, 1000), 10, budget(1e-6))
+    task = Task(random_conjunctions(DOMAIN, 3, 1000), 10, budget(1e-6))
     with pytest.raises(BudgetError, match="raise epsilon"):
-        DUAL_QUERY.checked_plan(shape, Options())
+        DUAL_QUERY.plan_for(task, {})
 
 
 def test_theorem_4_3_refuses_a_density():
-    shape = Shape(random_conjunctions(DOMAIN, 3, 1000), 20_000, budget(accounting=Accounting.THEOREM_4_3))
+    task = Task(random_conjunctions(DOMAIN, 3, 1000), 20_000, budget(accounting=Accounting.THEOREM_4_3))
     with pytest.raises(DualQueryError, match="zcdp or pure"):
-        DUAL_QUERY.checked_plan(shape, Options(free="density"))
+        DUAL_QUERY.plan_for(task, {"free": "density"})
 
 
 def test_the_exact_oracle_plays_too(records):
     workload = random_conjunctions(DOMAIN, 3, 200)
     plan, outcome, _ = play(records, workload, budget(), oracle="exact", rounds=4, samples=20)
-    assert outcome.records.rows == 4
-    assert plan.parameters["oracle"] == "exact"
+    assert outcome.artefact.records.rows == 4
+    assert plan.parameters.oracle == "exact"
 
 
 def test_the_prediction_is_of_the_right_size(records):
     """Predicted on public random data, compared with what this table gives: within a factor of three."""
     workload = random_conjunctions(DOMAIN, 3, 3000)
     plan, outcome, _ = play(records, workload, budget(0.3))
-    actual = errors(records, outcome.records, workload)
+    actual = errors(records, outcome.artefact.records, workload)
     assert plan.mean_error / 3 < actual.mean() < 3 * plan.mean_error

@@ -8,22 +8,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dualquery.distributions.factored import Evaluation, Factored
-from dualquery.distributions.products import Products
+from dualquery.counting.memory import MemoryCounter
+from dualquery.distributions.factored import Factored
 from dualquery.errors import BudgetError, DualQueryError, QueryError
-from dualquery.mechanisms.measured import Measured, measured_workload, small_tables, usual
-from dualquery.mechanisms.mwem import MWEM, Settings, automatic_rounds, mwem
-from dualquery.mechanisms.plan import Options, Outcome, Shape, silent
+from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.mwem.game import MWEM, belief_of, mwem
+from dualquery.mechanisms.mwem.parameters import automatic_rounds, parameters_of
+from dualquery.mechanisms.mwem.questions import AskedQueries, AskedTables, Kind, asked_of, usual_kind
+from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.query_selection import ChoosingCurator
+from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.selection import SLACK
-from dualquery.queries.counting import true_counts
 from dualquery.queries.families import from_spec
-from dualquery.queries.query import Tables
+from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
@@ -59,24 +60,19 @@ def budget(
 def run(
     records: Records, workload: Workload, spend: Budget, seed: int = 1, **options: object
 ) -> tuple[Outcome, Ledger]:
-    shape = Shape(workload=workload, rows=records.rows, budget=spend)
-    plan = MWEM.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+    plan = MWEM.plan_for(Task(workload, records.rows, spend), options)
     ledger = Ledger(spend)
-    curator = Curator(records, workload, ledger, SeededEntropy(seed))
-    return MWEM.run(plan, shape, curator, np.random.default_rng(seed), silent), ledger
-
-
-def fractions(workload: Workload, records: Records) -> np.ndarray:
-    return np.concatenate([true_counts(group, records) for group in workload.groups]) / records.rows
+    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
+    return MWEM.run(plan, curator, np.random.default_rng(seed), silent), ledger
 
 
 def errors(outcome: Outcome, workload: Workload, records: Records) -> float:
-    assert outcome.answers is not None
-    return float(np.abs(outcome.answers - fractions(workload, records)).mean())
+    assert outcome.belief is not None
+    return float(np.abs(outcome.belief.answers(workload) - workload.fractions(records)).mean())
 
 
-@pytest.mark.parametrize("neighbours", Neighbours)
-@pytest.mark.parametrize("measured", [each.value for each in Measured])
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("measured", [each.value for each in Kind])
 @pytest.mark.parametrize("updates", ["repeated", "once"])
 def test_a_pure_run_costs_what_the_paper_says(neighbours: Neighbours, measured: str, updates: str) -> None:
     records = skewed(BINARY)
@@ -100,7 +96,7 @@ def test_a_pure_run_costs_what_the_paper_says(neighbours: Neighbours, measured: 
     assert ledger.spent().epsilon <= 1.0
 
 
-@pytest.mark.parametrize("neighbours", Neighbours)
+@pytest.mark.parametrize("neighbours", RELATIONS)
 def test_a_concentrated_run_costs_what_bounded_range_says(neighbours: Neighbours) -> None:
     records = skewed(BINARY)
     spend = budget(1.0, 1e-6, neighbours)
@@ -136,7 +132,7 @@ def test_a_selection_stays_within_its_range_on_every_neighbour() -> None:
     answers = np.linspace(0.1, 0.9, workload.size)
 
     def scores(codes: np.ndarray, public: int) -> np.ndarray:
-        counts = fractions(workload, Records.from_rows(domain, codes)) * len(codes)
+        counts = workload.counts(Records.from_rows(domain, codes))
         errors = counts - public * answers
         return np.concatenate([errors, (len(codes) - counts) - public * (1 - answers)])
 
@@ -149,7 +145,7 @@ def test_a_selection_stays_within_its_range_on_every_neighbour() -> None:
         assert np.ptp(moves) <= 2
 
 
-@pytest.mark.parametrize("measured", [each.value for each in Measured])
+@pytest.mark.parametrize("measured", [each.value for each in Kind])
 def test_the_more_budget_the_better(measured: str) -> None:
     records, workload = skewed(BINARY), from_spec(BINARY, "marginals:2")
     poor = np.mean(
@@ -164,7 +160,7 @@ def test_the_more_budget_the_better(measured: str) -> None:
             for s in range(3)
         ]
     )
-    uniform = np.abs(0.25 - fractions(workload, records)).mean()
+    uniform = np.abs(0.25 - workload.fractions(records)).mean()
     assert rich < poor / 2
     assert rich < uniform / 2
 
@@ -173,8 +169,8 @@ def test_the_literal_figure_1_is_available_and_poor() -> None:
     records, workload = skewed(BINARY), from_spec(BINARY, "random:3:500")
     literal, _ = run(records, workload, budget(1.0), iterate="average", updates="once", rounds=8)
     ours, _ = run(records, workload, budget(1.0), rounds=8)
-    uniform = Evaluation(Products.of(workload), Factored(BINARY, part_cells=1)).answers()
-    guess = np.abs(uniform - fractions(workload, records)).mean()
+    uniform = Factored(BINARY, part_cells=1).answers(workload)
+    guess = np.abs(uniform - workload.fractions(records)).mean()
     assert errors(ours, workload, records) < errors(literal, workload, records) / 2
     assert errors(literal, workload, records) < guess
 
@@ -182,59 +178,72 @@ def test_the_literal_figure_1_is_available_and_poor() -> None:
 def test_records_and_answers_agree() -> None:
     records, workload = skewed(MIXED), from_spec(MIXED, "marginals:2 + ranges:c:100")
     outcome, _ = run(records, workload, budget(2.0))
-    assert outcome.records is not None
-    assert outcome.answers is not None
-    assert outcome.records.rows == 20_000
-    assert np.abs(fractions(workload, outcome.records) - outcome.answers).max() < 0.01
+    assert isinstance(outcome.artefact, SyntheticRecords)
+    assert outcome.belief is not None
+    assert outcome.artefact.rows == 20_000
+    made = workload.fractions(outcome.artefact.records)
+    assert np.abs(made - outcome.belief.answers(workload)).max() < 0.01
+
+
+def played(records: Records, task: Task, start: Factored, **wishes: int) -> Factored:
+    """The game alone, from this start: the last reply."""
+    chosen = parameters_of(task, MwemWishes(**wishes))
+    outcome = mwem(
+        Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(3)),
+        chosen.asked.questions(start.snapshot()),
+        rate=chosen.rate,
+        noise=chosen.measurement,
+        belief=belief_of(chosen, start, task.rows),
+        task=task,
+        iterates=chosen,
+        rng=np.random.default_rng(3),
+        progress=silent,
+    )
+    assert isinstance(outcome.belief, Factored)
+    return outcome.belief
 
 
 def test_factored_and_explicit_runs_are_the_same_run() -> None:
     records, workload = skewed(BINARY), from_spec(BINARY, "parities:2")
-    shape = Shape(workload=workload, rows=records.rows, budget=budget())
-    settings = Settings.of(shape, Options(rounds=10))
+    task = Task(workload, records.rows, budget())
     found = []
-    for distribution in (Factored(BINARY, part_cells=256), Factored.explicit(BINARY)):
-        curator = ChoosingCurator(records, workload, Ledger(shape.budget), SeededEntropy(3))
-        mwem(curator, distribution, settings, public_rows=records.rows, watch=silent)
-        found.append(distribution.marginal(tuple(range(8))))
+    for start in (Factored(BINARY, part_cells=256), Factored.explicit(BINARY)):
+        found.append(played(records, task, start, rounds=10).marginal(tuple(range(8))))
     np.testing.assert_allclose(found[0], found[1], atol=1e-12)
 
 
 def test_parts_stay_within_their_limit() -> None:
     records, workload = skewed(BINARY), from_spec(BINARY, "parities:3")
-    shape = Shape(workload=workload, rows=records.rows, budget=budget(5.0))
-    settings = Settings.of(shape, Options(rounds=12, part_cells=16))
-    distribution = Factored(BINARY, part_cells=settings.part_cells)
-    curator = ChoosingCurator(records, workload, Ledger(shape.budget), SeededEntropy(3))
-    mwem(curator, distribution, settings, public_rows=records.rows, watch=silent)
+    task = Task(workload, records.rows, budget(5.0))
+    distribution = played(records, task, Factored(BINARY, part_cells=16), rounds=12, part_cells=16)
     assert max(np.bincount(distribution.owner)) <= 4
 
 
 def test_what_is_measured_by_default() -> None:
-    assert usual(from_spec(BINARY, "marginals:3")) is Measured.QUERIES_AND_PARITIES
-    assert usual(from_spec(MIXED, "marginals:2")) is Measured.TABLES
-    assert usual(from_spec(MIXED, "random:2:10")) is Measured.QUERIES
-    closed = measured_workload(from_spec(BINARY, "marginals:3"), Measured.PARITIES)
-    assert closed.size == sum(math.comb(8, k) for k in (1, 2, 3))
-    both = measured_workload(from_spec(BINARY, "marginals:3"), Measured.QUERIES_AND_PARITIES)
+    assert usual_kind(from_spec(BINARY, "marginals:3")) is Kind.QUERIES_AND_PARITIES
+    assert usual_kind(from_spec(MIXED, "marginals:2")) is Kind.TABLES
+    assert usual_kind(from_spec(MIXED, "random:2:10")) is Kind.QUERIES
+    closed = asked_of(from_spec(BINARY, "marginals:3"), Kind.PARITIES, 100)
+    assert isinstance(closed, AskedQueries)
+    assert closed.size == closed.workload.size == sum(math.comb(8, k) for k in (1, 2, 3))
+    both = asked_of(from_spec(BINARY, "marginals:3"), Kind.QUERIES_AND_PARITIES, 100)
     assert both.size == closed.size + 8 * math.comb(8, 3)
 
 
 def test_tables_that_noise_would_drown_are_left_out() -> None:
-    tables = measured_workload(from_spec(MIXED, "marginals:3"), Measured.TABLES)
-    (kept,) = small_tables(tables, 20.0).groups
-    assert isinstance(kept, Tables)
-    assert kept.sets == ((0,), (1,), (2,), (0, 2))
-    (smallest,) = small_tables(tables, 0.1).groups
-    assert isinstance(smallest, Tables)
-    assert smallest.sets == ((0,),)
+    asked = asked_of(from_spec(MIXED, "marginals:3"), Kind.TABLES, public_rows=1000)
+    assert isinstance(asked, AskedTables)
+    assert len(asked.tables.sets) == 7
+    # In more than twenty cells noise of 100 records each is more than 2n, the largest error of a table.
+    assert asked.worthwhile(100.0).tables.sets == ((0,), (1,), (2,), (0, 2))
+    assert asked.worthwhile(20_000.0).tables.sets == ((0,),)
+    assert asked.worthwhile(100.0).noise_per_cell == 100.0
 
 
 def test_rounds_come_from_public_quantities() -> None:
-    shape = Shape(workload=from_spec(BINARY, "parities:3"), rows=1000, budget=budget(1.0))
-    assert automatic_rounds(shape) == round(8 * 10 / 10)
-    concentrated = Shape(workload=shape.workload, rows=1000, budget=budget(1.0, 1e-6))
-    assert automatic_rounds(concentrated) == 16
+    task = Task(from_spec(BINARY, "parities:3"), 1000, budget(1.0))
+    assert automatic_rounds(task) == round(8 * 10 / 10)
+    assert automatic_rounds(Task(task.workload, 1000, budget(1.0, 1e-6))) == 16
 
 
 @pytest.mark.parametrize(
@@ -254,25 +263,25 @@ def test_rounds_come_from_public_quantities() -> None:
 def test_bad_input_is_refused_by_the_plan(
     options: dict[str, object], kind: type[DualQueryError] | None, sentence: str
 ) -> None:
-    shape = Shape(workload=from_spec(BINARY, "marginals:2"), rows=1000, budget=budget())
+    task = Task(from_spec(BINARY, "marginals:2"), 1000, budget())
     if kind is None:
-        MWEM.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+        MWEM.plan_for(task, options)
         return
     with pytest.raises(kind, match=sentence):
-        MWEM.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+        MWEM.plan_for(task, options)
 
 
 def test_a_workload_too_wide_for_any_universe_is_refused_with_its_bytes() -> None:
     wide = Domain((Items("item", 40),))
     workload = Workload(wide, (Tables(wide, (tuple(range(30)),)),), "wide")
     with pytest.raises(QueryError, match=f"{8 << 30:,} bytes"):
-        MWEM.checked_plan(Shape(workload=workload, rows=1000, budget=budget()), Options(measured="queries"))
+        MWEM.plan_for(Task(workload, 1000, budget()), {"measured": "queries"})
 
 
 def test_parities_of_what_is_not_binary_are_refused() -> None:
-    shape = Shape(workload=from_spec(MIXED, "marginals:2"), rows=1000, budget=budget())
+    task = Task(from_spec(MIXED, "marginals:2"), 1000, budget())
     with pytest.raises(QueryError, match="'a' is not"):
-        MWEM.checked_plan(shape, Options(measured="parities"))
+        MWEM.plan_for(task, {"measured": "parities"})
 
 
 def test_slack_is_part_of_every_selection() -> None:

@@ -7,16 +7,18 @@ import math
 import numpy as np
 import pytest
 
+from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.plan import Options, Outcome, Shape, silent
-from dualquery.mechanisms.pmw import PMW, best_rounds, draw_price, promised_error, rounds_for
+from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.pmw.game import PMW
+from dualquery.mechanisms.pmw.parameters import best_rounds, draw_price, promised_error, rounds_for
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition, rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.counting import true_counts
+from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.queries.families import from_spec
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
@@ -39,21 +41,19 @@ def budget(
 
 
 def run(spend: Budget, **options: object) -> tuple[Outcome, Ledger]:
-    shape = Shape(workload=WORKLOAD, rows=20_000, budget=spend)
-    plan = PMW.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+    plan = PMW.plan_for(Task(WORKLOAD, 20_000, spend), options)
     ledger = Ledger(spend)
-    curator = Curator(records(), WORKLOAD, ledger, SeededEntropy(1))
-    return PMW.run(plan, shape, curator, np.random.default_rng(1), silent), ledger
+    curator = Curator(MemoryCounter(records()), ledger, SeededEntropy(1))
+    return PMW.run(plan, curator, np.random.default_rng(1), silent), ledger
 
 
 def largest_error(outcome: Outcome) -> float:
-    truth = true_counts(WORKLOAD.groups[0], records()) / 20_000
-    assert outcome.answers is not None
-    return float(np.abs(outcome.answers - truth).max())
+    assert outcome.belief is not None
+    return float(np.abs(outcome.belief.answers(WORKLOAD) - WORKLOAD.fractions(records())).max())
 
 
 @pytest.mark.parametrize("accounting", [Accounting.PURE, Accounting.ZCDP, Accounting.THEOREM_4_3])
-@pytest.mark.parametrize("neighbours", Neighbours)
+@pytest.mark.parametrize("neighbours", RELATIONS)
 def test_every_draw_costs_its_share(accounting: Accounting, neighbours: Neighbours) -> None:
     spend = budget(accounting, neighbours=neighbours)
     _, ledger = run(spend, rounds=20)
@@ -74,20 +74,29 @@ def test_prices_by_each_theorem() -> None:
 
 
 def test_rounds_by_the_theorem() -> None:
-    shape = Shape(workload=WORKLOAD, rows=20_000, budget=budget(Accounting.ZCDP))
-    assert rounds_for(shape, 0.5) == math.ceil(16 * 6 * math.log(2) / 0.25)
-    best = best_rounds(shape)
-    assert promised_error(shape, best) <= min(promised_error(shape, t) for t in (1, 10, 100, 1000))
+    task = Task(WORKLOAD, 20_000, budget(Accounting.ZCDP))
+    assert rounds_for(task, 0.5) == math.ceil(16 * 6 * math.log(2) / 0.25)
+    best = best_rounds(task)
+    assert promised_error(task, best) <= min(promised_error(task, t) for t in (1, 10, 100, 1000))
 
 
 @pytest.mark.parametrize("iterate", ["average", "last"])
 def test_the_promise_is_kept(iterate: str) -> None:
     spend = budget(Accounting.ZCDP)
     outcome, _ = run(spend, iterate=iterate, rounds=200)
-    shape = Shape(workload=WORKLOAD, rows=20_000, budget=spend)
-    assert largest_error(outcome) <= promised_error(shape, 200)
-    assert outcome.records is not None
-    assert outcome.records.rows >= 20_000
+    task = Task(WORKLOAD, 20_000, spend)
+    assert largest_error(outcome) <= promised_error(task, 200)
+    assert isinstance(outcome.artefact, SyntheticRecords)
+    assert outcome.artefact.rows >= 20_000
+
+
+def test_an_average_answers_its_own_workload_only() -> None:
+    outcome, _ = run(budget(Accounting.ZCDP), rounds=5)
+    assert outcome.belief is not None
+    own = outcome.belief.answers(WORKLOAD)
+    assert np.array_equal(outcome.belief.answers(from_spec(DOMAIN, "marginals:2")), own)
+    with pytest.raises(DualQueryError, match="the workload that it was made for"):
+        outcome.belief.answers(from_spec(DOMAIN, f"random:2:{WORKLOAD.size}"))
 
 
 @pytest.mark.parametrize(
@@ -100,13 +109,13 @@ def test_the_promise_is_kept(iterate: str) -> None:
     ],
 )
 def test_bad_input_is_refused_by_the_plan(options: dict[str, object], sentence: str) -> None:
-    shape = Shape(workload=WORKLOAD, rows=20_000, budget=budget(Accounting.ZCDP))
+    task = Task(WORKLOAD, 20_000, budget(Accounting.ZCDP))
     with pytest.raises(DualQueryError, match=sentence):
-        PMW.checked_plan(shape, Options(**options))  # type: ignore[arg-type]
+        PMW.plan_for(task, options)
 
 
 def test_a_universe_too_large_is_refused() -> None:
     wide = Domain((Items("item", 40),))
-    shape = Shape(workload=from_spec(wide, "marginals:1"), rows=20_000, budget=budget(Accounting.ZCDP))
+    task = Task(from_spec(wide, "marginals:1"), 20_000, budget(Accounting.ZCDP))
     with pytest.raises(QueryError, match="bytes"):
-        PMW.checked_plan(shape, Options())
+        PMW.plan_for(task, {})

@@ -5,19 +5,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms import item_projection, pace
-from dualquery.mechanisms.adaptive_projection import ADAPTIVE_PROJECTION
-from dualquery.mechanisms.pace import Pace
-from dualquery.mechanisms.plan import Options, Shape, silent
-from dualquery.mechanisms.projection import PROJECTION
-from dualquery.mechanisms.shrinkage import cell_variance, onto_simplex, shrunk
+from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.projection import pace
+from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
+from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection.items import plan_items
+from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.shrinkage import cell_variance, onto_simplex, shrunk
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.counting import true_counts
+from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.queries.families import marginals, random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
@@ -51,19 +52,16 @@ def play(
     **options,
 ):
     budget = Budget(epsilon=epsilon, delta=1e-6, neighbours=neighbours, accounting=Accounting.ZCDP)
-    shape = Shape(workload, records.rows, budget)
     options.setdefault("synthetic_rows", 6000)
-    plan = mechanism.checked_plan(shape, Options(**options))
+    plan = mechanism.plan_for(Task(workload, records.rows, budget), options)
     ledger = Ledger(budget)
-    curator = Curator(records, workload, ledger, SeededEntropy(seed))
-    outcome = mechanism.run(plan, shape, curator, np.random.default_rng(seed), silent)
+    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
+    outcome = mechanism.run(plan, curator, np.random.default_rng(seed), silent)
     return plan, outcome, ledger
 
 
 def errors(records, outcome, workload):
-    (group,) = workload.groups
-    made = true_counts(group, outcome.records) / outcome.records.rows
-    return made - true_counts(group, records) / records.rows
+    return workload.fractions(outcome.artefact.records) - workload.fractions(records)
 
 
 SIZES = (4, 6, 2, 9, 3, 2)
@@ -71,14 +69,14 @@ TABLE = related_table(SIZES, 20_000, 5)
 QUERIES = random_conjunctions(TABLE.domain, 3, 4000, seed=1)
 
 
-@pytest.mark.parametrize("neighbours", Neighbours)
+@pytest.mark.parametrize("neighbours", RELATIONS)
 def test_it_answers_well_and_spends_what_it_has(neighbours):
     plan, outcome, ledger = play(TABLE, QUERIES, neighbours=neighbours)
     error = np.abs(errors(TABLE, outcome, QUERIES))
     assert error.mean() < 0.003
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-3)
     assert ledger.spent().rho_units <= rho_of(epsilon=1.0, delta=1e-6) * 10**12
-    assert outcome.records.rows == 6000
+    assert outcome.artefact.records.rows == 6000
     assert plan.mean_error / 4 < error.mean() < plan.mean_error * 4
 
 
@@ -100,9 +98,9 @@ def test_error_bars_are_within_a_factor_of_two_on_held_out_tables(seed, sizes, r
 
 
 def test_the_same_seed_gives_the_same_rows():
-    first, second = (play(TABLE, QUERIES, seed=3)[1].records.to_rows() for _ in range(2))
+    first, second = (play(TABLE, QUERIES, seed=3)[1].artefact.records.to_rows() for _ in range(2))
     assert np.array_equal(first, second)
-    assert not np.array_equal(first, play(TABLE, QUERIES, seed=4)[1].records.to_rows())
+    assert not np.array_equal(first, play(TABLE, QUERIES, seed=4)[1].artefact.records.to_rows())
 
 
 @pytest.mark.parametrize(
@@ -113,7 +111,7 @@ def test_awkward_domains(sizes, order):
     records = related_table(sizes, 3000, 2)
     workload = marginals(records.domain, order)
     _, outcome, _ = play(records, workload, synthetic_rows=1001)
-    rows = outcome.records.to_rows()
+    rows = outcome.artefact.records.to_rows()
     assert rows.shape == (1001, len(sizes))
     assert np.all(rows.max(axis=0) < sizes)
 
@@ -122,14 +120,14 @@ def test_an_attribute_that_nobody_asks_about_is_uniform():
     records = related_table((3, 4, 5), 3000, 2)
     workload = random_conjunctions(domain(3, 4, 5), 1, 5, seed=0)
     _, outcome, _ = play(records, workload)
-    assert outcome.records.to_rows().shape[1] == 3
+    assert outcome.artefact.records.to_rows().shape[1] == 3
 
 
 def test_a_hopeless_budget_is_warned_about_and_runs():
     records = related_table((3, 4), 50, 2)
     plan, outcome, _ = play(records, marginals(records.domain, 2), epsilon=0.001, synthetic_rows=100)
     assert "budget is so small" in plan.notes[0]
-    assert outcome.records.rows == 100
+    assert outcome.artefact.records.rows == 100
 
 
 def test_what_does_not_fit_is_said():
@@ -158,31 +156,36 @@ def test_transactions_are_measured_by_items_and_pairs():
     records, _ = baskets(20_000, 300, 0)
     workload = random_conjunctions(records.domain, 3, 3000, seed=1)
     plan, outcome, ledger = play(records, workload, epsilon=2.0, items_per_record=15)
-    assert plan.parameters["measured"] == "items and pairs"
+    assert plan.parameters.measured == "items and pairs"
     assert np.abs(errors(records, outcome, workload)).mean() < 0.004
     assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-3)
-    made = outcome.records.columns[0]
-    held = [set(made.ids[made.start[r] : made.start[r + 1]].tolist()) for r in range(outcome.records.rows)]
+    made = outcome.artefact.records.columns[0]
+    held = [
+        set(made.ids[made.start[r] : made.start[r + 1]].tolist())
+        for r in range(outcome.artefact.records.rows)
+    ]
     together = np.mean([{0, 1} <= basket for basket in held])
     assert together == pytest.approx(0.47, abs=0.05)
-    assert plan.parameters["items_per_record"] == 15
+    assert plan.parameters.items_per_record == 15
 
 
 def test_item_plan_shares_by_hand():
     records, _ = baskets(1000, 300, 0)
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
-    plan = item_projection.plan_items(
-        Shape(random_conjunctions(records.domain, 2, 100, seed=0), 1000, budget), 20
-    )
+    plan = plan_items(Task(random_conjunctions(records.domain, 2, 100, seed=0), 1000, budget), 20)
     rho = rho_of(epsilon=1.0, delta=1e-6)
-    assert float(Fraction(190) / (2 * plan.pairs) / rho) == pytest.approx(0.7, rel=1e-6)
-    total = Fraction(1) / (2 * plan.total) + Fraction(20) / (2 * plan.order) + Fraction(20) / (2 * plan.items)
-    assert float((total + Fraction(190) / (2 * plan.pairs)) / rho) == pytest.approx(1, rel=1e-9)
+    assert float(Fraction(190) / (2 * plan.pairs.variance) / rho) == pytest.approx(0.7, rel=1e-6)
+    total = (
+        Fraction(1) / (2 * plan.total.variance)
+        + Fraction(20) / (2 * plan.order.variance)
+        + Fraction(20) / (2 * plan.items.variance)
+    )
+    assert float((total + Fraction(190) / (2 * plan.pairs.variance)) / rho) == pytest.approx(1, rel=1e-9)
 
 
 def test_adaptive_projection_chooses_tables_and_stays_within_budget():
     plan, outcome, ledger = play(TABLE, QUERIES, mechanism=ADAPTIVE_PROJECTION, rounds=6)
-    assert plan.parameters["measurements"] == 6
+    assert plan.parameters.measurements == 6
     kinds = [type(event).__name__ for event in ledger.events]
     assert kinds.count("Selection") == 6
     assert ledger.spent().epsilon <= 1.0

@@ -5,17 +5,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DataError
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator, Gaussian, Laplace, changed_queries
-from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.privacy.hazard import HazardTest, Side
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.selection import SLACK, Candidates, PublicScores, Rate
-from dualquery.queries.counting import true_counts
+from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.privacy.noise import Gaussian, Laplace
+from dualquery.privacy.scores import FINE, SignedErrors, TableErrors
+from dualquery.privacy.selection import SLACK, Candidates, Rate
+from dualquery.privacy.sparse_vector import Epochs, SparseVector
+from dualquery.privacy.statistics import Balance, GroupCounts, number_of_records
 from dualquery.queries.families import from_texts, marginals, parities
-from dualquery.queries.query import Tables
+from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
+from dualquery.releases.making import known_rows
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 
@@ -23,6 +29,9 @@ DOMAIN = Domain(
     (Categorical("a", ("0", "1")), Categorical("b", ("0", "1")), Categorical("c", ("x", "y", "z")))
 )
 TEXTS = ["a = 1", "b = 1 & c = x", "!(a = 1 & c = y)"]
+WORKLOAD = from_texts(DOMAIN, TEXTS)
+UNIVERSE = [(a, b, c) for a in range(2) for b in range(2) for c in range(3)]
+ROWS = 60
 
 
 class Watched(SeededEntropy):
@@ -46,7 +55,21 @@ class Watched(SeededEntropy):
         return super().words(count)
 
 
-def records(rows=60, seed=0):
+class WatchedCounter(MemoryCounter):
+    """Notes how much had been charged when the truth was first read."""
+
+    def __init__(self, table, ledger):
+        super().__init__(table)
+        self.ledger = ledger
+        self.charged_at_first_count = None
+
+    def true_counts(self, countable, *, kept=False):
+        if self.charged_at_first_count is None:
+            self.charged_at_first_count = len(self.ledger.events)
+        return super().true_counts(countable, kept=kept)
+
+
+def records(rows=ROWS, seed=0):
     rng = np.random.default_rng(seed)
     return Records.from_rows(DOMAIN, np.stack([rng.integers(0, s, rows) for s in DOMAIN.sizes], axis=1))
 
@@ -56,124 +79,222 @@ def budget(epsilon=1e4, *, neighbours=Neighbours.REPLACE, accounting=Accounting.
     return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
 
 
-def curator_of(pays, workload=None):
+def curator_of(pays):
     ledger = Ledger(pays)
     entropy = Watched(ledger)
-    workload = workload or from_texts(DOMAIN, TEXTS)
-    return Curator(records(), workload, ledger, entropy), ledger, entropy
+    counter = WatchedCounter(records(), ledger)
+    return Curator(counter, ledger, entropy), counter, entropy
 
 
-def scores(kind=Candidates.SIGNED, repeats=3):
-    return PublicScores(repeats, 60, np.array([1, 2, 0], np.int32), kind)
+def signed(repeats=3, public_rows=ROWS):
+    return SignedErrors(
+        WORKLOAD, public_rows, repeats=repeats, scale=public_rows, offsets=np.array([1, 2, 0], np.int32)
+    )
+
+
+def of_tables(public_rows=ROWS):
+    tables = Tables(DOMAIN, ((0,), (0, 1), (1, 2)))
+    answers = np.random.default_rng(0).dirichlet(np.ones(tables.size))
+    return TableErrors(tables, public_rows, penalties=np.array([0.0, 1.5, 3.0]), answers=answers)
 
 
 @pytest.mark.parametrize(
-    ("neighbours", "kind", "width"),
+    ("neighbours", "score", "width"),
     [
-        (Neighbours.REPLACE, Candidates.SIGNED, 2),
-        (Neighbours.REPLACE, Candidates.ABSOLUTE, 2),
-        (Neighbours.ADD_REMOVE, Candidates.SIGNED, 1),
-        (Neighbours.ADD_REMOVE, Candidates.ABSOLUTE, 2),
+        (Neighbours.REPLACE, signed(), 2 * 3),
+        (Neighbours.REPLACE, of_tables(), 4 * FINE),
+        (Neighbours.ADD_REMOVE, signed(), 1 * 3),
+        (Neighbours.ADD_REMOVE, of_tables(), 2 * FINE),
     ],
 )
-def test_select_charges_the_range_of_its_log_weights_first(neighbours, kind, width):
-    curator, ledger, entropy = curator_of(budget(neighbours=neighbours))
-    rate = Rate.below(0.01, 1000)
-    curator.select(scores(kind), rate=rate, public_rows=60, draws=7)
-    assert ledger.events == (Selection(width * 3 * rate.nats + SLACK, 7),)
+def test_select_charges_the_range_of_its_log_weights_first(neighbours, score, width):
+    curator, counter, entropy = curator_of(budget(neighbours=neighbours))
+    rate = Rate.below(0.3 / width, score.largest)
+    curator.select(score, rate=rate, draws=7)
+    assert curator.ledger.events == (Selection(width * rate.nats + SLACK, 7),)
+    assert counter.charged_at_first_count == 1
     assert entropy.charged_at_first_draw == 1
 
 
-@pytest.mark.parametrize("neighbours", list(Neighbours))
-@pytest.mark.parametrize("kind", list(Candidates))
+def log_weights(scored):
+    """One number a candidate, from the meaning of `Scored`."""
+    plain = scored.repeats * scored.counts - scored.scale * scored.offsets.astype(np.int64)
+    if scored.candidates is Candidates.ABSOLUTE:
+        return np.abs(plain)
+    return np.concatenate([plain, scored.surplus - plain])
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("kind", [signed, of_tables])
 def test_no_neighbour_moves_the_log_weights_by_more_than_was_charged(neighbours, kind):
     """Brute force over every neighbouring pair of small tables."""
-    workload = from_texts(DOMAIN, TEXTS)
-    universe = np.array([(a, b, c) for a in range(2) for b in range(2) for c in range(3)])
-    base = universe[[0, 3, 5, 10]]
-    public_rows, repeats = 4, 3
+    base = tuple(UNIVERSE[i] for i in (0, 3, 5, 10))
+    score = kind(public_rows=4)
 
-    def log_weights(rows):
-        counts = true_counts(workload.groups[0], Records.from_rows(DOMAIN, rows))
-        plain = repeats * counts - public_rows * np.array([1, 2, 0])
-        if kind is Candidates.ABSOLUTE:
-            return np.abs(plain)
-        return np.concatenate([plain, repeats * (len(rows) - public_rows) - plain])
+    def weights(rows):
+        return log_weights(score.of(MemoryCounter(Records.from_rows(DOMAIN, np.array(rows)))))
 
-    if neighbours is Neighbours.REPLACE:
-        pairs = [np.vstack([np.delete(base, i, axis=0), u]) for i in range(4) for u in universe]
-    else:
-        pairs = [np.vstack([base, u]) for u in universe] + [np.delete(base, i, axis=0) for i in range(4)]
-    moved = [log_weights(other) - log_weights(base) for other in pairs]
+    moved = [weights(other) - weights(base) for other in neighbours.next_to(base, UNIVERSE)]
     widest = max(np.ptp(difference) for difference in moved)
-    curator, ledger, _ = curator_of(budget(neighbours=neighbours))
-    curator.select(scores(kind), rate=Rate(1 << 40, 40), public_rows=public_rows, draws=1)
-    (event,) = ledger.events
-    charged = event.range / Rate(1 << 40, 40).nats  # in units of score
+    curator, _, _ = curator_of(budget(1e12, neighbours=neighbours))
+    rate = Rate(1 << 40, 40)
+    curator.select(score, rate=rate)
+    (event,) = curator.ledger.events
+    charged = event.range / rate.nats  # in units of score
     assert widest <= charged
-    assert charged <= widest + 1e-6 or kind is Candidates.ABSOLUTE  # and no more than needed
+    assert charged <= widest + 1e-6 or kind is of_tables  # and no more than needed
 
 
 def test_the_first_round_is_free():
-    curator, ledger, _ = curator_of(budget())
-    first = PublicScores(0, 60, np.zeros(3, np.int32), Candidates.SIGNED)
-    curator.select(first, rate=Rate.below(0.01, 1000), public_rows=60, draws=7)
-    assert ledger.events == ()
+    curator, _, _ = curator_of(budget())
+    curator.select(signed(repeats=0), rate=Rate.below(0.01, 1000), draws=7)
+    assert curator.ledger.events == ()
 
 
-def test_what_cannot_be_paid_is_not_drawn():
-    curator, ledger, entropy = curator_of(budget(0.001))
+def test_what_cannot_be_paid_is_neither_counted_nor_drawn():
+    curator, counter, entropy = curator_of(budget(0.001))
     with pytest.raises(BudgetError):
-        curator.select(scores(), rate=Rate.below(1, 1000), public_rows=60, draws=7)
+        curator.select(signed(), rate=Rate.below(1, 1000), draws=7)
     with pytest.raises(BudgetError):
-        curator.measure(marginals(DOMAIN, 1).groups[0], noise=Gaussian(Fraction(1)))
-    assert ledger.events == ()
+        curator.measure(GroupCounts(marginals(DOMAIN, 1).groups[0]), noise=Gaussian(Fraction(1)))
+    with pytest.raises(BudgetError):
+        curator.exceeds(
+            Balance(WORKLOAD, 0),
+            0,
+            law=Epochs(SparseVector(Fraction(1), 10, sensitivity=2)),
+            noise=Gaussian(Fraction(1)),
+        )
+    assert curator.ledger.events == ()
+    assert counter.charged_at_first_count is None
     assert entropy.charged_at_first_draw is None
 
 
-@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.PURE])
 def test_measure_charges_the_sensitivity_of_the_group(neighbours, accounting):
-    curator, ledger, entropy = curator_of(budget(neighbours=neighbours, accounting=accounting))
+    curator, counter, entropy = curator_of(budget(neighbours=neighbours, accounting=accounting))
     group = marginals(DOMAIN, 2).groups[0]
     changed = Fraction(3 * (2 if neighbours is Neighbours.REPLACE else 1))
     if accounting is Accounting.ZCDP:
-        noisy = curator.measure(group, noise=Gaussian(Fraction(9)))
-        assert ledger.events == (GaussianMeasurement(sensitivity_squared=changed, variance=Fraction(9)),)
+        noisy = curator.measure(GroupCounts(group), noise=Gaussian(Fraction(9)))
+        expected = GaussianMeasurement(sensitivity_squared=changed, variance=Fraction(9))
     else:
-        noisy = curator.measure(group, noise=Laplace(Fraction(2)))
-        assert ledger.events == (LaplaceMeasurement(sensitivity=changed, scale=Fraction(2)),)
+        noisy = curator.measure(GroupCounts(group), noise=Laplace(Fraction(2)))
+        expected = LaplaceMeasurement(sensitivity=changed, scale=Fraction(2))
+    assert curator.ledger.events == (expected,)
+    assert counter.charged_at_first_count == 1
     assert entropy.charged_at_first_draw == 1
     assert noisy.dtype == np.int64
-    assert np.abs(noisy - true_counts(group, records())).max() < 40
+    assert np.abs(noisy - group.counts(records())).max() < 40
 
 
-@pytest.mark.parametrize("neighbours", list(Neighbours))
-def test_changed_queries_against_brute_force(neighbours):
-    universe = np.array([(a, b, c) for a in range(2) for b in range(2) for c in range(3)])
+@pytest.mark.parametrize("neighbours", RELATIONS)
+def test_the_sensitivity_of_a_group_against_brute_force(neighbours):
     groups = [
-        from_texts(DOMAIN, TEXTS).groups[0],
+        WORKLOAD.groups[0],
         marginals(DOMAIN, 2).groups[0],
         Tables(DOMAIN, ((), (0,), (0, 1, 2))),
         parities(Domain(DOMAIN.columns[:2]), 2).groups[0],
     ]
     for group in groups:
         width = group.domain.width
-        counts = [true_counts(group, Records.from_rows(group.domain, u[None, :width])) for u in universe]
-        replaced = [np.abs(x - y) for x in counts for y in counts]
-        moves = replaced if neighbours is Neighbours.REPLACE else counts
+        universe = sorted({record[:width] for record in UNIVERSE})
+        base = (universe[0], universe[-1])
+
+        def counts(rows, group=group):
+            return group.counts(Records.from_rows(group.domain, np.array(rows)))
+
+        moves = [np.abs(counts(other) - counts(base)) for other in neighbours.next_to(base, universe)]
+        bound = GroupCounts(group).sensitivity(neighbours)
         assert max(move.max() for move in moves) <= 1
-        assert max(move.sum() for move in moves) <= changed_queries(group, neighbours)
+        assert max(move.sum() for move in moves) <= bound.l1
+        assert max((move**2).sum() for move in moves) <= bound.l2_squared
 
 
 def test_noise_is_fresh():
     curator, _, _ = curator_of(budget())
-    group = marginals(DOMAIN, 1).groups[0]
-    first = curator.measure(group, noise=Gaussian(Fraction(1000)))
-    assert not np.array_equal(first, curator.measure(group, noise=Gaussian(Fraction(1000))))
+    statistic = GroupCounts(marginals(DOMAIN, 1).groups[0])
+    first = curator.measure(statistic, noise=Gaussian(Fraction(1000)))
+    assert not np.array_equal(first, curator.measure(statistic, noise=Gaussian(Fraction(1000))))
 
 
-def test_an_empty_table_is_refused():
-    empty = Records.from_rows(DOMAIN, np.zeros((0, 3), int))
+def test_an_empty_table_is_refused_where_its_length_is_public():
+    """A length that is private is not looked at: it is measured with noise, or declared."""
+    empty = MemoryCounter(Records.from_rows(DOMAIN, np.zeros((0, 3), int)))
+    curator = Curator(empty, Ledger(budget()), SeededEntropy(0))
     with pytest.raises(DataError, match="no rows"):
-        Curator(empty, from_texts(DOMAIN, TEXTS), Ledger(budget()), SeededEntropy(0))
+        known_rows(curator, empty, None)
+    assert curator.ledger.events == ()
+    private = Curator(empty, Ledger(budget(neighbours=Neighbours.ADD_REMOVE)), SeededEntropy(0))
+    assert known_rows(private, empty, None).rows >= 1
+    assert len(private.ledger.events) == 1
+
+
+# The third verb
+
+TRUTH = int(Balance(WORKLOAD, 0).of(MemoryCounter(records()))[0])
+
+
+def test_a_hazard_test_is_paid_for_by_its_fire_alone():
+    pays = budget(10.0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.RENYI)
+    curator, _, _ = curator_of(pays)
+    law = HazardTest(Fraction(1, 4), 30, curator.ledger.order)
+    noise = Gaussian(Fraction(400))
+    asked = Balance(WORKLOAD, 0)
+    for _ in range(20):
+        # εθ = 7.5: a hypothesis without error fires once in nine hundred times
+        assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None
+    assert curator.ledger.events == ()
+    for hypothesis, side in ((TRUTH - 150, Side.TOO_LOW), (TRUTH + 150, Side.TOO_HIGH)):
+        before = curator.ledger.events
+        surprise = curator.exceeds(asked, hypothesis, law=law, noise=noise)
+        assert surprise is not None
+        assert surprise.side is side
+        assert abs(surprise.noisy - TRUTH) < 8 * 20
+        measured = GaussianMeasurement(sensitivity_squared=Fraction(1), variance=Fraction(400))
+        assert curator.ledger.events == (*before, law.event, measured)
+
+
+def test_an_epoch_is_paid_for_when_it_opens_and_ends_with_its_first_surprise():
+    curator, counter, entropy = curator_of(budget())
+    law = Epochs(SparseVector(Fraction(4), 30, sensitivity=2))
+    noise = Laplace(Fraction(2))
+    asked = Balance(WORKLOAD, 0)
+    once = (Epoch(Fraction(4)), LaplaceMeasurement(sensitivity=Fraction(2), scale=Fraction(2)))
+    assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None
+    assert curator.ledger.events == once
+    assert (counter.charged_at_first_count, entropy.charged_at_first_draw) == (2, 2)
+    surprise = curator.exceeds(asked, TRUTH - 200, law=law, noise=noise)
+    assert surprise is not None
+    assert surprise.side is Side.FAR
+    assert abs(surprise.noisy - TRUTH) < 60
+    assert curator.ledger.events == once  # all of it was paid for when the epoch opened
+    assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None
+    assert curator.ledger.events == once + once
+
+
+def test_a_question_that_moves_farther_than_the_test_allows_is_refused():
+    curator, counter, entropy = curator_of(budget())  # a record replaced moves a balance by two
+    with pytest.raises(BudgetError, match="moves farther"):
+        curator.exceeds(
+            Balance(WORKLOAD, 0),
+            TRUTH,
+            law=Epochs(SparseVector(Fraction(4), 30, sensitivity=1)),
+            noise=Laplace(Fraction(2)),
+        )
+    assert curator.ledger.events == ()
+    assert counter.charged_at_first_count is None
+    assert entropy.charged_at_first_draw is None
+
+
+def test_it_has_three_verbs_and_no_other_way_to_speak():
+    public = {name for name in vars(Curator) if not name.startswith("_")}
+    assert public == {"select", "measure", "exceeds", "ledger", "neighbours"}
+
+
+def test_the_number_of_records_is_free_where_it_is_public_and_one_count_where_not():
+    for neighbours, moved in ((Neighbours.REPLACE, 0), (Neighbours.ADD_REMOVE, 1)):
+        curator, _, _ = curator_of(budget(neighbours=neighbours))
+        (noisy,) = curator.measure(number_of_records(DOMAIN), noise=Gaussian(Fraction(1)))
+        assert curator.ledger.events == (GaussianMeasurement(Fraction(moved), Fraction(1)),)
+        assert abs(noisy - ROWS) < 10

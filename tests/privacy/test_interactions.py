@@ -9,21 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.shrinkage import reconstructed
-from dualquery.privacy import interactions as module
+from dualquery.mechanisms.projection.allocation import TablePlan
+from dualquery.mechanisms.projection.shrinkage import reconstructed
+from dualquery.privacy import statistics as module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.interactions import (
-    InteractionPlan,
-    integer_interaction,
-    interaction_scale,
-    interaction_sensitivity,
-    measure_interactions,
-)
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.families import marginals
+from dualquery.privacy.noise import Gaussian
+from dualquery.privacy.statistics import (
+    Interactions,
+    integer_interaction,
+    interaction_distance,
+    interaction_length,
+    interaction_scale,
+)
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
@@ -35,22 +37,41 @@ def one_record(sizes, cell):
     return integer_interaction(table)
 
 
-@pytest.mark.parametrize("short", [16, 2])
+def domain(sizes):
+    return Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(k)))) for j, k in enumerate(sizes)))
+
+
+@pytest.fixture
+def short(request, monkeypatch):
+    """Another limit of what is short; distances are remembered by sizes alone, so they are forgotten around it."""
+    monkeypatch.setattr(module, "SHORT", request.param)
+    interaction_distance.cache_clear()
+    yield request.param
+    interaction_distance.cache_clear()
+
+
+@pytest.mark.parametrize("short", [16, 2], indirect=True)
 @pytest.mark.parametrize("sizes", [(2,), (5,), (2, 2), (2, 3), (4, 3), (2, 3, 4), (2, 2, 2, 2), (1, 3)])
-def test_sensitivity_is_the_largest_over_all_neighbours(sizes, short, monkeypatch):
-    monkeypatch.setattr(module, "SHORT", short)
+def test_sensitivity_is_the_largest_over_all_neighbours(sizes, short):
     cells = list(product(*(range(k) for k in sizes)))
-    added = max(int(np.sum(one_record(sizes, cell) ** 2)) for cell in cells)
-    assert interaction_sensitivity(sizes, Neighbours.ADD_REMOVE) == added
-    replaced = max(
-        int(np.sum((one_record(sizes, a) - one_record(sizes, b)) ** 2)) for a in cells for b in cells
-    )
-    assert interaction_sensitivity(sizes, Neighbours.REPLACE) == replaced
+    statistic = Interactions(domain(sizes), (tuple(range(len(sizes))),), (1,))
+    added = [one_record(sizes, cell) for cell in cells]
+    replaced = [one - other for one in added for other in added]
+    for moves, squared, neighbours in (
+        (added, interaction_length(sizes), Neighbours.ADD_REMOVE),
+        (replaced, interaction_distance(sizes), Neighbours.REPLACE),
+    ):
+        assert squared == max(int(np.sum(move**2)) for move in moves)
+        assert statistic.sensitivity(neighbours).l2_squared == squared
+        assert statistic.sensitivity(neighbours).l1 >= max(int(np.abs(move).sum()) for move in moves)
+    longest = max(int(np.abs(move).sum()) for move in added)
+    assert statistic.sensitivity(Neighbours.ADD_REMOVE).l1 == longest
 
 
 def test_the_total_is_free_between_tables_of_one_length():
-    assert interaction_sensitivity((), Neighbours.REPLACE) == 0
-    assert interaction_sensitivity((), Neighbours.ADD_REMOVE) == 1
+    total = Interactions(domain((2, 3)), ((),), (1,))
+    assert total.sensitivity(Neighbours.REPLACE).l2_squared == 0
+    assert total.sensitivity(Neighbours.ADD_REMOVE).l2_squared == 1
 
 
 @settings(max_examples=30, deadline=None)
@@ -76,14 +97,33 @@ DOMAIN = Domain(
 def curator(epsilon=1.0, seed=0, rows=500):
     codes = np.column_stack([np.random.default_rng(1).integers(0, k, rows) for k in (2, 3, 1)])
     budget = Budget(epsilon=epsilon, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
-    records = Records.from_rows(DOMAIN, codes)
-    return Curator(records, marginals(DOMAIN, 2), Ledger(budget), SeededEntropy(seed)), codes
+    counter = MemoryCounter(Records.from_rows(DOMAIN, codes))
+    return Curator(counter, Ledger(budget), SeededEntropy(seed)), codes
+
+
+def test_every_set_is_its_integer_interaction_times_its_multiplier():
+    _, codes = curator()
+    statistic = Interactions(DOMAIN, ((), (1,), (0, 1)), (300, 2, 5))
+    table = np.zeros((2, 3), np.int64)
+    np.add.at(table, (codes[:, 0], codes[:, 1]), 1)
+    parts = [
+        300 * np.array([500]),
+        2 * integer_interaction(table.sum(axis=0)),
+        5 * integer_interaction(table),
+    ]
+    expected = np.concatenate([part.ravel() for part in parts])
+    counter = MemoryCounter(Records.from_rows(DOMAIN, codes))
+    np.testing.assert_array_equal(statistic.of(counter), expected)
+    np.testing.assert_array_equal(statistic.of(counter), expected)  # and asking changes nothing
+    in_records = statistic.in_records(expected)
+    assert in_records[()] == pytest.approx(500)
+    np.testing.assert_allclose(in_records[(1,)], table.sum(axis=0) - 500 / 3)
 
 
 def test_the_charge_is_that_of_the_plan_by_hand():
     holder, _ = curator()
-    plan = InteractionPlan(((), (0,), (0, 1)), (300, 2, 5), Fraction(10**7))
-    measure_interactions(holder, plan)
+    statistic = Interactions(DOMAIN, ((), (0,), (0, 1)), (300, 2, 5))
+    holder.measure(statistic, noise=Gaussian(Fraction(10**7)))
     (event,) = holder.ledger.events
     by_hand = 300**2 * 1 + 2**2 * (2 * 1) + 5**2 * (2 * 1) * (3 * 2)
     assert event.sensitivity_squared == by_hand
@@ -91,22 +131,24 @@ def test_the_charge_is_that_of_the_plan_by_hand():
 
 
 def test_noise_has_the_variance_that_the_plan_says():
-    plan = InteractionPlan(((0, 1),), (7,), Fraction(10**6))
+    plan = TablePlan(Interactions(DOMAIN, ((0, 1),), (7,)), Gaussian(Fraction(10**6)), (0, 1))
     spread = []
     for seed in range(200):
         holder, codes = curator(seed=seed)
         truth = np.zeros((2, 3))
         np.add.at(truth, (codes[:, 0], codes[:, 1]), 1)
         exact = integer_interaction(truth.astype(np.int64)) / 6
-        spread.append(measure_interactions(holder, plan)[(0, 1)] - exact)
+        noisy = holder.measure(plan.interactions, noise=plan.noise)
+        spread.append(plan.interactions.in_records(noisy)[(0, 1)] - exact)
     noise = np.array(spread)
     assert noise.sum(axis=(1, 2)) == pytest.approx(0, abs=1e-6)
-    expected = plan.noise(DOMAIN.sizes)[(0, 1)] * prod((k - 1) / k for k in (2, 3))
+    assert plan.variances()[(0, 1)] == pytest.approx(10**6 / (7 * 6) ** 2)
+    expected = plan.variances()[(0, 1)] * prod((k - 1) / k for k in (2, 3))
     assert noise.var() == pytest.approx(expected, rel=0.15)
 
 
 def test_too_small_a_budget_is_refused_before_anything_is_drawn():
     holder, _ = curator(epsilon=0.01)
     with pytest.raises(BudgetError):
-        measure_interactions(holder, InteractionPlan(((0,),), (1,), Fraction(1, 100)))
+        holder.measure(Interactions(DOMAIN, ((0,),), (1,)), noise=Gaussian(Fraction(1, 100)))
     assert holder.ledger.events == ()

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError
 from dualquery.privacy import noise
-from dualquery.privacy.noise import discrete_gaussian, discrete_laplace
+from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
+from dualquery.privacy.neighbours import Sensitivity
+from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
 from dualquery.privacy.noise_kernels import decide, thresholds
 from dualquery.privacy.noise_law import BLOCK_BITS, Law, enclose, exp_minus, settle
 from dualquery.randomness import SeededEntropy, SystemEntropy
@@ -243,3 +245,30 @@ def test_absurd_noise_is_refused_in_one_sentence() -> None:
         discrete_gaussian(5, variance=Fraction(10) ** 30, entropy=SeededEntropy(1))
     with pytest.raises(BudgetError, match="drowns"):
         discrete_laplace(5, scale=Fraction(10) ** 30, entropy=SystemEntropy())
+
+
+# The laws as objects
+
+
+def test_a_law_knows_its_price_and_draws_itself() -> None:
+    moved = Sensitivity(l1=3, l2_squared=5)
+    gaussian, laplace = Gaussian(Fraction(7, 2)), Laplace(Fraction(9, 4))
+    assert gaussian.event(moved) == GaussianMeasurement(Fraction(5), Fraction(7, 2))
+    assert laplace.event(moved) == LaplaceMeasurement(Fraction(3), Fraction(9, 4))
+    np.testing.assert_array_equal(
+        gaussian.draw(50, SeededEntropy(4)),
+        discrete_gaussian(50, variance=Fraction(7, 2), entropy=SeededEntropy(4)),
+    )
+    np.testing.assert_array_equal(
+        laplace.draw(50, SeededEntropy(4)),
+        discrete_laplace(50, scale=Fraction(9, 4), entropy=SeededEntropy(4)),
+    )
+
+
+@pytest.mark.parametrize("law", [Gaussian(Fraction(900)), Laplace(Fraction(30))])
+def test_what_a_law_says_about_its_size_is_what_it_draws(law: Gaussian | Laplace) -> None:
+    drawn = law.draw(400_000, SeededEntropy(5)).astype(float)
+    assert drawn.std() == pytest.approx(law.deviation, rel=0.01)
+    assert np.abs(drawn).mean() == pytest.approx(law.mean_size, rel=0.01)
+    largest = np.abs(drawn).reshape(1000, 400).max(axis=1)
+    assert largest.mean() == pytest.approx(law.size_of_largest(400), rel=0.15)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.privacy import selection
-from dualquery.privacy.selection import CHUNK, SLACK, Candidates, PublicScores, Rate, draw
+from dualquery.privacy.selection import CHUNK, SLACK, Candidates, Rate, Scored, draw
 from dualquery.randomness import SeededEntropy
 
 
@@ -68,10 +68,10 @@ def test_every_point_below_the_total_finds_its_candidate(counts, repeats, share,
     rng = np.random.default_rng(seed)
     offsets = rng.integers(0, 5, len(counts)).astype(np.int32)
     kind = Candidates.SIGNED if signed else Candidates.ABSOLUTE
-    scores = PublicScores(repeats, 20, offsets, kind)
+    scored = Scored(np.array(counts), repeats, 20, offsets, surplus, kind)
     rate = Rate.below(0.7, 10_000)
     entropy = Scripted(share)
-    drawn = draw(np.array(counts), scores, rate=rate, surplus=surplus, draws=1, entropy=entropy)
+    drawn = draw(scored, rate=rate, draws=1, entropy=entropy)
     plain = [repeats * c - 20 * int(o) for c, o in zip(counts, offsets, strict=True)]
     if signed:
         candidates = [(q, side, c) for q, s in enumerate(plain) for side, c in ((0, s), (1, surplus - s))]
@@ -94,23 +94,17 @@ def test_every_point_below_the_total_finds_its_candidate(counts, repeats, share,
 def test_a_far_better_candidate_never_underflows_the_rest():
     """Scores thousands of bits apart: the best is drawn always, and nothing overflows or divides by zero."""
     counts = np.array([0, 0, 10**9, 3])
-    scores = PublicScores(1, 1, np.zeros(4, np.int64), Candidates.ABSOLUTE)
+    scored = Scored(counts, 1, 1, np.zeros(4, np.int64), 0, Candidates.ABSOLUTE)
     rate = Rate.below(1e-5, 10**9)
-    drawn = draw(counts, scores, rate=rate, surplus=0, draws=50, entropy=SeededEntropy(1))
+    drawn = draw(scored, rate=rate, draws=50, entropy=SeededEntropy(1))
     assert np.all(drawn.queries == 2)
 
 
 def test_draws_cross_chunks():
     queries = 3 * CHUNK + 5
-    scores = PublicScores(0, 1, np.zeros(queries, np.int32), Candidates.SIGNED)
-    drawn = draw(
-        np.zeros(queries, np.int64),
-        scores,
-        rate=Rate.below(1, 10),
-        surplus=0,
-        draws=20_000,
-        entropy=SeededEntropy(2),
-    )
+    zeros = np.zeros(queries, np.int64)
+    scored = Scored(zeros, 0, 1, zeros.astype(np.int32), 0, Candidates.SIGNED)
+    drawn = draw(scored, rate=Rate.below(1, 10), draws=20_000, entropy=SeededEntropy(2))
     assert drawn.queries.min() < CHUNK
     assert drawn.queries.max() > 3 * CHUNK
     assert abs(drawn.negated.mean() - 0.5) < 0.02
@@ -132,8 +126,7 @@ def test_scores_beyond_the_bound_are_clamped_to_it():
     rate = Rate.below(0.5, 100)
     huge = np.array([10**12, 10**12 + 1, 0])
     for kind in Candidates:
-        scores = PublicScores(1000, 1, np.zeros(3, np.int64), kind)
-        drawn = draw(huge, scores, rate=rate, surplus=10**15, draws=200, entropy=SeededEntropy(4))
-        assert set(drawn.queries.tolist()) <= ({0, 1} if kind is Candidates.ABSOLUTE else {0, 1, 2})
+        scored = Scored(huge, 1000, 1, np.zeros(3, np.int64), 10**15, kind)
+        drawn = draw(scored, rate=rate, draws=200, entropy=SeededEntropy(4))
         at_bound = [0, 1] if kind is Candidates.ABSOLUTE else [0, 1, 2]  # the negation of the last one
         assert set(drawn.queries.tolist()) == set(at_bound)

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.queries import counting
-from dualquery.queries.counting import add_answers, distinct_rows, true_counts
-from dualquery.queries.query import NONE, Conjunctions, Parities, Predicates, Tables
+from dualquery.queries import bit_columns, conjunctions
+from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.parities import Parities
+from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.tables import Tables, distinct_rows
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records, SparseItems
 
@@ -80,10 +82,10 @@ def test_conjunctions_equal_a_naive_count(way, kind, seed, rows, width):
         records = sparse(records)
     with pytest.MonkeyPatch.context() as patch:
         if way != "blocked":
-            patch.setattr(counting, "BLOCK_BYTES", 0)
+            patch.setattr(conjunctions, "BLOCK_BYTES", 0)
         if way == "slabs":
-            patch.setattr(counting, "SLAB_BYTES", 1)
-        assert np.array_equal(true_counts(group, records), naive(group, codes))
+            patch.setattr(bit_columns, "SLAB_BYTES", 1)
+        assert np.array_equal(group.counts(records), naive(group, codes))
 
 
 def test_a_lone_block_of_bits_is_read_in_place():
@@ -95,10 +97,10 @@ def test_a_lone_block_of_bits_is_read_in_place():
     group = Conjunctions(domain, predicates, literals.astype(np.int32), np.zeros(500, bool))
     records = Records.from_rows(domain, codes)
     expected = naive(group, codes)
-    assert np.array_equal(true_counts(group, records), expected)
+    assert np.array_equal(group.counts(records), expected)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "BLOCK_BYTES", 0)
-        assert np.array_equal(true_counts(group, records), expected)
+        patch.setattr(conjunctions, "BLOCK_BYTES", 0)
+        assert np.array_equal(group.counts(records), expected)
 
 
 @settings(max_examples=20, deadline=None)
@@ -112,10 +114,10 @@ def test_parities_and_tables_equal_a_naive_count(seed, rows):
         attributes[::3, 2] = NONE
         parities = Parities(DOMAIN, attributes)
         even = [np.sum(codes[:, row[row >= 0]].sum(axis=1) % 2 == 0) for row in attributes]
-        assert np.array_equal(true_counts(parities, records), even)
+        assert np.array_equal(parities.counts(records), even)
 
         tables = Tables(DOMAIN, ((), (1,), (0, 1), (0, 5, 9), (2, 3, 4)))
-        counts = true_counts(tables, records)
+        counts = tables.counts(records)
         for members, first, last in zip(tables.sets, tables.starts[:-1], tables.starts[1:], strict=True):
             shape = tuple(DOMAIN.sizes[list(members)])
             expected = np.zeros(shape, int)
@@ -138,8 +140,8 @@ def test_answers_of_single_records_add_up_to_counts(seed):
     for group in groups:
         answers = np.zeros(group.size, np.int32)
         for record in codes:
-            add_answers(group, record, answers)
-        assert np.array_equal(answers, true_counts(group, records))
+            group.add_answers(record, answers)
+        assert np.array_equal(answers, group.counts(records))
 
 
 def test_distinct_rows_keep_every_record():
@@ -156,5 +158,5 @@ def test_progress_reaches_the_end():
     rng = np.random.default_rng(2)
     seen = []
     records = Records.from_rows(DOMAIN, random_rows(rng, 100))
-    true_counts(random_conjunctions(rng, 5, 2), records, lambda done, total: seen.append((done, total)))
+    random_conjunctions(rng, 5, 2).counts(records, lambda done, total: seen.append((done, total)))
     assert seen[-1] == (100, 100)

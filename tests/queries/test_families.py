@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import chisquare
 
 from dualquery.errors import QueryError
+from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.families import (
     from_file,
     from_spec,
@@ -22,7 +23,9 @@ from dualquery.queries.families import (
     weighted_conjunctions,
 )
 from dualquery.queries.language.reader import parse
-from dualquery.queries.query import NONE, Conjunctions, Parities, Tables
+from dualquery.queries.parities import Parities
+from dualquery.queries.predicates import NONE
+from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 
@@ -344,4 +347,4 @@ def test_half_a_million_items() -> None:
     workload = random_conjunctions(domain, 3, 1000)
     query = parse(workload.text(17), domain)
     assert len(query.literals) == 3
-    assert len(workload.predicates) == 512_000
+    assert len(conjunctions_of(workload).predicates) == 512_000

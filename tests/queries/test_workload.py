@@ -11,11 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import QueryError
+from dualquery.queries import workload as module
+from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.families import from_spec, from_texts, marginals, parities, random_conjunctions
+from dualquery.queries.group import ProductRows
 from dualquery.queries.language.reader import parse
-from dualquery.queries.query import NONE, Conjunctions, Parities, Predicates, Tables
-from dualquery.queries.workload import ProductRows, Workload
+from dualquery.queries.parities import Parities
+from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.tables import Tables
+from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
+from dualquery.table.records import Records
 
 DOMAIN = Domain(
     (
@@ -109,6 +115,58 @@ def test_examples_of_texts() -> None:
         tables.text(-1)
 
 
+def asked_about(workload: Workload) -> list[tuple[int, ...]]:
+    """The attributes of each query, from its product form alone."""
+    rows = workload.product_rows(np.arange(workload.size))
+    out: list[tuple[int, ...]] = [()] * workload.size
+    for row, position in zip(rows.literals, rows.positions, strict=True):
+        literals = row[row != NONE]
+        out[position] = tuple(sorted(rows.predicates.attribute[literals // 2].tolist()))
+    for row, position in zip(rows.parities, rows.parity_positions, strict=True):
+        out[position] = tuple(sorted(row[row != NONE].tolist()))
+    return out
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["everything", "marginals:1", "marginals:3", "random:2:3", "random:4:60 + marginals:2", "ranges:size:5"],
+)
+def test_scope_attributes_order_and_decisions_are_those_of_the_queries(spec: str) -> None:
+    workload = everything() if spec == "everything" else from_spec(DOMAIN, spec)
+    asked = asked_about(workload)
+    rows = workload.scope.tolist()
+    for row in rows:
+        members = [j for j in row if j != NONE]
+        assert row == sorted(members) + [NONE] * (len(row) - len(members))
+    found = [tuple(j for j in row if j != NONE) for row in rows]
+    assert sorted(found) == sorted(set(asked))
+    touched = sorted({j for members in asked for j in members})
+    assert workload.attributes.tolist() == touched
+    assert workload.order == max(map(len, asked))
+    assert workload.decisions == sum(int(DOMAIN.sizes[j]) - 1 for j in touched)
+    assert workload.unit == 1
+
+
+def test_counts_and_fractions_are_those_of_the_queries() -> None:
+    workload = everything()
+    rng = np.random.default_rng(0)
+    codes = RECORDS[rng.integers(0, len(RECORDS), 200)]
+    truth = holds(workload.product_rows(np.arange(workload.size)), codes, workload.size).sum(axis=1)
+    seen: list[tuple[int, int]] = []
+    counts = workload.counts(Records.from_rows(DOMAIN, codes), lambda done, total: seen.append((done, total)))
+    np.testing.assert_array_equal(counts, truth)
+    assert seen
+    np.testing.assert_array_equal(workload.fractions(Records.from_rows(DOMAIN, codes)), truth / 200)
+
+
+def test_all_texts_are_the_texts_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = everything()
+    one_by_one = [workload.text(i) for i in range(workload.size)]
+    assert list(workload.texts()) == one_by_one
+    monkeypatch.setattr(module, "_TEXTS_AT_ONCE", 7)
+    assert list(workload.texts()) == one_by_one
+
+
 def test_numbering() -> None:
     workload = everything()
     assert workload.starts.tolist() == np.cumsum([0, *(group.size for group in workload.groups)]).tolist()
@@ -128,7 +186,8 @@ def test_one_group_of_conjunctions_is_sliced() -> None:
 def test_tables_use_only_the_values_of_their_attributes() -> None:
     wide = Domain((Items("item", 512_000), Categorical("v", tuple(map(str, range(5000)))), Items("other", 3)))
     workload = Workload(wide, (Tables(wide, ((17, 512_000),)),), "")
-    assert len(workload.predicates) == 5001
+    (tables,) = workload.groups
+    assert len(tables.predicates) == len(workload.product_rows(np.arange(9)).predicates) == 5001
     assert workload.text(5000 + 4321) == "item[18] & v = 4321"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -11,12 +12,16 @@ import pytest
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Records, Schema, example
+from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.plan import Mechanism, Options, Outcome, Plan, Progress, Shape
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.wishes import NoWishes, RowsWishes
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import rho_of
-from dualquery.privacy.curator import Curator, Gaussian, Laplace
-from dualquery.queries.query import Tables
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.noise import Gaussian, Laplace, Noise
+from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.tables import Tables
 from dualquery.table.schema import parse_schema
 
 PEOPLE = 500
@@ -51,12 +56,34 @@ def budget_fixture() -> Callable[..., Budget]:
     return budget
 
 
-def _plan(shape: Shape, options: Options) -> Plan:
-    rows = options.synthetic_rows or 200
+@dataclass(frozen=True)
+class Parameters:
+    synthetic_rows: int
+    statistics: tuple[GroupCounts, ...] = hidden()
+    noises: tuple[Noise, ...] = hidden()
+    rate: float = 0.25
+
+
+def _planned(task: Task, rows: int, statistics: tuple[GroupCounts, ...], share: Fraction) -> Plan[Parameters]:
+    """Each statistic for an equal part of this share of the budget."""
+    noises: list[Noise] = []
+    for statistic in statistics:
+        moved = statistic.sensitivity(task.budget.neighbours)
+        if task.budget.accounting is Accounting.PURE:
+            each = decimal(task.budget.epsilon) / len(statistics) * share
+            noises.append(Laplace(scale=moved.l1 / each))
+        else:
+            rho = rho_of(epsilon=task.budget.epsilon, delta=task.budget.delta)
+            noises.append(Gaussian(variance=moved.l2_squared / (2 * rho / len(statistics) * share)))
     return Plan(
         mechanism="independent",
+        task=task,
         reason="The test asked for it.",
-        parameters={"synthetic_rows": rows, "rate": 0.25},
+        parameters=Parameters(synthetic_rows=rows, statistics=statistics, noises=tuple(noises)),
+        steps=tuple(
+            Step("measure a table", noise.event(statistic.sensitivity(task.budget.neighbours)))
+            for statistic, noise in zip(statistics, noises, strict=True)
+        ),
         mean_error=0.0125,
         max_error=0.05,
         seconds=0.1,
@@ -65,47 +92,47 @@ def _plan(shape: Shape, options: Options) -> Plan:
     )
 
 
-def _run(plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
+def _plan(task: Task, wanted: RowsWishes) -> Plan[Parameters]:
     """One-way tables, each for an equal share of the whole budget, and rows drawn from their product."""
-    domain = shape.domain
-    rows = int(plan.parameters["synthetic_rows"])
-    codes = np.zeros((rows, domain.width), np.int64)
-    moved = shape.budget.neighbours.cells_moved
-    for j in range(domain.width):
-        noise: Gaussian | Laplace
-        if shape.budget.accounting is Accounting.PURE:
-            share = decimal(shape.budget.epsilon) / domain.width * Fraction(999, 1000)
-            noise = Laplace(scale=moved / share)
-        else:
-            rho = rho_of(epsilon=shape.budget.epsilon, delta=shape.budget.delta)
-            share = rho / domain.width * Fraction(999, 1000)
-            noise = Gaussian(variance=moved / (2 * share))
-        noisy = np.clip(curator.measure(Tables(domain, ((j,),)), noise=noise), 0, None) + 1e-9
-        codes[:, j] = rng.choice(len(noisy), size=rows, p=noisy / noisy.sum())
+    tables = tuple(GroupCounts(Tables(task.domain, ((j,),))) for j in range(task.domain.width))
+    return _planned(task, wanted.synthetic_rows or 200, tables, Fraction(999, 1000))
+
+
+def _run(plan: Plan[Parameters], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
+    domain, chosen = plan.task.domain, plan.parameters
+    codes = np.zeros((chosen.synthetic_rows, domain.width), np.int64)
+    for j, (statistic, noise) in enumerate(zip(chosen.statistics, chosen.noises, strict=True)):
+        noisy = np.clip(curator.measure(statistic, noise=noise), 0, None) + 1e-9
+        codes[:, j] = rng.choice(len(noisy), size=chosen.synthetic_rows, p=noisy / noisy.sum())
         progress("measuring", j + 1, domain.width)
-    return Outcome(records=Records.from_rows(domain, codes), notes=("run",))
+    return Outcome(artefact=SyntheticRecords(Records.from_rows(domain, codes)), notes=("run",))
+
+
+def _bare_plan(task: Task, wanted: NoWishes) -> Plan[Parameters]:
+    """Answers without records: every query measured with the whole budget."""
+    (group,) = task.workload.groups
+    return _planned(task, 200, (GroupCounts(group),), Fraction(1))
 
 
 def _bare_run(
-    plan: Plan, shape: Shape, curator: Curator, rng: np.random.Generator, progress: Progress
+    plan: Plan[Parameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Answers without records: every query measured with the whole budget."""
-    rho = rho_of(epsilon=shape.budget.epsilon, delta=shape.budget.delta)
-    moved = sum(len(group.sets) for group in shape.workload.groups) * shape.budget.neighbours.cells_moved
-    (group,) = shape.workload.groups
-    noisy = curator.measure(group, noise=Gaussian(variance=moved / (2 * rho)))
-    answers = noisy / shape.rows
-    return Outcome(records=None, answers=answers, error_bars=np.full(shape.workload.size, 0.01))
+    (statistic,), (noise,) = plan.parameters.statistics, plan.parameters.noises
+    answers = curator.measure(statistic, noise=noise) / plan.task.rows
+    texts = list(plan.task.workload.texts())
+    return Outcome(
+        artefact=BareAnswers(texts, answers), answers=answers, error_bars=np.full(len(texts), 0.01)
+    )
 
 
 INDEPENDENT = Mechanism(
     name="independent",
     words="one-way tables with noise, and records from their product",
-    accepts=frozenset({"synthetic_rows"}),
+    wishes=RowsWishes,
     plan=_plan,
     run=_run,
 )
-BARE = Mechanism(name="bare", words="noisy answers", accepts=frozenset(), plan=_plan, run=_bare_run)
+BARE = Mechanism(name="bare", words="noisy answers", wishes=NoWishes, plan=_bare_plan, run=_bare_run)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -20,16 +21,17 @@ from dualquery import (
     DataError,
     DualQueryError,
     Neighbours,
-    Options,
     Records,
     Release,
     Schema,
 )
+from dualquery.mechanisms.mechanism import shown
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import rho_of
-from dualquery.privacy.curator import Gaussian
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Sensitivity
+from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.releases.making import price_of_rows
 
 Make = Callable[..., Release]
@@ -101,6 +103,63 @@ def test_private_number_of_records_is_measured_and_paid_for(
     assert abs(certificate["records"]["rows"] - records.rows) < 5000
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "options", "times"),
+    [
+        ("independent", {}, 12),
+        ("projection", {"synthetic_rows": 100}, 1),
+        ("adaptive-projection", {"synthetic_rows": 100, "rounds": 2}, 1 + 2 + 2),
+        ("dualquery", {"rounds": 4, "samples": 3, "free": "random"}, 3),
+        ("gaussian", {}, 1),
+        ("zeros", {}, 0),
+    ],
+)
+def test_a_private_number_of_records_is_measured_once(
+    make: Make, budget: Callable[..., Budget], mechanism: str, options: dict[str, Any], times: int
+) -> None:
+    """One event before those of the mechanism, and none of them is that one again."""
+    limits = budget(neighbours=Neighbours.ADD_REMOVE)
+    certificate = make(budget=limits, mechanism=mechanism, workload="marginals:2", **options).certificate
+    noise, _ = price_of_rows(limits)
+    first = noise.event(Sensitivity(1, 1)).to_json()
+    first_written, *others = certificate["events"]
+    assert first_written == {**first, "times": 1}
+    assert all({**each, "times": 1} != first_written for each in others)
+    assert sum(each["times"] for each in others) == times
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "options"),
+    [
+        ("independent", {}),
+        ("projection", {"synthetic_rows": 100}),
+        ("adaptive-projection", {"synthetic_rows": 100, "rounds": 2}),
+        ("dualquery", {"rounds": 4, "samples": 3}),
+        ("gaussian", {}),
+        ("zeros", {}),
+    ],
+)
+def test_the_certificate_lists_what_the_plan_announced(
+    make: Make,
+    schema: Schema,
+    records: Records,
+    budget: Callable[..., Budget],
+    mechanism: str,
+    options: dict[str, Any],
+) -> None:
+    asked = {"workload": "marginals:2", "budget": budget(), "mechanism": mechanism, **options}
+    plan = dualquery.plan(schema, rows=records.rows, **asked)
+    certificate = make(**asked).certificate
+    announced: Counter[str] = Counter()
+    for step in plan.steps:
+        announced[str(step.event.to_json())] += step.times
+    written: Counter[str] = Counter()
+    for event in certificate["events"]:
+        written[str({key: event[key] for key in event if key != "times"})] += event["times"]
+    assert written == announced
+    assert certificate["parameters"] == shown(plan.parameters)
+
+
 def test_declared_number_of_records_costs_nothing(make: Make, budget: Callable[..., Budget]) -> None:
     limits = budget(neighbours=Neighbours.ADD_REMOVE)
     certificate = make(budget=limits, public_rows=450).certificate
@@ -138,14 +197,15 @@ def test_pure_budget_splits_without_overshoot(epsilon: float) -> None:
     whole = Budget(epsilon=epsilon, delta=0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.PURE)
     noise, left = price_of_rows(whole)
     ledger = Ledger(whole)
-    ledger.charge(LaplaceMeasurement(sensitivity=Fraction(1), scale=noise.scale))  # type: ignore[union-attr]
+    assert isinstance(noise, Laplace)
+    ledger.charge(LaplaceMeasurement(sensitivity=Fraction(1), scale=noise.scale))
     ledger.charge(LaplaceMeasurement(sensitivity=Fraction(1), scale=1 / decimal(left.epsilon)))
     assert left.epsilon > 0.98 * epsilon
 
 
-def test_options_by_name_and_together(make: Make) -> None:
-    assert make(synthetic_rows=50).records.rows == 50  # type: ignore[union-attr]
-    assert make(options=Options(synthetic_rows=60)).records.rows == 60  # type: ignore[union-attr]
+def test_options_by_name(make: Make) -> None:
+    assert make(synthetic_rows=50).artefact.rows == 50
+    assert make(**{"synthetic_rows": 60, "rounds": None}).artefact.rows == 60  # None is as good as not given
 
 
 def test_warnings_of_the_caller_reach_the_certificate(make: Make) -> None:
@@ -156,7 +216,7 @@ def test_plan_needs_no_data(schema: Schema, budget: Callable[..., Budget]) -> No
     plan = dualquery.plan(
         schema, rows=100, workload="marginals:1", budget=budget(), mechanism="independent", synthetic_rows=9
     )
-    assert plan.parameters["synthetic_rows"] == 9
+    assert shown(plan.parameters) == {"synthetic_rows": 9, "rate": 0.25}
     with pytest.raises(DualQueryError):
         dualquery.plan(schema, rows=0, workload="marginals:1", budget=budget(), mechanism="independent")
 
@@ -184,8 +244,10 @@ def test_what_the_caller_got_wrong(
         make(mechanism="nonsense")
     with pytest.raises(DualQueryError, match="--rounds"):
         make(rounds=3)
-    with pytest.raises(TypeError, match="no argument 'round'"):
+    with pytest.raises(DualQueryError, match=r"no argument 'round'; the options of mechanisms are .*rounds"):
         make(round=3)
+    with pytest.raises(DualQueryError, match="no argument 'options'"):
+        make(options={"rounds": 3})
     with pytest.raises(DataError, match="declared number"):
         make(public_rows=4)
     with pytest.raises(BudgetError, match="at least 1"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dualquery
 from dualquery import QueryError, Release, Schema
-from dualquery.queries.language import texts
+from dualquery.queries import workload as workloads
 from dualquery.queries.language.reader import parse
 from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Answer
@@ -86,11 +86,11 @@ def test_bare_answers_know_their_own_queries_only(make: Make, tmp_path: Path) ->
 def test_texts_of_a_workload_are_those_of_its_queries(
     schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(texts, "_AT_ONCE", at_once)
+    monkeypatch.setattr(workloads, "_TEXTS_AT_ONCE", at_once)
     file = tmp_path / "queries.txt"
     file.write_text("sex = male | age >= 55\nregion in {north, south} & sex = male\nparity(sex)\nage < 55\n")
     workload = dualquery.from_spec(schema.domain, ["marginals:2", "random:3:50", "ranges:age:9", str(file)])
-    found = list(texts.query_texts(workload))
+    found = list(workload.texts())
     assert found == [workload.text(i) for i in range(workload.size)]
     for text in found[::97]:
         assert parse(text, schema.domain).text(schema.domain) == text

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dualquery.privacy.selection import Candidates, PublicScores, Rate, draw
+from dualquery.privacy.selection import Candidates, Rate, Scored, draw
 from dualquery.randomness import SeededEntropy, SystemEntropy
 
 DRAWS = 200_000
@@ -24,8 +24,8 @@ def test_frequencies_follow_the_exponential_mechanism(entropy, kind):
     queries, rows, repeats, nats = 60, 1000, 10, 0.3 / 1000
     counts = rng.integers(0, rows, queries)
     offsets = rng.integers(0, repeats + 1, queries).astype(np.int32)
-    scores = PublicScores(repeats, rows, offsets, kind)
-    drawn = draw(counts, scores, rate=Rate.below(nats, 20_000), surplus=0, draws=DRAWS, entropy=entropy)
+    scored = Scored(counts, repeats, rows, offsets, 0, kind)
+    drawn = draw(scored, rate=Rate.below(nats, 20_000), draws=DRAWS, entropy=entropy)
     plain = repeats * counts - rows * offsets.astype(np.int64)
     logs = np.concatenate([plain, -plain]) if kind is Candidates.SIGNED else np.abs(plain)
     observed = np.bincount(drawn.queries + queries * drawn.negated, minlength=len(logs))

@@ -25,6 +25,17 @@ SPEC = (
     "a file with one query a line. Join several with `+`, or give the flag again."
 )
 
+
+def _relation(given: str | Neighbours) -> Neighbours:
+    """Neighbours by their name; typer hands over the default as it is."""
+    if isinstance(given, Neighbours):
+        return given
+    try:
+        return Neighbours.named(given)
+    except BudgetError as problem:
+        raise typer.BadParameter(str(problem)) from None
+
+
 SchemaFlag: TypeAlias = Annotated[
     Path, typer.Option("--schema", metavar="FILE", help="The public description of the table, in TOML.")
 ]
@@ -58,7 +69,7 @@ NeighboursFlag: TypeAlias = Annotated[
     Neighbours,
     typer.Option(
         "--neighbours",
-        parser=Neighbours.named,
+        parser=_relation,
         metavar="[replace|add-remove]",
         help="What is hidden: the values of one record, or also whether it is there at all.",
     ),

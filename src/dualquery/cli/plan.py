@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dualquery.cli.flags import (
-    AccountingFlag,
-    DeltaFlag,
-    EpsilonFlag,
-    JsonFlag,
-    MechanismFlag,
-    NeighboursFlag,
-    QueriesFlag,
-    SchemaFlag,
-    budget_from,
-    with_mechanism_flags,
-)
+from dualquery.cli import flags
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
 
@@ -26,21 +15,21 @@ if TYPE_CHECKING:
     from dualquery.queries.workload import Workload
 
 
-@with_mechanism_flags(without=["--rows"])
+@flags.with_mechanism_flags(without=["--rows"])
 def plan(
     *,
-    schema: SchemaFlag,
+    schema: flags.SchemaFlag,
     rows: Annotated[
         int,
         typer.Option("--rows", "--records", metavar="N", min=1, help="The number of records of the table."),
     ],
-    queries: QueriesFlag,
-    epsilon: EpsilonFlag,
-    delta: DeltaFlag = None,
-    mechanism: MechanismFlag = None,
-    accounting: AccountingFlag = Accounting.ZCDP,
-    neighbours: NeighboursFlag = Neighbours.REPLACE,
-    json: JsonFlag = False,
+    queries: flags.QueriesFlag,
+    epsilon: flags.EpsilonFlag,
+    delta: flags.DeltaFlag = None,
+    mechanism: flags.MechanismFlag = None,
+    accounting: flags.AccountingFlag = Accounting.ZCDP,
+    neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
+    json: flags.JsonFlag = False,
     options: dict[str, Any],
 ) -> None:
     """Say what a release would be: parameters, predicted error, time, memory. **Needs no data.**
@@ -52,7 +41,7 @@ def plan(
         --queries random:3:500000 --epsilon 1 --delta 1e-6
     ```
     """
-    budget = budget_from(epsilon, delta, rows=rows, neighbours=neighbours, accounting=accounting)
+    budget = flags.budget_from(epsilon, delta, rows=rows, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output
     from dualquery.mechanisms.mechanism import shown
     from dualquery.queries.families import from_spec
@@ -83,7 +72,8 @@ def plan(
             "memory": output.size(made.bytes),
         }
     )
-    output.print_table("What the curator is asked, and what it costs", *output.steps(made.steps))
+    if made.steps:
+        output.print_table("What the curator is asked, and what it costs", *output.steps(made.steps))
     for note in made.notes:
         print(f"Note: {note}")
     output.print_warnings(warnings)

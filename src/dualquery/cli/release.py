@@ -3,62 +3,63 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from dualquery.cli.flags import (
-    AccountingFlag,
-    DeltaFlag,
-    EpsilonFlag,
-    JsonFlag,
-    MechanismFlag,
-    NeighboursFlag,
-    QueriesFlag,
-    QuietFlag,
-    SchemaFlag,
-    budget_from,
-    with_mechanism_flags,
-)
+from dualquery.cli import flags
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
+    from dualquery.mechanisms.mechanism import Progress
+    from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
+    from dualquery.table.records import Records
+    from dualquery.table.schema import Schema
 
 
-@with_mechanism_flags()
+TableArgument: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="TABLE", help="The private table: CSV, Parquet, Arrow, transactions, ….")
+]
+OutFlag: TypeAlias = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")]
+RecordsFlag: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--records",
+        metavar="N",
+        min=1,
+        show_default=False,
+        help="The number of records, where it is public although neighbours add or remove one. "
+        "[default: measured with 1% of the budget]",
+    ),
+]
+SeedFlag: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", min=0, help="Make it repeatable, and therefore **not private**."),
+]
+CsvFlag: TypeAlias = Annotated[
+    bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")
+]
+
+
+@flags.with_mechanism_flags()
 def release(
     *,
-    table: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="The private table: CSV, Parquet, Arrow, transactions, ….")
-    ],
-    schema: SchemaFlag,
-    queries: QueriesFlag,
-    epsilon: EpsilonFlag,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
-    delta: DeltaFlag = None,
-    mechanism: MechanismFlag = None,
-    accounting: AccountingFlag = Accounting.ZCDP,
-    neighbours: NeighboursFlag = Neighbours.REPLACE,
-    records: Annotated[
-        int | None,
-        typer.Option(
-            "--records",
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="The number of records, where it is public although neighbours add or remove one. "
-            "[default: measured with 1% of the budget]",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="N", min=0, help="Make it repeatable, and therefore **not private**."),
-    ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    table: TableArgument,
+    schema: flags.SchemaFlag,
+    queries: flags.QueriesFlag,
+    epsilon: flags.EpsilonFlag,
+    out: OutFlag,
+    delta: flags.DeltaFlag = None,
+    mechanism: flags.MechanismFlag = None,
+    accounting: flags.AccountingFlag = Accounting.ZCDP,
+    neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
+    records: RecordsFlag = None,
+    seed: SeedFlag = None,
+    csv: CsvFlag = False,
+    json: flags.JsonFlag = False,
+    quiet: flags.QuietFlag = False,
     options: dict[str, Any],
 ) -> None:
     """Make synthetic data with a certificate from a private table.
@@ -73,36 +74,27 @@ def release(
     ```
     """
     known = 2 if neighbours.size_is_public else None
-    budget_from(epsilon, delta, rows=records or known, neighbours=neighbours, accounting=accounting)
+    flags.budget_from(epsilon, delta, rows=records or known, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output
     from dualquery.cli.progress import Bars
 
     with Bars(wanted=not (json or quiet)) as progress:
-        from dualquery.queries.families import from_spec
-        from dualquery.releases.folder import refuse_occupied
-        from dualquery.releases.making import read_records
         from dualquery.releases.making import release as make_release
-        from dualquery.releases.planning import check_mechanism
-        from dualquery.table.schema import read_schema
 
-        refuse_occupied(out)
-        check_mechanism(mechanism)
-        described = read_schema(schema)
-        workload = from_spec(described.domain, queries)
-        encoded = read_records(table, described, progress)
+        described, workload, encoded = _read(table, schema, queries, mechanism, out, progress)
         public = encoded.rows if neighbours.size_is_public else records
-        budget = budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
+        budget = flags.budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
         made = make_release(
             encoded,
             schema=described,
             workload=workload,
             budget=budget,
             mechanism=mechanism,
-            **options,
             seed=seed,
             public_rows=records,
             progress=progress,
             warnings=draft_warnings(schema),
+            **options,
         )
         progress("writing the release", 0, 1)
         made.save(out, csv=csv)
@@ -112,6 +104,22 @@ def release(
         print_summary(out, made.certificate)
     if not quiet:
         output.print_warnings(made.certificate["warnings"])
+
+
+def _read(
+    table: Path, schema: Path, queries: list[str], mechanism: str | None, out: Path, progress: Progress
+) -> tuple[Schema, Workload, Records]:
+    """Everything that a release needs, after refusing what would only fail later."""
+    from dualquery.queries.families import from_spec
+    from dualquery.releases.folder import refuse_occupied
+    from dualquery.releases.making import read_records
+    from dualquery.releases.planning import check_mechanism
+    from dualquery.table.schema import read_schema
+
+    refuse_occupied(out)
+    check_mechanism(mechanism)
+    described = read_schema(schema)
+    return described, from_spec(described.domain, queries), read_records(table, described, progress)
 
 
 def draft_warnings(schema: Path) -> list[str]:

@@ -21,7 +21,7 @@ from dualquery.distributions.products import Products
 from dualquery.errors import BudgetError
 from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Run, Step, Task, hidden
 from dualquery.mechanisms.mwem.questions import AskedQueries, Kind, asked_of
 from dualquery.mechanisms.outcomes import released, synthetic_rows
 from dualquery.mechanisms.wishes import NoWishes, RowsWishes
@@ -201,38 +201,23 @@ def _run_zeros(
     return Outcome(artefact=SyntheticRecords(Records.from_rows(plan.task.domain, rows)))
 
 
-INDEPENDENT_LAPLACE = Mechanism(
-    name="laplace",
-    words="independent Laplace noise on every query: answers only",
-    wishes=NoWishes,
-    plan=partial(_plan_noise, "laplace"),
-    run=_run_noise,
-)
-INDEPENDENT_GAUSSIAN = Mechanism(
-    name="gaussian",
-    words="independent Gaussian noise on every query: answers only",
-    wishes=NoWishes,
-    plan=partial(_plan_noise, "gaussian"),
-    run=_run_noise,
-)
-HADAMARD = Mechanism(
-    name="hadamard",
-    words="every parity of the workload's binary tables, joined by multiplicative weights (Barak et al. 2007)",
-    wishes=RowsWishes,
-    plan=_plan_hadamard,
-    run=_run_hadamard,
-)
-UNIFORM = Mechanism(
-    name="uniform",
-    words="the uniform guess: every value as likely as any other",
-    wishes=RowsWishes,
-    plan=partial(_plan_guess, "uniform"),
-    run=_run_uniform,
-)
-ZEROS = Mechanism(
-    name="zeros",
-    words="the first value of every attribute, in every record",
-    wishes=RowsWishes,
-    plan=partial(_plan_guess, "zeros"),
-    run=_run_zeros,
-)
+_WORDS = {
+    "laplace": "independent Laplace noise on every query: answers only",
+    "gaussian": "independent Gaussian noise on every query: answers only",
+    "hadamard": "every parity of the workload's binary tables, joined by multiplicative weights (Barak et al. 2007)",
+    "uniform": "the uniform guess: every value as likely as any other",
+    "zeros": "the first value of every attribute, in every record",
+}
+
+
+def _independent(name: str) -> Mechanism[NoWishes, IndependentParameters]:
+    return Mechanism(name, _WORDS[name], NoWishes, partial(_plan_noise, name), _run_noise)
+
+
+def _guess(name: str, run: Run[GuessParameters]) -> Mechanism[RowsWishes, GuessParameters]:
+    return Mechanism(name, _WORDS[name], RowsWishes, partial(_plan_guess, name), run)
+
+
+INDEPENDENT_LAPLACE, INDEPENDENT_GAUSSIAN = _independent("laplace"), _independent("gaussian")
+HADAMARD = Mechanism("hadamard", _WORDS["hadamard"], RowsWishes, _plan_hadamard, _run_hadamard)
+UNIFORM, ZEROS = _guess("uniform", _run_uniform), _guess("zeros", _run_zeros)

@@ -112,7 +112,10 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+Run = Callable[[Plan[Parameters], Curator, np.random.Generator, Progress], Outcome]
+
+
+@dataclass(frozen=True)
 class Mechanism(Generic[Wishes, Parameters]):
     """A row of the table of mechanisms (`mechanisms.choose`)."""
 
@@ -120,7 +123,7 @@ class Mechanism(Generic[Wishes, Parameters]):
     words: str  # what it is, in a sentence
     wishes: type[Wishes]
     plan: Callable[[Task, Wishes], Plan[Parameters]]
-    run: Callable[[Plan[Parameters], Curator, np.random.Generator, Progress], Outcome] = field(repr=False)
+    run: Run[Parameters] = field(repr=False)
 
     def accepts(self, options: Iterable[str]) -> bool:
         """Whether all of these options mean something to it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 from dualquery.distributions.factored import Factored, RunningAnswers
 from dualquery.distributions.products import Products
 from dualquery.errors import DualQueryError
+from dualquery.game.moves import Asked
+from dualquery.game.play import DataPlayer, QueryPlayer, play
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Outcome, Task
+from dualquery.mechanisms.mechanism import Outcome, Progress, Task
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 
@@ -25,12 +28,25 @@ class Iterate(Enum):
     AVERAGE = "average"
 
 
+class Iterates(Protocol):
+    """What the parameters of a mechanism with a learning data player say about its iterates."""
+
+    @property
+    def rounds(self) -> int: ...
+
+    @property
+    def iterate(self) -> Iterate: ...
+
+    @property
+    def synthetic_rows(self) -> int: ...
+
+
 class Average:
     """The average of all iterates: of their answers, and as rows drawn from each in turn."""
 
     def __init__(self, workload: Workload, rounds: int, rows: int, rng: np.random.Generator) -> None:
         self._workload = workload
-        self._evaluation = RunningAnswers(Products.of(workload))
+        self._running: RunningAnswers | None = None  # made when the first reply is heard
         self._rows_each = -(-rows // rounds)
         self._rng = rng
         self._answers: NDArray[np.float64] = np.zeros(workload.size)
@@ -38,26 +54,50 @@ class Average:
 
     def hear(self, reply: Factored) -> None:
         """Take in the reply of a round."""
-        self._answers += self._evaluation.answers(reply)
+        if self._running is None:
+            self._running = RunningAnswers(Products.of(self._workload))
+        self._answers += self._running.answers(reply)
         self._rows.append(reply.sample(self._rows_each, self._rng))
 
     def outcome(self) -> Outcome:
         records = Records.from_rows(self._workload.domain, np.concatenate(self._rows))
-        return Outcome(
-            artefact=SyntheticRecords(records), belief=AverageBelief(self._answers / len(self._rows))
-        )
+        belief = AverageBelief(self._workload, self._answers / len(self._rows))
+        return Outcome(artefact=SyntheticRecords(records), belief=belief)
 
 
 class AverageBelief:
     """The mean of the answers that were given, which is all that is left of the iterates."""
 
-    def __init__(self, answers: NDArray[np.float64]) -> None:
+    def __init__(self, workload: Workload, answers: NDArray[np.float64]) -> None:
+        self._workload = workload
         self._answers = answers
 
     def answers(self, workload: Workload) -> NDArray[np.float64]:
-        if workload.size != len(self._answers):
+        if workload is not self._workload and workload.digest() != self._workload.digest():
             raise DualQueryError("an average of iterates answers the workload that it was made for")
         return self._answers
+
+
+def play_iterates(
+    query_player: QueryPlayer[Asked, Factored],
+    data_player: DataPlayer[Asked, Factored],
+    task: Task,
+    iterates: Iterates,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Outcome:
+    """Play, and release the last reply of a learning data player or the average of all of them."""
+    average = Average(task.workload, iterates.rounds, iterates.synthetic_rows, rng)
+    averaged = iterates.iterate is Iterate.AVERAGE
+    transcript = play(
+        query_player,
+        data_player,
+        rounds=iterates.rounds,
+        remembers=1,
+        hears=average.hear if averaged else lambda reply: None,
+        progress=lambda done, total: progress("playing", done, total),
+    )
+    return average.outcome() if averaged else released(transcript.last_reply(), iterates.synthetic_rows, rng)
 
 
 def released(distribution: Factored, rows: int, rng: np.random.Generator) -> Outcome:

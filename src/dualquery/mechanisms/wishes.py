@@ -73,18 +73,23 @@ def size_in_bytes(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectionWishes:
+class RowsWishes:
+    """Of whoever makes as many rows as wanted."""
+
+    synthetic_rows: int | None = _synthetic_rows()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionWishes(RowsWishes):
     items_per_record: int | None = _wish(
         "The most items of a record that count; the rest is dropped.", "N", least=1
     )
-    synthetic_rows: int | None = _synthetic_rows()
     memory: int | None = _memory()
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveProjectionWishes:
+class AdaptiveProjectionWishes(RowsWishes):
     rounds: int | None = _rounds()
-    synthetic_rows: int | None = _synthetic_rows()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +108,7 @@ class DualQueryWishes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MwemWishes:
+class MwemWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
     updates: str | None = _wish(
@@ -114,24 +119,15 @@ class MwemWishes:
     )
     measured: str | None = _wish("What is selected and measured: queries, tables or parities.", "WHAT")
     part_cells: int | None = _wish("The most cells that one part of the distribution may have.", "N", least=2)
-    synthetic_rows: int | None = _synthetic_rows()
     memory: int | None = _memory()
 
 
 @dataclass(frozen=True, kw_only=True)
-class PmwWishes:
+class PmwWishes(RowsWishes):
     rounds: int | None = _rounds()
     learning_rate: float | None = _learning_rate()
     alpha: float | None = _alpha()
     iterate: str | None = _iterate()
-    synthetic_rows: int | None = _synthetic_rows()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowsWishes:
-    """Of a baseline that makes rows."""
-
-    synthetic_rows: int | None = _synthetic_rows()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from dualquery.oracles.arrays import Ints, Longs, Words
 from dualquery.oracles.clauses import Clauses, frozen
 from dualquery.oracles.problem import Forward, Problem, complete, draw, rows_from
 from dualquery.queries.predicates import NONE
@@ -22,48 +22,35 @@ from dualquery.queries.predicates import NONE
 class Meaning(NamedTuple):
     """What variables and choices stand for in records."""
 
-    attribute: NDArray[np.int32]  # variable → attribute
-    value: NDArray[np.int32]  # choice → value: the fallback's where it has the choice, else any, at random
+    attribute: Ints  # variable → attribute
+    value: Ints  # choice → value: the fallback's where it has the choice, else any, at random
 
 
-def compile_clauses(
-    clauses: Clauses, fallback: NDArray[np.int32], chance: NDArray[np.uint64]
-) -> tuple[Problem, Meaning]:
+def compile_clauses(clauses: Clauses, fallback: Ints, chance: Words) -> tuple[Problem, Meaning]:
     """The problem that merged clauses pose, seen from the record `fallback`."""
-    predicates = clauses.predicates
-    forward, meaning = _compile(
-        frozen(clauses.sizes, np.int32),
-        frozen(predicates.attribute, np.int32),
-        frozen(predicates.start, np.int64),
-        frozen(predicates.values, np.int32),
-        frozen(clauses.literals, np.int32),
-        frozen(clauses.weights, np.int64),
-        frozen(clauses.parities, np.int32),
-        frozen(clauses.parity_weights, np.int64),
-        frozen(fallback, np.int32),
-        chance,
-    )
+    sizes, record = frozen(clauses.sizes, np.int32), frozen(fallback, np.int32)
+    forward, meaning = _compile(sizes, *clauses.arrays(), record, chance)
     return complete(forward), meaning
 
 
 @njit(cache=True)
-def _code(values: NDArray[np.int32], place: int) -> int:
+def _code(values: Ints, place: int) -> int:
     """An accepted value: `place` -1 is the only value that the members of a parity accept, 1."""
     return 1 if place < 0 else values[place]
 
 
 @njit(cache=True)
 def _compile(
-    sizes: NDArray[np.int32],
-    predicate_attribute: NDArray[np.int32],
-    predicate_start: NDArray[np.int64],
-    predicate_values: NDArray[np.int32],
-    conjunctions: NDArray[np.int32],
-    weights: NDArray[np.int64],
-    parities: NDArray[np.int32],
-    parity_weights: NDArray[np.int64],
-    fallback: NDArray[np.int32],
-    chance: NDArray[np.uint64],
+    sizes: Ints,
+    predicate_attribute: Ints,
+    predicate_start: Longs,
+    predicate_values: Ints,
+    conjunctions: Ints,
+    weights: Longs,
+    parities: Ints,
+    parity_weights: Longs,
+    fallback: Ints,
+    chance: Words,
 ) -> tuple[Forward, Meaning]:
     entries = conjunctions.size + parities.size  # at most; the padding is not counted out
     clauses = len(conjunctions) + len(parities)

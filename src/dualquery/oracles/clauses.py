@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.oracles.arrays import Ints, Longs
 from dualquery.queries.predicates import NONE, Predicates
 
 Scalar = TypeVar("Scalar", np.int32, np.int64)
@@ -40,12 +41,12 @@ class Clauses:
     holds where an even number of them has code 1. Rows are padded with -1 and name an attribute once.
     """
 
-    sizes: NDArray[np.int32]
+    sizes: Ints
     predicates: Predicates
-    literals: NDArray[np.int32]
-    weights: NDArray[np.int64]
-    parities: NDArray[np.int32]
-    parity_weights: NDArray[np.int64]
+    literals: Ints
+    weights: Longs
+    parities: Ints
+    parity_weights: Longs
 
     def __post_init__(self) -> None:
         if self.literals.ndim != 2 or self.parities.ndim != 2:
@@ -61,6 +62,18 @@ class Clauses:
         """What a record would score that satisfied every clause it likes and no other: Σ_c max(0, w_c)."""
         return int(self.weights[self.weights > 0].sum() + self.parity_weights[self.parity_weights > 0].sum())
 
+    def arrays(self) -> tuple[Ints, Longs, Ints, Ints, Longs, Ints, Longs]:
+        """Predicates, then products and their weights, then parities and theirs, as compiled code takes them."""
+        return (
+            frozen(self.predicates.attribute, np.int32),
+            frozen(self.predicates.start, np.int64),
+            frozen(self.predicates.values, np.int32),
+            frozen(self.literals, np.int32),
+            frozen(self.weights, np.int64),
+            frozen(self.parities, np.int32),
+            frozen(self.parity_weights, np.int64),
+        )
+
 
 def merge(clauses: Clauses) -> Clauses:
     """The same objective with equal clauses joined into one, rows sorted, weights of zero left out."""
@@ -71,21 +84,9 @@ def merge(clauses: Clauses) -> Clauses:
     return Clauses(clauses.sizes, clauses.predicates, literals, weights, parities, parity_weights)
 
 
-def value(clauses: Clauses, record: NDArray[np.int32]) -> int:
+def value(clauses: Clauses, record: Ints) -> int:
     """Σ_c w_c · q_c(record), clause by clause from the definition."""
-    predicates = clauses.predicates
-    return int(
-        _value(
-            frozen(predicates.attribute, np.int32),
-            frozen(predicates.start, np.int64),
-            frozen(predicates.values, np.int32),
-            frozen(clauses.literals, np.int32),
-            frozen(clauses.weights, np.int64),
-            frozen(clauses.parities, np.int32),
-            frozen(clauses.parity_weights, np.int64),
-            frozen(record, np.int32),
-        )
-    )
+    return int(_value(*clauses.arrays(), frozen(record, np.int32)))
 
 
 def frozen(array: NDArray[np.generic], dtype: type[Scalar]) -> NDArray[Scalar]:
@@ -96,9 +97,7 @@ def frozen(array: NDArray[np.generic], dtype: type[Scalar]) -> NDArray[Scalar]:
 
 
 @njit(cache=True)
-def _merged(
-    rows: NDArray[np.int32], weights: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _merged(rows: Ints, weights: Longs) -> tuple[Ints, Longs]:
     """Rows with equal entries joined, in order of first appearance, by an open-addressed table."""
     count, width = rows.shape
     kept = np.empty((count, width), np.int32)
@@ -158,14 +157,14 @@ def _merged(
 
 @njit(cache=True)
 def _value(
-    attribute: NDArray[np.int32],
-    start: NDArray[np.int64],
-    values: NDArray[np.int32],
-    literals: NDArray[np.int32],
-    weights: NDArray[np.int64],
-    parities: NDArray[np.int32],
-    parity_weights: NDArray[np.int64],
-    record: NDArray[np.int32],
+    attribute: Ints,
+    start: Longs,
+    values: Ints,
+    literals: Ints,
+    weights: Longs,
+    parities: Ints,
+    parity_weights: Longs,
+    record: Ints,
 ) -> np.int64:
     total = np.int64(0)
     for c in range(len(literals)):

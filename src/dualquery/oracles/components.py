@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from dualquery.oracles.arrays import Flags, Ints, Words
 from dualquery.oracles.presolve import OPEN, Rest
 from dualquery.oracles.problem import Forward, Problem, complete, draw, grouped, rows_from
 
@@ -22,10 +22,10 @@ class Components(NamedTuple):
     """The problem that is left, numbered component by component, and the way back."""
 
     core: Problem
-    first_variable: NDArray[np.int32]  # component → its variables of the core
-    variable: NDArray[np.int32]  # variable of the core → variable of the problem
-    choice: NDArray[np.int32]  # choice of the core → choice of the problem
-    component: NDArray[np.int32]  # clause of the core → component
+    first_variable: Ints  # component → its variables of the core
+    variable: Ints  # variable of the core → variable of the problem
+    choice: Ints  # choice of the core → choice of the problem
+    component: Ints  # clause of the core → component
 
 
 def split(problem: Problem, rest: Rest) -> Components:
@@ -35,7 +35,7 @@ def split(problem: Problem, rest: Rest) -> Components:
 
 
 @njit(cache=True)
-def _root(parent: NDArray[np.int32], v: int) -> int:
+def _root(parent: Ints, v: int) -> int:
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]
@@ -43,9 +43,7 @@ def _root(parent: NDArray[np.int32], v: int) -> int:
 
 
 @njit(cache=True)
-def _split(
-    problem: Problem, rest: Rest
-) -> tuple[Forward, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+def _split(problem: Problem, rest: Rest) -> tuple[Forward, Ints, Ints, Ints, Ints]:
     """The open clauses over the choices left, variables numbered component by component."""
     struck, choices_left, decided, literals_left = (
         rest.struck,
@@ -178,12 +176,8 @@ def _split(
 
 @njit(cache=True)
 def enumerate_small(
-    core: Problem,
-    first_variable: NDArray[np.int32],
-    component: NDArray[np.int32],
-    chance: NDArray[np.uint64],
-    choice: NDArray[np.int32],
-) -> NDArray[np.bool_]:
+    core: Problem, first_variable: Ints, component: Ints, chance: Words, choice: Ints
+) -> Flags:
     """Set the choices of all components with few joint assignments to their best; which ones these are.
 
     Over the indicators of all choices but the first of each variable, the objective is a polynomial that

@@ -17,9 +17,9 @@ from math import floor
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
+from dualquery.oracles.arrays import Ints
 from dualquery.oracles.choices import compile_clauses
 from dualquery.oracles.clauses import Clauses, Status, merge
 from dualquery.oracles.problem import Problem, return_home, truths
@@ -29,18 +29,14 @@ from dualquery.oracles.problem import Problem, return_home, truths
 class ExactResponse:
     """A record, what it scores, whether that is known to be the most, and a bound that no record exceeds."""
 
-    record: NDArray[np.int32]
+    record: Ints
     value: int
     status: Status
     bound: int
 
 
 def exact_response(
-    clauses: Clauses,
-    fallback: NDArray[np.int32],
-    *,
-    time_limit: float,
-    hint: NDArray[np.int32] | None = None,
+    clauses: Clauses, fallback: Ints, *, time_limit: float, hint: Ints | None = None
 ) -> ExactResponse:
     """A record that maximises Σ_c w_c · q_c(x), or the best one found within `time_limit` seconds.
 
@@ -62,9 +58,7 @@ def exact_response(
     return ExactResponse(record, value, status, bound)
 
 
-def _solve(
-    problem: Problem, start: NDArray[np.int32], time_limit: float
-) -> tuple[list[NDArray[np.int32]], int]:
+def _solve(problem: Problem, start: Ints, time_limit: float) -> tuple[list[Ints], int]:
     """The solver's assignment, if it found one in time, and its bound."""
     cp_model = _cp_model()
     model = cp_model.CpModel()
@@ -104,7 +98,7 @@ def _solve(
     return [np.array(chosen, np.int32)], constant + floor(solver.best_objective_bound + 1e-6)
 
 
-def _picks(model: Any, problem: Problem, start: NDArray[np.int32]) -> list[Any]:
+def _picks(model: Any, problem: Problem, start: Ints) -> list[Any]:
     """One Boolean per choice, of which each variable has exactly one."""
     picks: list[Any] = []
     bounds = problem.first_choice.tolist()
@@ -124,7 +118,7 @@ def _picks(model: Any, problem: Problem, start: NDArray[np.int32]) -> list[Any]:
     return picks
 
 
-def _tests(model: Any, problem: Problem, picks: list[Any], holds: NDArray[np.int32]) -> list[Any]:
+def _tests(model: Any, problem: Problem, picks: list[Any], holds: Ints) -> list[Any]:
     """One Boolean per predicate: that a choice it accepts is picked."""
     tests: list[Any] = []
     bounds, accepted = problem.first_accepted.tolist(), problem.accepted.tolist()

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from dualquery.oracles.arrays import Flags, Ints, Longs, Words
 from dualquery.oracles.choices import compile_clauses
 from dualquery.oracles.clauses import Clauses, Status, merge
 from dualquery.oracles.components import Components, enumerate_small, split
@@ -37,13 +37,13 @@ NOWHERE = -(2**62)  # below every gain
 class Response:
     """A record, what it scores, and whether that is known to be the most."""
 
-    record: NDArray[np.int32]
+    record: Ints
     value: int
     status: Status
 
 
 def best_response(
-    clauses: Clauses, fallback: NDArray[np.int32], *, rng: np.random.Generator, flips: int = 10_000
+    clauses: Clauses, fallback: Ints, *, rng: np.random.Generator, flips: int = 10_000
 ) -> Response:
     """A record x with a large Σ_c w_c · q_c(x).
 
@@ -68,9 +68,7 @@ def best_response(
     return Response(record, value, Status.OPTIMAL if proven else Status.FEASIBLE)
 
 
-def _maximise(
-    parts: Components, flips: int, chance: NDArray[np.uint64]
-) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+def _maximise(parts: Components, flips: int, chance: Words) -> tuple[Flags, Ints]:
     """Which components have a proven best assignment, and the best known choice of each variable."""
     core, first_variable, component = parts.core, parts.first_variable, parts.component
     choice = core.home.copy()
@@ -90,7 +88,7 @@ def _maximise(
 
 
 @njit(cache=True)
-def _mark(listed: NDArray[np.int32], is_listed: NDArray[np.bool_], count: int, item: int) -> int:
+def _mark(listed: Ints, is_listed: Flags, count: int, item: int) -> int:
     """Put an item on a list, once; the length of the list."""
     if not is_listed[item]:
         is_listed[item] = True
@@ -100,7 +98,7 @@ def _mark(listed: NDArray[np.int32], is_listed: NDArray[np.bool_], count: int, i
 
 
 @njit(cache=True)
-def _random_peak(values: NDArray[np.int64], chance: NDArray[np.uint64]) -> int:
+def _random_peak(values: Longs, chance: Words) -> int:
     """Where the largest value stands, at random among equals."""
     most = np.int64(NOWHERE)
     for i in range(len(values)):  # two scans without branches, which compile to vector instructions
@@ -119,13 +117,13 @@ def _random_peak(values: NDArray[np.int64], chance: NDArray[np.uint64]) -> int:
 @njit(cache=True)
 def search(
     core: Problem,
-    first_variable: NDArray[np.int32],
-    component: NDArray[np.int32],
-    skipped: NDArray[np.bool_],
+    first_variable: Ints,
+    component: Ints,
+    skipped: Flags,
     flips: int,
-    chance: NDArray[np.uint64],
-    choice: NDArray[np.int32],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    chance: Words,
+    choice: Ints,
+) -> tuple[Longs, Longs]:
     """Tabu search in the components that are not skipped, from `choice`, which is improved in place.
 
     Returns what each component is worth in the end, and a bound that no assignment exceeds.

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.oracles.arrays import Flags, Ints, Longs
 from dualquery.oracles.problem import Problem, grouped
 
 BASIS = 2**21  # words of 64 coefficients that the elimination may keep
@@ -20,12 +21,7 @@ EFFORT = 2**25  # words that it may add up
 
 @njit(cache=True)
 def lone_parity(
-    problem: Problem,
-    struck: NDArray[np.bool_],
-    decided: NDArray[np.int8],
-    literals_left: NDArray[np.int32],
-    linear: NDArray[np.int64],
-    v: int,
+    problem: Problem, struck: Flags, decided: NDArray[np.int8], literals_left: Ints, linear: Longs, v: int
 ) -> tuple[int, int, int]:
     """The parity that alone depends on v, if v has no preference besides; and v's choices that change it.
 
@@ -61,7 +57,7 @@ def lone_parity(
 
 
 @njit(cache=True)
-def unpeel(problem: Problem, peeled: NDArray[np.int32], choice: NDArray[np.int32]) -> None:
+def unpeel(problem: Problem, peeled: Ints, choice: Ints) -> None:
     """Satisfy, or break, the peeled parities one after the other, the last first."""
     first_choice, first_literal, literal = problem.first_choice, problem.first_literal, problem.literal
     for k in range(len(peeled) - 1, -1, -1):
@@ -78,7 +74,7 @@ def unpeel(problem: Problem, peeled: NDArray[np.int32], choice: NDArray[np.int32
         choice[own] = inside if odd == (problem.weights[c] > 0) else outside
 
 
-def heaviest_first(core: Problem) -> NDArray[np.int32]:
+def heaviest_first(core: Problem) -> Ints:
     """The order of elimination: clause numbers, and after those the numbers of variables, by weight.
 
     A variable stands for what it prefers of its own: the difference of its first two linear terms.
@@ -90,13 +86,8 @@ def heaviest_first(core: Problem) -> NDArray[np.int32]:
 
 @njit(cache=True)
 def eliminate(
-    core: Problem,
-    order: NDArray[np.int32],
-    first_variable: NDArray[np.int32],
-    component: NDArray[np.int32],
-    settled: NDArray[np.bool_],
-    choice: NDArray[np.int32],
-) -> NDArray[np.bool_]:
+    core: Problem, order: Ints, first_variable: Ints, component: Ints, settled: Flags, choice: Ints
+) -> Flags:
     """In each component of parities alone, choices that satisfy an independent set of them; where.
 
     Every row of the basis owns its pivot, the lowest variable that it contains. A new row loses owned

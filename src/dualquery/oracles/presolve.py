@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.oracles.arrays import Flags, Ints, Longs, Words
 from dualquery.oracles.parity import lone_parity
 from dualquery.oracles.problem import Problem, draw, shift
 
@@ -31,15 +32,15 @@ OPEN, TRUE, FALSE = 0, 1, 2
 class Rest(NamedTuple):
     """What dominance and peeling leave standing."""
 
-    struck: NDArray[np.bool_]  # choice → struck out
-    choices_left: NDArray[np.int32]  # variable → how many; 1 as well where the variable was peeled
-    accepted_left: NDArray[np.int32]  # predicate → how many of those it accepts
+    struck: Flags  # choice → struck out
+    choices_left: Ints  # variable → how many; 1 as well where the variable was peeled
+    accepted_left: Ints  # predicate → how many of those it accepts
     decided: NDArray[np.int8]  # predicate → OPEN, TRUE or FALSE
-    literals_left: NDArray[np.int32]  # clause → open literals; below 2 where it is settled or linear
-    odd: NDArray[np.bool_]  # clause → whether an odd number of its decided literals is true
-    linear: NDArray[np.int64]  # choice → sum of the linear terms
-    choice: NDArray[np.int32]  # variable → its choice, as far as that is settled
-    peeled: NDArray[np.int32]  # rows of a clause, and its own variable's choices that are odd and even in it
+    literals_left: Ints  # clause → open literals; below 2 where it is settled or linear
+    odd: Flags  # clause → whether an odd number of its decided literals is true
+    linear: Longs  # choice → sum of the linear terms
+    choice: Ints  # variable → its choice, as far as that is settled
+    peeled: Ints  # rows of a clause, and its own variable's choices that are odd and even in it
 
 
 @njit(cache=True)
@@ -52,7 +53,7 @@ def _swing(weight: int, literal: int, parity: bool) -> tuple[int, int]:
 
 
 @njit(cache=True)
-def presolve(problem: Problem, chance: NDArray[np.uint64]) -> Rest:
+def presolve(problem: Problem, chance: Words) -> Rest:
     """Dominance and peeling until nothing moves."""
     conjunctions, first_choice, home = problem.conjunctions, problem.first_choice, problem.home
     weights, first_literal, literal = problem.weights, problem.first_literal, problem.literal

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from dualquery.oracles.arrays import Ints, Longs, Words
 
 
 class Problem(NamedTuple):
@@ -25,36 +26,36 @@ class Problem(NamedTuple):
     """
 
     conjunctions: int
-    first_choice: NDArray[np.int32]  # variable → its choices, numbered in a row
-    home: NDArray[np.int32]  # variable → choice
-    linear: NDArray[np.int64]  # choice → weight
-    weights: NDArray[np.int64]  # clause → weight
-    first_literal: NDArray[np.int32]
-    literal: NDArray[np.int32]  # clause → literals, 2·predicate + negated
-    variable: NDArray[np.int32]  # predicate → its variable
-    first_accepted: NDArray[np.int32]
-    accepted: NDArray[np.int32]  # predicate → choices that it accepts
-    first_accepting: NDArray[np.int32]
-    accepting: NDArray[np.int32]  # choice → predicates that accept it, increasing
-    first_use: NDArray[np.int32]
-    use: NDArray[np.int32]  # predicate → clauses that ask for it, 2·clause + negated
+    first_choice: Ints  # variable → its choices, numbered in a row
+    home: Ints  # variable → choice
+    linear: Longs  # choice → weight
+    weights: Longs  # clause → weight
+    first_literal: Ints
+    literal: Ints  # clause → literals, 2·predicate + negated
+    variable: Ints  # predicate → its variable
+    first_accepted: Ints
+    accepted: Ints  # predicate → choices that it accepts
+    first_accepting: Ints
+    accepting: Ints  # choice → predicates that accept it, increasing
+    first_use: Ints
+    use: Ints  # predicate → clauses that ask for it, 2·clause + negated
 
 
 Forward = tuple[
     int,
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int64],
-    NDArray[np.int64],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
+    Ints,
+    Ints,
+    Longs,
+    Longs,
+    Ints,
+    Ints,
+    Ints,
+    Ints,
+    Ints,
 ]  # the fields of a problem up to `accepted`, which determine the others
 
 
-def chance_from(rng: np.random.Generator) -> NDArray[np.uint64]:
+def chance_from(rng: np.random.Generator) -> Words:
     """The state of the small generator that the kernels share, see `draw`."""
     return rng.integers(0, 2**64, size=1, dtype=np.uint64)
 
@@ -66,7 +67,7 @@ def complete(forward: Forward) -> Problem:
 
 
 @njit(cache=True)
-def draw(chance: NDArray[np.uint64], bound: int) -> np.int64:
+def draw(chance: Words, bound: int) -> np.int64:
     """A nearly uniform integer in [0, bound), bound < 2³²; `chance` holds the state (splitmix64)."""
     chance[0] += np.uint64(0x9E3779B97F4A7C15)
     z = chance[0]
@@ -77,13 +78,7 @@ def draw(chance: NDArray[np.uint64], bound: int) -> np.int64:
 
 
 @njit(cache=True)
-def differing(
-    first_accepting: NDArray[np.int32],
-    accepting: NDArray[np.int32],
-    old: int,
-    new: int,
-    found: NDArray[np.int32],
-) -> int:
+def differing(first_accepting: Ints, accepting: Ints, old: int, new: int, found: Ints) -> int:
     """List the predicates that accept one of two choices of a variable but not the other; how many."""
     i, j, count = first_accepting[old], first_accepting[new], 0
     last_i, last_j = first_accepting[old + 1], first_accepting[new + 1]
@@ -103,16 +98,14 @@ def differing(
 
 
 @njit(cache=True)
-def shift(
-    table: NDArray[np.int64], first: NDArray[np.int32], accepted: NDArray[np.int32], p: int, by: int
-) -> None:
+def shift(table: Longs, first: Ints, accepted: Ints, p: int, by: int) -> None:
     """Add to the entries of all choices that predicate p accepts."""
     for i in range(first[p], first[p + 1]):
         table[accepted[i]] += by
 
 
 @njit(cache=True)
-def truths(problem: Problem, choice: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def truths(problem: Problem, choice: Ints) -> tuple[Ints, Ints]:
     """For each predicate 1 where it accepts its variable's choice; for each clause 0 where it holds.
 
     The second counts the false literals of a conjunction, and the true ones of a parity modulo 2.
@@ -135,7 +128,7 @@ def truths(problem: Problem, choice: NDArray[np.int32]) -> tuple[NDArray[np.int3
 
 
 @njit(cache=True)
-def return_home(problem: Problem, choice: NDArray[np.int32]) -> np.int64:
+def return_home(problem: Problem, choice: Ints) -> np.int64:
     """Let variables go home, in place, as long as that costs nothing; the value of the result."""
     home, linear, weights = problem.home, problem.linear, problem.weights
     first_use, use, conjunctions = problem.first_use, problem.use, problem.conjunctions
@@ -180,7 +173,7 @@ def return_home(problem: Problem, choice: NDArray[np.int32]) -> np.int64:
 
 
 @njit(cache=True)
-def rows_from(counts: NDArray[np.int32]) -> NDArray[np.int32]:
+def rows_from(counts: Ints) -> Ints:
     """Where each row starts when rows have these lengths, and at the end the total."""
     first = np.empty(len(counts) + 1, np.int32)
     first[0] = 0
@@ -191,12 +184,8 @@ def rows_from(counts: NDArray[np.int32]) -> NDArray[np.int32]:
 
 @njit(cache=True)
 def _backward(
-    choices: int,
-    first_literal: NDArray[np.int32],
-    literal: NDArray[np.int32],
-    first_accepted: NDArray[np.int32],
-    accepted: NDArray[np.int32],
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    choices: int, first_literal: Ints, literal: Ints, first_accepted: Ints, accepted: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
     """The two relations read backwards: choice → predicates, and predicate → clauses."""
     predicates = len(first_accepted) - 1
     counts = np.zeros(choices, np.int32)
@@ -224,7 +213,7 @@ def _backward(
 
 
 @njit(cache=True)
-def grouped(keys: NDArray[np.int32], groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def grouped(keys: Ints, groups: int) -> tuple[Ints, Ints]:
     """The places of each key, in order: a relation from keys to places."""
     counts = np.zeros(groups, np.int32)
     for key in keys:

@@ -1,14 +1,15 @@
 """What happened: one frozen record, in exact rationals, for each use of private data.
 
 An event says what was done and carries the bounds that hold for it alone; what several events cost together
-is for the interpreters of `accounting`. `renyi(order)` bounds the Rényi divergence at a whole order α > 1.
+is for the interpreters of `ledger`. `renyi(order)` bounds the Rényi divergence at a whole order α > 1.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.conversion import UNITS, fire_units
@@ -16,13 +17,54 @@ from dualquery.privacy.conversion import UNITS, fire_units
 Json: TypeAlias = dict[str, str | int]
 
 
+class _Written:
+    """An event as the certificate writes it: its kind, then its fields."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> Json:
+        known = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {
+            "event": self.kind,
+            **{name: str(value) if isinstance(value, Fraction) else value for name, value in known.items()},
+        }
+
+
+class _Concentrated(_Written, ABC):
+    """An event that is ρ-zCDP: D_α ≤ αρ at every order."""
+
+    @property
+    @abstractmethod
+    def rho(self) -> Fraction: ...
+
+    def renyi(self, order: int) -> Fraction:
+        return order * self.rho
+
+    def to_json(self) -> Json:
+        return {**super().to_json(), "rho": f"{float(self.rho):.6g}"}
+
+
+class _Pure(_Concentrated):
+    """An event that is ε-DP, hence ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
+
+    @property
+    @abstractmethod
+    def pure(self) -> Fraction: ...
+
+    @property
+    def rho(self) -> Fraction:
+        return self.pure**2 / 2
+
+
 @dataclass(frozen=True)
-class Selection:
+class Selection(_Concentrated):
     """Draws of the exponential mechanism whose log-weights move within `range` (ε) between neighbours.
 
     Each draw is ε-DP and, because its privacy loss lies in an interval of width ε (bounded range), ε²/8-zCDP
     (Dong, Durfee, Rogers 2020; Cesar, Rogers 2021).
     """
+
+    kind = "selection"
 
     range: Fraction
     draws: int
@@ -39,23 +81,19 @@ class Selection:
     def pure(self) -> Fraction:
         return self.draws * self.range
 
-    def renyi(self, order: int) -> Fraction:
-        return order * self.rho
-
     def words(self) -> str:
         draws = "one draw" if self.draws == 1 else f"{self.draws} draws"
         return f"{draws} of the exponential mechanism, log-weights within a range of {float(self.range):.6g}"
 
-    def to_json(self) -> Json:
-        return {"event": "selection", "range": str(self.range), "draws": self.draws, "rho": _rho(self)}
-
 
 @dataclass(frozen=True)
-class GaussianMeasurement:
+class GaussianMeasurement(_Concentrated):
     """Discrete Gaussian noise of variance parameter σ² on integers of L2 sensitivity Δ₂.
 
     Δ₂²/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020; proof in docs/privacy.md); no pure bound exists.
     """
+
+    kind = "gaussian noise"
 
     sensitivity_squared: Fraction
     variance: Fraction
@@ -68,27 +106,18 @@ class GaussianMeasurement:
     def rho(self) -> Fraction:
         return self.sensitivity_squared / (2 * self.variance)
 
-    def renyi(self, order: int) -> Fraction:
-        return order * self.rho
-
     def words(self) -> str:
         return (
             f"discrete Gaussian noise of variance {float(self.variance):.6g} "
             f"for a squared L2 sensitivity of {float(self.sensitivity_squared):.6g}"
         )
 
-    def to_json(self) -> Json:
-        return {
-            "event": "gaussian noise",
-            "sensitivity_squared": str(self.sensitivity_squared),
-            "variance": str(self.variance),
-            "rho": _rho(self),
-        }
-
 
 @dataclass(frozen=True)
-class LaplaceMeasurement:
+class LaplaceMeasurement(_Pure):
     """Discrete Laplace noise of scale b on integers of L1 sensitivity Δ₁: ε = Δ₁/b, hence ε²/2-zCDP."""
+
+    kind = "laplace noise"
 
     sensitivity: Fraction
     scale: Fraction
@@ -98,15 +127,8 @@ class LaplaceMeasurement:
         _require(self.scale > 0, "The scale of Laplace noise must be positive.")
 
     @property
-    def rho(self) -> Fraction:
-        return self.pure**2 / 2
-
-    @property
     def pure(self) -> Fraction:
         return self.sensitivity / self.scale
-
-    def renyi(self, order: int) -> Fraction:
-        return order * self.rho
 
     def words(self) -> str:
         return (
@@ -114,21 +136,15 @@ class LaplaceMeasurement:
             f"for an L1 sensitivity of {float(self.sensitivity):.6g}"
         )
 
-    def to_json(self) -> Json:
-        return {
-            "event": "laplace noise",
-            "sensitivity": str(self.sensitivity),
-            "scale": str(self.scale),
-            "rho": _rho(self),
-        }
-
 
 @dataclass(frozen=True)
-class Epoch:
+class Epoch(_Pure):
     """One epoch of the textbook's sparse vector, up to and with its first "above": ε-DP, hence ε²/2-zCDP.
 
     (Dwork and Roth 2014, Theorem 3.23; for integers docs/privacy.md, "Threshold tests".)
     """
+
+    kind = "epoch"
 
     epsilon: Fraction
 
@@ -136,30 +152,22 @@ class Epoch:
         _require(self.epsilon > 0, "The epsilon of an epoch must be positive.")
 
     @property
-    def rho(self) -> Fraction:
-        return self.pure**2 / 2
-
-    @property
     def pure(self) -> Fraction:
         return self.epsilon
-
-    def renyi(self, order: int) -> Fraction:
-        return order * self.rho
 
     def words(self) -> str:
         return f"one epoch of the sparse vector technique, epsilon = {float(self.epsilon):.6g}"
 
-    def to_json(self) -> Json:
-        return {"event": "epoch", "epsilon": str(self.epsilon), "rho": _rho(self)}
-
 
 @dataclass(frozen=True)
-class Fire:
+class Fire(_Written):
     """One fire of a hazard test with rates e^{ε(±x−θ)}, where a neighbour moves x by at most K (`sensitivity`).
 
     It costs D = [−Kε(α−1) − ln(1 − (α−1)(e^{Kε} − 1))] / (α−1) at the order α and has no price at any other:
     hence neither ρ nor a pure ε. A test that does not fire is no event. (docs/privacy.md, "Threshold tests".)
     """
+
+    kind = "fire"
 
     epsilon: Fraction
     sensitivity: int
@@ -188,21 +196,11 @@ class Fire:
         )
 
     def to_json(self) -> Json:
-        return {
-            "event": "fire",
-            "epsilon": str(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "order": self.order,
-            "cost": str(self.cost),
-        }
+        return {**super().to_json(), "cost": str(self.cost)}
 
 
 Concentrated: TypeAlias = Selection | GaussianMeasurement | LaplaceMeasurement | Epoch
 Event: TypeAlias = Concentrated | Fire
-
-
-def _rho(event: Concentrated) -> str:
-    return f"{float(event.rho):.6g}"
 
 
 def _require(condition: bool, sentence: str) -> None:

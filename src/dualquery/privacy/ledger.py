@@ -66,11 +66,11 @@ class Ledger:
         _require(isinstance(self._interpreter, _Renyi), "Only renyi accounting keeps one Rényi order.")
         return best_order(epsilon=self._budget.epsilon, delta=self._budget.delta)
 
-    def charge(self, event: Event) -> None:
-        """Pay for an event before it happens; if it costs too much, raise BudgetError and change nothing."""
+    def charge(self, *events: Event) -> None:
+        """Pay for events before they happen; if they cost too much, raise BudgetError and change nothing."""
         with self._lock:
-            self._interpreter = self._paid(event)
-            self._events.append(event)
+            self._interpreter = self._paid(*events)
+            self._events.extend(events)
 
     def affords(self, *events: Event) -> bool:
         """Whether these events could be paid for now, all of them."""

@@ -41,6 +41,9 @@ class Neighbours(ABC):
     change: ClassVar[str]  # "suppose that one record …"
     size_is_public: ClassVar[bool]  # whether neighbours have the same number of records
 
+    def __str__(self) -> str:
+        return self.value
+
     @abstractmethod
     def words(self) -> str:
         """The relation in words, for the certificate."""
@@ -74,8 +77,15 @@ class Neighbours(ABC):
         raise BudgetError(f"neighbours are one of {names}, and '{name}' is none of them")
 
 
+class _OneRecord(Neighbours):
+    """Relations that move one record: its norm, or the square of one, is all that moves."""
+
+    def largest_squared(self, *, alone: int, apart: int) -> int:
+        return self.largest(alone=alone, apart=apart)
+
+
 @dataclass(frozen=True)
-class _Replace(Neighbours):
+class _Replace(_OneRecord):
     value = "replace"
     change = "were replaced by any other record"
     size_is_public = True
@@ -86,9 +96,6 @@ class _Replace(Neighbours):
     def largest(self, *, alone: int, apart: int) -> int:
         return apart
 
-    def largest_squared(self, *, alone: int, apart: int) -> int:
-        return apart
-
     def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
         for place in range(len(table)):
             for other in universe:
@@ -96,7 +103,7 @@ class _Replace(Neighbours):
 
 
 @dataclass(frozen=True)
-class _AddRemove(Neighbours):
+class _AddRemove(_OneRecord):
     value = "add-remove"
     change = "were left out of the table, or added to it"
     size_is_public = False
@@ -105,9 +112,6 @@ class _AddRemove(Neighbours):
         return "tables of which one has one record more; the number of records is private"
 
     def largest(self, *, alone: int, apart: int) -> int:
-        return alone
-
-    def largest_squared(self, *, alone: int, apart: int) -> int:
         return alone
 
     def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:

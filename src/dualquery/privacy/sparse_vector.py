@@ -48,9 +48,9 @@ class SparseVector:
         """4Δ/ε, of the noise that every test draws."""
         return 4 * self.sensitivity / self.epsilon
 
-    def open(self, ledger: Ledger, entropy: Entropy) -> OpenEpoch:
-        """Pay for an epoch, then draw its threshold."""
-        ledger.charge(self.event)
+    def open(self, ledger: Ledger, entropy: Entropy, *follow_up: Concentrated) -> OpenEpoch:
+        """Pay for an epoch, and for what is measured at its end, all or nothing; then draw its threshold."""
+        ledger.charge(self.event, *follow_up)
         return OpenEpoch(self, entropy)
 
 
@@ -79,11 +79,18 @@ class OpenEpoch:
 
 
 class Epochs:
-    """One epoch after another, each opened when it is first needed: a law for the curator's `exceeds`."""
+    """One epoch after another, each opened when it is first needed: a law for the curator's `exceeds`.
+
+    An epoch is paid for together with the measurement that ends it. Whoever asks for another measurement while it
+    is open pays for that one, too, because any test may be the last. All of it out of one ledger: an epoch that
+    one table has paid for is not open for another.
+    """
 
     def __init__(self, law: SparseVector) -> None:
         self._law = law
+        self._ledger: Ledger | None = None
         self._epoch: OpenEpoch | None = None
+        self._paid: set[Concentrated] = set()  # the measurements that may end the open epoch
 
     @property
     def sensitivity(self) -> int:
@@ -91,8 +98,13 @@ class Epochs:
 
     def pay(self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated) -> Callable[[int], Side | None]:
         """Where no epoch is open, pay for one and for the measurement that ends it; then the test."""
+        if self._ledger not in {None, ledger}:
+            raise BudgetError("These epochs are paid for by another ledger; make new ones for this table.")
         if self._epoch is None or self._epoch.closed:
+            self._epoch = self._law.open(ledger, entropy, follow_up)
+            self._ledger, self._paid = ledger, {follow_up}
+        elif follow_up not in self._paid:
             ledger.charge(follow_up)
-            self._epoch = self._law.open(ledger, entropy)
+            self._paid.add(follow_up)
         epoch = self._epoch
         return lambda x: Side.FAR if epoch.exceeds(x) else None

@@ -6,7 +6,6 @@ literal, and a disjunction is the complement of a product of negated literals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,17 +14,7 @@ from numpy.typing import NDArray
 
 from dualquery.queries.bit_columns import bits_in_place, predicate_bits, slabs
 from dualquery.queries.digest import Digest, canonical_rows, numbering_of
-from dualquery.queries.group import (
-    Group,
-    Integers,
-    ProductRows,
-    Progress,
-    Sample,
-    distinct_sets,
-    increasing_sets,
-    no_progress,
-    sample_of,
-)
+from dualquery.queries.group import Integers, Listed, ProductRows, Progress
 from dualquery.queries.kernels import add_truth, column_sums, count_blocked, count_direct, list_members
 from dualquery.queries.language.texts import texts_of
 from dualquery.queries.predicates import NONE, Predicates, literal_truth
@@ -38,7 +27,7 @@ BLOCK_WORDS_LEAST = 8
 
 
 @dataclass(frozen=True)
-class Conjunctions:
+class Conjunctions(Listed):
     """One row of literals (2·predicate + negated, padded with -1) a query, on distinct attributes.
 
     `complement[q]` turns the product into 1 − product; None means that no query is complemented.
@@ -49,16 +38,11 @@ class Conjunctions:
     literals: NDArray[np.int32]
     complement: NDArray[np.bool_] | None = None
 
-    unit = 1
-
     @property
     def size(self) -> int:
         return len(self.literals)
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
-        counts = np.zeros(self.size, np.int64)
-        if self.size == 0:
-            return counts
+    def add_counts(self, records: Records, counts: Integers, progress: Progress) -> None:
         literals, predicates = _used(self)
         # Neighbouring queries share columns, so that the processor finds them in its caches.
         order = _sorting(literals)
@@ -72,39 +56,23 @@ class Conjunctions:
                 bits = predicate_bits(predicates, records, first, rows)
                 _count_slab(bits, np.arange(len(predicates)), rows, literals, sorted_counts)
                 progress(first + rows, records.rows)
-        counts[order] = sorted_counts
         if self.complement is not None:
-            counts[self.complement] = records.rows - counts[self.complement]
-        return counts
+            flipped = self.complement[order]
+            sorted_counts[flipped] = records.rows - sorted_counts[flipped]
+        counts[order] += sorted_counts
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         truth = literal_truth(self.predicates, record)
         complement = np.zeros(0, np.uint8) if self.complement is None else self.complement.view(np.uint8)
         add_truth(truth, self.literals, complement, answers)
 
-    def scope(self) -> NDArray[np.int32]:
+    def attribute_rows(self) -> NDArray[np.int32]:
         # The padding of the literals, -1, is predicate -1: the last entry.
-        attributes = np.append(self.predicates.attribute, np.int32(NONE))[self.literals >> 1]
-        return distinct_sets(increasing_sets(attributes))
-
-    def table_starts(self) -> None:
-        return None
-
-    def most_satisfied(self) -> int:
-        return self.size
-
-    def most_differing(self) -> int:
-        return self.size
+        return np.append(self.predicates.attribute, np.int32(NONE))[self.literals >> 1]
 
     def take(self, indices: NDArray[np.int64]) -> Conjunctions:
         complement = None if self.complement is None else self.complement[indices]
         return Conjunctions(self.domain, self.predicates, self.literals[indices], complement)
-
-    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
-        return sample_of(self, rng, queries)
-
-    def in_parts(self, cells: int) -> Iterator[Group]:
-        yield self
 
     def describe(self, digest: Digest) -> None:
         numbering = numbering_of(self.predicates, self.literals, self.domain)

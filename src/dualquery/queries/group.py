@@ -181,9 +181,42 @@ def padded(rows: list[tuple[int, ...]]) -> NDArray[np.int32]:
     return out
 
 
-def sample_of(group: Group, rng: np.random.Generator, queries: int) -> Sample:
-    """At most so many queries at random, in their order."""
-    if group.size <= queries:
-        return Sample(np.arange(group.size, dtype=np.int64), group)
-    indices = np.sort(rng.choice(group.size, queries, replace=False)).astype(np.int64)
-    return Sample(indices, group.take(indices))
+class ListedGroup(Group, Protocol):
+    def add_counts(self, records: Records, counts: Integers, progress: Progress) -> None:
+        """counts[q] += the sum of query q over some records; there is at least one query."""
+
+    def attribute_rows(self) -> NDArray[np.int32]:
+        """The attributes of each query, in any order, padded with -1."""
+
+
+class Listed:
+    """What groups have in common whose queries are listed one by one, with no structure among them."""
+
+    unit = 1
+
+    def counts(self: ListedGroup, records: Records, progress: Progress = no_progress) -> Integers:
+        counts = np.zeros(self.size, np.int64)
+        if self.size:
+            self.add_counts(records, counts, progress)
+        return counts
+
+    def scope(self: ListedGroup) -> NDArray[np.int32]:
+        return distinct_sets(increasing_sets(self.attribute_rows()))
+
+    def table_starts(self) -> None:
+        return None
+
+    def most_satisfied(self: Group) -> int:
+        return self.size
+
+    def most_differing(self: Group) -> int:
+        return self.size
+
+    def sampled(self: Group, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
+        if self.size <= queries:
+            return Sample(np.arange(self.size, dtype=np.int64), self)
+        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
+        return Sample(indices, self.take(indices))
+
+    def in_parts(self: Group, cells: int) -> Iterator[Group]:
+        yield self

@@ -20,10 +20,10 @@ _SLAB = 1 << 14  # records unpacked at once
 
 
 @dataclass(frozen=True, eq=False)
-class HeldItems:
-    """How many records hold each of the first `items` of a block, in the order of `rank`.
+class Held:
+    """The first `items` of a block in the order of `rank`, of which a record counts with the first `limit` it holds.
 
-    `rank` gives the place of each item of the block; the first `limit` of them that a record holds are counted.
+    `rank` gives the place of each item of the block.
     """
 
     column: int
@@ -31,22 +31,24 @@ class HeldItems:
     items: int
     limit: int
 
+    def kept(self, records: Records) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ranks of what each record counts with, as a sparse block."""
+        return _kept_items(records, self.column, self.rank, self.items, self.limit)
+
+
+class HeldItems(Held):
+    """How many records hold each item."""
+
     def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
-        _, ids = _kept_items(records, self.column, self.rank, self.items, self.limit)
+        _, ids = self.kept(records)
         return np.bincount(ids, minlength=self.items).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class HeldPairs:
-    """How many records hold both of two of the first `items`, likewise: the upper triangle, row by row."""
-
-    column: int
-    rank: NDArray[np.int64]
-    items: int
-    limit: int
+class HeldPairs(Held):
+    """How many records hold both of two items: the upper triangle, row by row."""
 
     def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
-        start, ids = _kept_items(records, self.column, self.rank, self.items, self.limit)
+        start, ids = self.kept(records)
         counts = np.zeros((self.items, self.items), np.int64)
         _count_pairs(start, ids, counts)
         return counts[np.triu_indices(self.items, 1)]
@@ -60,7 +62,7 @@ def _kept_items(
     if isinstance(codes, SparseItems):
         return _first_items(codes.start, codes.ids, rank, items, limit)
     assert isinstance(codes, BitItems), "the caller names a block of items"
-    starts, kept = [np.zeros(1, np.int64)], []
+    starts, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
     for first in range(0, records.rows, _SLAB):
         rows = min(_SLAB, records.rows - first)
         held = unpack_bits(codes.words[:, first // 64 : -(-(first + rows) // 64)], rows).T

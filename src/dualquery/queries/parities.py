@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,18 +9,7 @@ from numpy.typing import NDArray
 
 from dualquery.queries.bit_columns import predicate_bits, slabs
 from dualquery.queries.digest import PAD, Digest, sorted_rows
-from dualquery.queries.group import (
-    NO_PREDICATES,
-    Group,
-    Integers,
-    ProductRows,
-    Progress,
-    Sample,
-    distinct_sets,
-    increasing_sets,
-    no_progress,
-    sample_of,
-)
+from dualquery.queries.group import NO_PREDICATES, Integers, Listed, ProductRows, Progress
 from dualquery.queries.kernels import count_parities
 from dualquery.queries.language.texts import texts_of
 from dualquery.queries.predicates import NONE, Predicates
@@ -30,23 +18,19 @@ from dualquery.table.records import Records
 
 
 @dataclass(frozen=True)
-class Parities:
+class Parities(Listed):
     """One row of binary attributes (padded with -1) a query; it holds where an even number of them is 1."""
 
     domain: Domain
     attributes: NDArray[np.int32]
 
-    unit = 1
     predicates = NO_PREDICATES
 
     @property
     def size(self) -> int:
         return len(self.attributes)
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
-        counts = np.zeros(self.size, np.int64)
-        if self.size == 0:
-            return counts
+    def add_counts(self, records: Records, counts: Integers, progress: Progress) -> None:
         used = np.unique(self.attributes[self.attributes >= 0])
         ones = Predicates(
             used.astype(np.int32), np.arange(len(used) + 1, dtype=np.int64), np.ones(len(used), np.int32)
@@ -55,32 +39,16 @@ class Parities:
         for first, rows in slabs(ones, records):
             count_parities(predicate_bits(ones, records, first, rows), rows, columns, counts)
             progress(first + rows, records.rows)
-        return counts
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         padded = np.append(record, 0)  # padding -1 meets this zero
         answers += (padded[self.attributes].sum(axis=1) & 1) == 0
 
-    def scope(self) -> NDArray[np.int32]:
-        return distinct_sets(increasing_sets(self.attributes))
-
-    def table_starts(self) -> None:
-        return None
-
-    def most_satisfied(self) -> int:
-        return self.size
-
-    def most_differing(self) -> int:
-        return self.size
+    def attribute_rows(self) -> NDArray[np.int32]:
+        return self.attributes
 
     def take(self, indices: NDArray[np.int64]) -> Parities:
         return Parities(self.domain, self.attributes[indices])
-
-    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
-        return sample_of(self, rng, queries)
-
-    def in_parts(self, cells: int) -> Iterator[Group]:
-        yield self
 
     def describe(self, digest: Digest) -> None:
         rows = np.where(self.attributes == NONE, PAD, self.attributes)

@@ -30,7 +30,7 @@ from dualquery.releases.prediction import PredictedError
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 FORMAT = 1
-_PACKAGES = ("numpy", "numba", "pyarrow", "opendp", "dp-accounting")
+_PACKAGES = ("numpy", "numba", "pyarrow", "opendp")
 _NEEDED = (
     "format",
     "mechanism",

@@ -100,7 +100,7 @@ ORACLES: dict[str, Callable[[Workload], Oracle]] = {"search": search_oracle, "ex
 
 def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
     """All parameters from the task and the wishes; see `parameters` for the rule."""
-    task.workload.product_rows(np.zeros(1, np.int64))  # refuses queries that an oracle could not read
+    task.workload.product_rows(task.workload.starts[:-1])  # refuses what an oracle could not read
     oracle = wanted.oracle or "search"
     if oracle not in ORACLES:
         raise DualQueryError(f"--oracle must be one of {', '.join(ORACLES)}")
@@ -163,13 +163,8 @@ def run(
     return Outcome(artefact=SyntheticRecords(Records.from_rows(task.domain, transcript.average_reply())))
 
 
-DUAL_QUERY = Mechanism(
-    name="dualquery",
-    words="the query player learns by multiplicative weights, an optimisation oracle answers with records",
-    wishes=DualQueryWishes,
-    plan=plan,
-    run=run,
-)
+WORDS = "the query player learns by multiplicative weights, an optimisation oracle answers with records"
+DUAL_QUERY = Mechanism("dualquery", WORDS, DualQueryWishes, plan, run)
 
 
 def _learning(task: Task, wanted: DualQueryWishes, reserved: tuple[Step, ...]) -> tuple[Learning, str]:

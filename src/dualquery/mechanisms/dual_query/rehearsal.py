@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,7 @@ ROWS_MOST = 20_000
 MIXTURE = 8
 
 
-@dataclass(frozen=True)
-class Rehearsed:
+class Rehearsed(NamedTuple):
     """Errors as fractions of the table, and seconds a round."""
 
     mean_error: float

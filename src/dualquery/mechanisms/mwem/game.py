@@ -9,7 +9,6 @@ pays with Laplace noise, ρ with Gaussian noise and bounded range, by the same c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -24,8 +23,7 @@ from dualquery.distributions.multiplicative_weights import (
 )
 from dualquery.game.best_response_query_player import BestResponseQueryPlayer, Questions
 from dualquery.game.learning_data_player import Belief, LearningDataPlayer
-from dualquery.game.moves import Heard, Transcript
-from dualquery.game.play import play
+from dualquery.game.moves import Heard
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task
 from dualquery.mechanisms.mwem.parameters import (
     PASSES,
@@ -34,7 +32,7 @@ from dualquery.mechanisms.mwem.parameters import (
     parameters_of,
     whole_table,
 )
-from dualquery.mechanisms.outcomes import Average, Iterate, released
+from dualquery.mechanisms.outcomes import Iterates, play_iterates
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Selection
@@ -49,15 +47,16 @@ def mwem(
     *,
     rate: Rate,
     noise: Noise,
-    rounds: int,
     belief: Belief[Heard, Factored],
-    hears: Callable[[Factored], None],
-    progress: Callable[[int, int], None],
-) -> Transcript[Heard, Factored]:
+    task: Task,
+    iterates: Iterates,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Outcome:
     """The game of Figure 1; its last reply, or the average of all, is what is released."""
     query_player = BestResponseQueryPlayer(curator, questions, rate=rate, noise=noise)
     data_player = LearningDataPlayer(belief)
-    return play(query_player, data_player, rounds=rounds, remembers=1, hears=hears, progress=progress)
+    return play_iterates(query_player, data_player, task, iterates, rng, progress)
 
 
 def belief_of(parameters: MwemParameters, start: Factored, public_rows: int) -> MultiplicativeWeights:
@@ -82,7 +81,7 @@ def starting(plan: Plan[MwemParameters], curator: Curator) -> Factored:
 
 def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
     """All parameters from the task and the wishes; see `parameters` for the rule."""
-    task.workload.product_rows(np.zeros(1, np.int64))  # refuses queries that a distribution could not answer
+    task.workload.product_rows(task.workload.starts[:-1])  # refuses what a distribution could not answer
     chosen = parameters_of(task, wanted)
     universe = prod(task.domain.sizes.tolist())
     part = min(universe, chosen.part_cells)
@@ -132,28 +131,18 @@ def run(
     """Play the planned game against the curator."""
     chosen, task = plan.parameters, plan.task
     start = starting(plan, curator)
-    average = None
-    if chosen.iterate is Iterate.AVERAGE:
-        average = Average(task.workload, chosen.rounds, chosen.synthetic_rows, rng)
-    transcript = mwem(
+    return mwem(
         curator,
         chosen.asked.questions(start.snapshot()),
         rate=chosen.rate,
         noise=chosen.measurement,
-        rounds=chosen.rounds,
         belief=belief_of(chosen, start, task.rows),
-        hears=average.hear if average is not None else lambda reply: None,
-        progress=lambda done, total: progress("playing", done, total),
+        task=task,
+        iterates=chosen,
+        rng=rng,
+        progress=progress,
     )
-    if average is not None:
-        return average.outcome()
-    return released(transcript.last_reply(), chosen.synthetic_rows, rng)
 
 
-MWEM = Mechanism(
-    name="mwem",
-    words="multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)",
-    wishes=MwemWishes,
-    plan=plan,
-    run=run,
-)
+WORDS = "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)"
+MWEM = Mechanism("mwem", WORDS, MwemWishes, plan, run)

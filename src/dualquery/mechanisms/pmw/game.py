@@ -22,10 +22,9 @@ from dualquery.distributions.multiplicative_weights import ExpertWeights
 from dualquery.game.best_response_query_player import ComplainingQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Loss
-from dualquery.game.play import play
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task
 from dualquery.mechanisms.mwem.questions import AskedQueries
-from dualquery.mechanisms.outcomes import Average, Iterate, released
+from dualquery.mechanisms.outcomes import play_iterates
 from dualquery.mechanisms.pmw.parameters import PmwParameters, parameters_of
 from dualquery.mechanisms.wishes import PmwWishes
 from dualquery.privacy.curator import Curator
@@ -34,7 +33,7 @@ from dualquery.privacy.scores import selection_event
 
 def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
     """All parameters from the task and the wishes; see `parameters` for the rule."""
-    task.workload.product_rows(np.zeros(1, np.int64))  # refuses queries that a distribution could not answer
+    task.workload.product_rows(task.workload.starts[:-1])  # refuses what a distribution could not answer
     chosen = parameters_of(task, wanted)
     cells = prod(task.domain.sizes.tolist())
     score = AskedQueries(task.workload, task.rows).score
@@ -57,30 +56,12 @@ def run(plan: Plan[PmwParameters], curator: Curator, rng: np.random.Generator, p
     """Play the planned game against the curator."""
     chosen, task = plan.parameters, plan.task
     start = Factored.explicit(task.domain)
-    average = None
-    if chosen.iterate is Iterate.AVERAGE:
-        average = Average(task.workload, chosen.rounds, chosen.synthetic_rows, rng)
     questions = AskedQueries(task.workload, task.rows).questions(start.snapshot())
     query_player: ComplainingQueryPlayer[Loss, Factored]
     query_player = ComplainingQueryPlayer(curator, questions, rate=chosen.rate)
     data_player = LearningDataPlayer(ExpertWeights(start, learning_rate=chosen.learning_rate))
-    transcript = play(
-        query_player,
-        data_player,
-        rounds=chosen.rounds,
-        remembers=1,
-        hears=average.hear if average is not None else lambda reply: None,
-        progress=lambda done, total: progress("playing", done, total),
-    )
-    if average is not None:
-        return average.outcome()
-    return released(transcript.last_reply(), chosen.synthetic_rows, rng)
+    return play_iterates(query_player, data_player, task, chosen, rng, progress)
 
 
-PMW = Mechanism(
-    name="pmw",
-    words="offline private multiplicative weights: one draw a round, nothing measured (Hardt, Rothblum 2010)",
-    wishes=PmwWishes,
-    plan=plan,
-    run=run,
-)
+WORDS = "offline private multiplicative weights: one draw a round, nothing measured (Hardt, Rothblum 2010)"
+PMW = Mechanism("pmw", WORDS, PmwWishes, plan, run)

@@ -59,7 +59,7 @@ MOST_CELLS = 1_000_000  # of a table that may be chosen
 MOST_CELLS_IN_ALL = 20_000_000
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class AdaptiveParameters:
     """What a run of adaptive projection goes by."""
 
@@ -106,56 +106,51 @@ def errors_of(tables: Tables, rows: int, noise: Noise) -> TableErrors:
     return TableErrors(tables, rows, noise.mean_size * np.diff(tables.starts))
 
 
-def plan(task: Task, wanted: AdaptiveProjectionWishes) -> Plan[AdaptiveParameters]:
-    """The number of rounds and what they cost; which tables are chosen depends on the data."""
-    if task.budget.accounting is not Accounting.ZCDP:
-        raise BudgetError("adaptive projection is paid for by zcdp accounting; choose that")
-    tables = candidates_of(task)
+def parameters_of(task: Task, wanted: AdaptiveProjectionWishes) -> AdaptiveParameters:
+    """Every choice of a run."""
+    tables, neighbours = candidates_of(task), task.budget.neighbours
     candidates = len(tables.sets)
     rounds = wanted.rounds or rounds_for(task, candidates)
     if rounds < 1 or rounds > candidates:
         raise DualQueryError(
             f"--rounds must lie between 1 and {candidates}, the number of tables to choose from"
         )
-    neighbours = task.budget.neighbours
     price = equal_prices(task.budget, 2 * rounds, 1 - SHARE_OF_ONES)
-    moved = TableCells(tables, 0).sensitivity(neighbours)
-    noise = price.noise(moved)
-    errors = errors_of(tables, task.rows, noise)
-    rate = rate_within(price, errors, neighbours)
-    selection = selection_event(errors, neighbours, rate=rate, draws=1)
-    assert selection is not None, "errors can move"
+    noise = price.noise(TableCells(tables, 0).sensitivity(neighbours))
+    rate = rate_within(price, errors_of(tables, task.rows, noise), neighbours)
+    pace, cell_noise = Pace.of(wanted.synthetic_rows), noise.deviation / task.rows
     ones = one_way_plan(task, SHARE_OF_ONES)
-    pace = Pace.of(wanted.synthetic_rows)
-    cells = tables.size / candidates
+    return AdaptiveParameters(candidates, rounds, cell_noise, pace, tables, ones, rate, noise)
+
+
+def plan(task: Task, wanted: AdaptiveProjectionWishes) -> Plan[AdaptiveParameters]:
+    """The number of rounds and what they cost; which tables are chosen depends on the data."""
+    if task.budget.accounting is not Accounting.ZCDP:
+        raise BudgetError("adaptive projection is paid for by zcdp accounting; choose that")
+    chosen = parameters_of(task, wanted)
+    tables, neighbours, rounds = chosen.tables, task.budget.neighbours, chosen.measurements
+    errors = errors_of(tables, task.rows, chosen.noise)
+    selection = selection_event(errors, neighbours, rate=chosen.rate, draws=1)
+    assert selection is not None, "errors can move"
+    measurement = chosen.noise.event(TableCells(tables, 0).sensitivity(neighbours))
     visits = float(rounds * 3 * (8 + task.domain.sizes.mean()))
-    scouting = rounds * (SCOUT_ROWS * SCOUT_PASSES * visits * 2.5e-9 + candidates * SCOUT_ROWS * 2e-9)
-    cell_noise = noise.deviation / task.rows
+    scouting = SCOUT_ROWS * SCOUT_PASSES * visits * 2.5e-9 + chosen.candidates * SCOUT_ROWS * 2e-9
+    cells = tables.size / chosen.candidates
     return Plan(
         mechanism="adaptive-projection",
         task=task,
-        reason=(
-            f"{rounds} of {candidates:,} tables are chosen where the rows are most wrong, and measured, one a round"
-        ),
-        parameters=AdaptiveParameters(
-            candidates=candidates,
-            measurements=rounds,
-            cell_noise=cell_noise,
-            pace=pace,
-            tables=tables,
-            ones=ones,
-            rate=rate,
-            noise=noise,
-        ),
+        reason=f"{rounds} of {chosen.candidates:,} tables are chosen where the rows are most wrong, and measured, "
+        "one a round",
+        parameters=chosen,
         steps=(
-            ones.step(task),
+            chosen.ones.step(task),
             Step("choose a table on which the rows are wrong", selection, rounds),
-            Step("measure it", noise.event(moved), rounds),
+            Step("measure it", measurement, rounds),
         ),
-        mean_error=min(3 * MEAN_ERROR * cell_noise, 0.5),
-        max_error=min(4 * MAX_ERROR * cell_noise, 1.0),
-        seconds=pace.seconds(visits) + scouting + task.rows * candidates * 2e-9,
-        bytes=pace.bytes(task.domain.width, rounds * 3 * cells) + int(24 * cells * candidates),
+        mean_error=min(3 * MEAN_ERROR * chosen.cell_noise, 0.5),
+        max_error=min(4 * MAX_ERROR * chosen.cell_noise, 1.0),
+        seconds=chosen.pace.seconds(visits) + rounds * scouting + task.rows * chosen.candidates * 2e-9,
+        bytes=chosen.pace.bytes(task.domain.width, rounds * 3 * cells) + 24 * tables.size,
     )
 
 
@@ -191,10 +186,9 @@ def run(
     """Choose, measure, fit, repeat; then fit at full length."""
     chosen, task = plan.parameters, plan.task
     measured = chosen.ones.measure(curator, task)
-    ones, rows = measured.ones(), max(1, round(measured.total))
-    deviations = {j: measured.deviation((j,)) for j in ones}
-    known = Known(task.domain, ones, deviations, chosen.noise.deviation / rows)
-    scouts = product_start(task.domain, ones, SCOUT, rng)
+    rows = max(1, round(measured.total))
+    known = Known(measured, chosen.noise.deviation / rows)
+    scouts = product_start(task.domain, known.ones, SCOUT, rng)
     questions = RowTables(errors_of(chosen.tables, rows, chosen.noise), scouts)
     query_player: BestResponseQueryPlayer[Heard, Chains]
     query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.noise)
@@ -218,10 +212,7 @@ def run(
     return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
 
 
-ADAPTIVE_PROJECTION = Mechanism(
-    name="adaptive-projection",
-    words="chooses the tables on which its rows are most wrong, one a round, measures them and fits the rows again",
-    wishes=AdaptiveProjectionWishes,
-    plan=plan,
-    run=run,
+WORDS = (
+    "chooses the tables on which its rows are most wrong, one a round, measures them and fits the rows again"
 )
+ADAPTIVE_PROJECTION = Mechanism("adaptive-projection", WORDS, AdaptiveProjectionWishes, plan, run)

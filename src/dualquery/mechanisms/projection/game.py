@@ -9,9 +9,11 @@ Nikolov and Talwar (2014); playing it row by row gives the synthetic data as wel
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
@@ -29,15 +31,43 @@ from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.fit import fit
 from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
 from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.tables import replica
+from dualquery.mechanisms.projection.tables import MeasuredTables, replica
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
+from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 
 MOST_ITEMS_AS_TABLES = 200  # a block of more items is measured by items and pairs
 MEAN_ERROR = 0.45  # of a random conjunction, in units of the noise of a cell (benchmarks/projection.py)
 MAX_ERROR = 8.0
 COUNT_SECONDS = 2e-9  # per record and table, two cores
+
+Rows = NDArray[np.unsignedinteger]
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How rows are fitted to a measurement, become records, and how a replica of it is made from them."""
+
+    fit: Callable[[Pace, np.random.Generator, item_rows.Progress], Rows]
+    records: Callable[[Rows, np.random.Generator], Records]
+    replica: Callable[[Rows, Records, np.random.Generator], Fitting]
+
+
+def of_tables(measured: MeasuredTables) -> Fitting:
+    return Fitting(
+        lambda pace, rng, tell: pace.released(fit(measured, pace, rng, tell)),
+        lambda rows, rng: Records.from_rows(measured.domain, rows),
+        lambda rows, released, rng: of_tables(replica(released, measured, rng)),
+    )
+
+
+def of_items(domain: Domain, measured: item_rows.MeasuredItems) -> Fitting:
+    return Fitting(
+        lambda pace, rng, tell: pace.released(item_rows.fit(measured, pace, rng, tell)),
+        lambda rows, rng: item_rows.to_records(domain, rows, measured, rng),
+        lambda rows, released, rng: of_items(domain, item_rows.replica(rows, measured, rng)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +77,11 @@ class ByTables:
     measured: str = "tables"
     sets: int
     cell_noise: float
-    pace: Pace
     tables: TablePlan = hidden()
+    pace: Pace
 
-    def rows(
-        self, plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
-    ) -> tuple[Records, Records]:
-        """Rows fitted to the measurement, and rows fitted to a replica of it made from the first."""
-        task, shorter = plan.task, self.pace.shorter()
-        measured = self.tables.measure(curator, task)
-        transcript = fit(measured, self.pace, rng, _as("fitting rows", progress))
-        released = Records.from_rows(task.domain, self.pace.released(transcript))
-        second = fit(replica(released, measured, rng), shorter, rng, _as("estimating errors", progress))
-        return released, Records.from_rows(task.domain, shorter.released(second))
+    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
+        return of_tables(self.tables.measure(curator, task))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +95,8 @@ class ByItems:
     pace: Pace
     items: ItemPlan = hidden()
 
-    def rows(
-        self, plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
-    ) -> tuple[Records, Records]:
-        """Rows fitted to the measurement, and rows fitted to a replica of it made from the first."""
-        task, shorter = plan.task, self.pace.shorter()
-        measured = self.items.measure(curator, task, rng)
-        rows = self.pace.released(item_rows.fit(measured, self.pace, rng, _as("fitting rows", progress)))
-        released = item_rows.to_records(task.domain, rows, measured, rng)
-        other = item_rows.replica(rows, measured, rng)
-        again = shorter.released(item_rows.fit(other, shorter, rng, _as("estimating errors", progress)))
-        return released, item_rows.to_records(task.domain, again, other, rng)
+    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
+        return of_items(task.domain, self.items.measure(curator, task, rng))
 
 
 def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
@@ -164,8 +177,13 @@ def _warning(noise: float) -> tuple[str, ...]:
 def run(
     plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Measure as planned, fit, release; then measure and fit a replica for the error bars."""
-    released, again = plan.parameters.rows(plan, curator, rng, progress)
+    """Measure as planned, fit, release; then fit a replica, made from what is released, for the error bars."""
+    pace, shorter = plan.parameters.pace, plan.parameters.pace.shorter()
+    first = plan.parameters.measure(curator, plan.task, rng)
+    rows = first.fit(pace, rng, _as("fitting rows", progress))
+    released = first.records(rows, rng)
+    second = first.replica(rows, released, rng)
+    again = second.records(second.fit(shorter, rng, _as("estimating errors", progress)), rng)
     answers, bars = predicted_errors(plan.task.workload, released, again, rng)
     return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
 
@@ -174,10 +192,5 @@ def _as(stage: str, progress: Progress) -> item_rows.Progress:
     return lambda done, total: progress(stage, done, total)
 
 
-PROJECTION = Mechanism(
-    name="projection",
-    words="measures the tables of the workload once and lets rows answer the residual, one after another",
-    wishes=ProjectionWishes,
-    plan=plan,
-    run=run,
-)
+WORDS = "measures the tables of the workload once and lets rows answer the residual, one after another"
+PROJECTION = Mechanism("projection", WORDS, ProjectionWishes, plan, run)

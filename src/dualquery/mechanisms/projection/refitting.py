@@ -6,7 +6,6 @@ Nothing here knows of privacy: what is heard was measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from dualquery.game.residual import Chains, Set, Targets, TargetsMaker
 from dualquery.mechanisms.projection.fit import Progress, play_residual, product_start
 from dualquery.mechanisms.projection.pace import TEMPERATURE, Pace
 from dualquery.mechanisms.projection.shrinkage import shrunk
+from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.queries.tables import Tables
-from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 
 SCOUT_ROWS = 5_000  # of the single chain that is refitted after every measurement
@@ -24,14 +23,14 @@ SCOUT_PASSES = 2
 SCOUT = Pace(1, SCOUT_ROWS, 1, SCOUT_ROWS)
 
 
-@dataclass(frozen=True)
 class Known:
-    """The one-way tables and their noise, and the noise of a cell of every other table; fractions."""
+    """The one-way tables that were measured first, and the noise of a cell of every later table, in fractions."""
 
-    domain: Domain
-    ones: Mapping[int, Cells]
-    deviations: Mapping[int, float]
-    noise: float
+    def __init__(self, measured: MeasuredTables, noise: float) -> None:
+        self.domain = measured.domain
+        self.ones = measured.ones()
+        self.deviations = {j: measured.deviation((j,)) for j in self.ones}
+        self.noise = noise
 
     def targets(self, noisy: Mapping[Set, Cells], rng: np.random.Generator) -> Targets:
         """One-way tables and the chosen ones, shrunk around independence; weights are inverse variances."""

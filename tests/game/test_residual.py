@@ -8,18 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.game.moves import Transcript
-from dualquery.game.row_kernels import GUMBEL, LOGISTIC
-from dualquery.game.row_players import (
-    ItemRowDataPlayer,
-    Residual,
-    ResidualQueryPlayer,
-    RowDataPlayer,
-    RowLayout,
-    TargetsMaker,
-)
+from dualquery.game.best_response_data_player import ItemRowDataPlayer, RowDataPlayer
+from dualquery.game.moves import Residual, Transcript
+from dualquery.game.residual import ResidualQueryPlayer, RowLayout, TargetsMaker
+from dualquery.game.residual_kernels import GUMBEL, LOGISTIC
 
 NOTHING = Transcript()
+PASSES = 60  # of best responses; rows come to rest long before
 
 
 def histogram(rows, sizes, members):
@@ -79,11 +74,23 @@ def test_at_temperature_zero_no_pass_raises_the_error_and_the_last_one_changes_n
     targets, start, tables, centred_ones = random_problem(seed, sizes, interactions=interactions)
     player = RowDataPlayer(targets, {}, start, np.random.default_rng(seed))
     before = squared_error(start[0], sizes, tables, centred_ones)
-    for _ in range(6):
-        rows = player.reply(NOTHING, Residual(0.0))[0]
-        after = squared_error(rows, sizes, tables, centred_ones)
+    rows = start[0]
+    for _ in range(PASSES):
+        reply = player.reply(NOTHING, Residual(0.0))[0]
+        after = squared_error(reply, sizes, tables, centred_ones)
         assert after <= before + 1e-3 * (1 + abs(before))
-        before = after
+        if np.array_equal(reply, rows):
+            break
+        before, rows = after, reply
+    else:
+        pytest.fail("the rows do not come to rest")
+    assert np.array_equal(player.reply(NOTHING, Residual(0.0))[0], rows)
+    for r in range(0, len(rows), 6):  # and where they rest, no single change is better
+        for j, size in enumerate(sizes):
+            for value in range(size):
+                other = rows.copy()
+                other[r, j] = value
+                assert squared_error(other, sizes, tables, centred_ones) >= after - 1e-3 * (1 + abs(after))
 
 
 @settings(max_examples=15, deadline=None)
@@ -208,13 +215,13 @@ def test_items_lower_their_error_too(seed, items):
         assert after <= before + 1e-3 * (1 + before)
         before = after
     # At rest: no item of no row is better the other way.
-    for _ in range(30):
+    for _ in range(PASSES):
         settled = player.reply(NOTHING, Residual(0.0))[0]
         if np.array_equal(settled, rows):
             break
         rows = settled
     else:
-        return
+        pytest.fail("the rows do not come to rest")
     for r in range(0, 30, 7):
         for j in range(items):
             other = rows.copy()

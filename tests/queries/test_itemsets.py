@@ -7,12 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualquery.counting.memory import MemoryCounter
+from dualquery.mechanisms.projection.item_rows import shrunk_pairs
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.itemsets import ItemLimit, _count_pairs, _kept_items, measure_items, measure_pairs
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.families import random_conjunctions
+from dualquery.privacy.noise import Gaussian
+from dualquery.privacy.statistics import ItemCounts, PairCounts
+from dualquery.queries import itemsets as module
+from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records, SparseItems
@@ -37,10 +41,11 @@ def bits(sets):
 
 
 def counts(records, rank, items, limit):
-    start, ids = _kept_items(records, 0, rank, items, limit)
+    """How many hold each item, and as a matrix how many hold both of two."""
+    single = HeldItems(0, rank, items, limit).counts(records)
     pairs = np.zeros((items, items), np.int64)
-    _count_pairs(start, ids, pairs)
-    return np.bincount(ids, minlength=items), pairs
+    pairs[np.triu_indices(items, 1)] = HeldPairs(0, rank, items, limit).counts(records)
+    return single, pairs
 
 
 @settings(max_examples=60, deadline=None)
@@ -50,15 +55,25 @@ def counts(records, rank, items, limit):
 def test_no_neighbour_moves_more_counts_than_are_paid_for(sets, extra, limit, seed):
     rank = np.random.default_rng(seed).permutation(ITEMS)
     items, pairs = counts(sparse(sets), rank, 6, limit)
-    bound = ItemLimit(limit)
+    of_items, of_pairs = ItemCounts(HeldItems(0, rank, 6, limit)), PairCounts(HeldPairs(0, rank, 6, limit))
     for neighbours, other in (
         (Neighbours.ADD_REMOVE, [*sets, extra]),
         (Neighbours.REPLACE, [extra, *sets[1:]]),
     ):
         other_items, other_pairs = counts(sparse(other), rank, 6, limit)
-        one = Fraction(1)
-        assert np.sum((items - other_items) ** 2) <= bound.items_event(one, neighbours).sensitivity_squared
-        assert np.sum((pairs - other_pairs) ** 2) <= bound.pairs_event(one, neighbours).sensitivity_squared
+        for moved, statistic in ((items - other_items, of_items), (pairs - other_pairs, of_pairs)):
+            bound = statistic.sensitivity(neighbours)
+            assert np.sum(moved**2) <= bound.l2_squared
+            assert np.sum(np.abs(moved)) <= bound.l1
+
+
+@pytest.mark.parametrize("limit", range(1, 10))
+def test_the_price_is_that_of_the_limit_by_hand(limit):
+    rank = np.arange(ITEMS)
+    items, pairs = HeldItems(0, rank, ITEMS, limit), HeldPairs(0, rank, ITEMS, limit)
+    for neighbours, times in ((Neighbours.ADD_REMOVE, 1), (Neighbours.REPLACE, 2)):
+        assert ItemCounts(items).sensitivity(neighbours).l2_squared == min(times * limit, ITEMS)
+        assert PairCounts(pairs).sensitivity(neighbours).l2_squared == times * limit * (limit - 1) // 2
 
 
 @given(sets=baskets, limit=st.integers(1, 9), seed=st.integers(0, 99))
@@ -78,18 +93,42 @@ def test_sparse_and_bits_agree_with_a_plain_count(sets, limit, seed):
         assert np.array_equal(pairs, expected_pairs)
 
 
+def test_bits_are_read_slab_by_slab(monkeypatch):
+    rng = np.random.default_rng(4)
+    sets = [set(np.flatnonzero(rng.random(ITEMS) < 0.4).tolist()) for _ in range(1000)]
+    rank = rng.permutation(ITEMS)
+    whole = counts(sparse(sets), rank, 7, 3)
+    monkeypatch.setattr(module, "_SLAB", 64)
+    for expected, found in zip(whole, counts(bits(sets), rank, 7, 3), strict=True):
+        assert np.array_equal(found, expected)
+
+
 def test_measuring_charges_and_comes_near_the_truth():
     rng = np.random.default_rng(0)
     sets = [set(np.flatnonzero(rng.random(ITEMS) < 0.4).tolist()) for _ in range(2000)]
     budget = Budget(epsilon=50, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
-    workload = random_conjunctions(DOMAIN, 2, 50, seed=0)
-    curator = Curator(sparse(sets), workload, Ledger(budget), SeededEntropy(0))
+    curator = Curator(MemoryCounter(sparse(sets)), Ledger(budget), SeededEntropy(0))
     rank = np.arange(ITEMS, dtype=np.int64)
-    items = measure_items(curator, 0, rank, limit=ItemLimit(9), variance=Fraction(4))
-    pairs = measure_pairs(curator, 0, rank, items=5, limit=ItemLimit(9), variance=Fraction(9))
+    items = curator.measure(ItemCounts(HeldItems(0, rank, ITEMS, 9)), noise=Gaussian(Fraction(4)))
+    # Of five items no record holds more than five, whatever the limit.
+    triangle = curator.measure(PairCounts(HeldPairs(0, rank, 5, 9)), noise=Gaussian(Fraction(9)))
     assert np.abs(items - [sum(i in s for s in sets) for i in range(ITEMS)]).max() < 12
-    assert abs(pairs[1, 3] - sum({1, 3} <= s for s in sets)) < 18
-    assert np.array_equal(pairs, pairs.T)
+    pairs = np.zeros((5, 5), np.int64)
+    pairs[np.triu_indices(5, 1)] = triangle
+    for i in range(5):
+        for j in range(i + 1, 5):
+            assert abs(pairs[i, j] - sum({i, j} <= s for s in sets)) < 18
     first, second = curator.ledger.events
-    assert (first.rho, second.rho) == (Fraction(9, 8), Fraction(36, 18))
+    assert (first.rho, second.rho) == (Fraction(9, 8), Fraction(10, 18))
     assert [float(e.variance) for e in (first, second)] == pytest.approx([4, 9])
+
+
+def test_pairs_are_written_out_as_a_symmetric_matrix():
+    rng = np.random.default_rng(2)
+    single = rng.uniform(0.4, 0.8, 6)
+    above = np.triu_indices(6, 1)
+    noisy = np.outer(single, single)[above] + rng.normal(0, 1e-4, 15)
+    pairs = shrunk_pairs(noisy, single, 1e-4, rng)
+    assert np.array_equal(pairs, pairs.T)
+    assert np.array_equal(np.diagonal(pairs), np.zeros(6))
+    assert np.array_equal(pairs[above], noisy)  # far above the noise nothing is shrunk

@@ -1,0 +1,565 @@
+"""Every statistic and every score against brute force, under every relation.
+
+One test for all: over small tables and all their neighbours, as `Neighbours.next_to` lists them, the numbers move
+exactly as far as `sensitivity` or `range` says. Where a price exceeds the truth, the case names the relation and
+the norm, and then it must exceed it: a bound that turns out to be tight, or one that is too low, fails.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from itertools import combinations_with_replacement, permutations, product
+from types import ModuleType
+
+import numba
+import numpy as np
+import pytest
+
+from dualquery.counting.memory import MemoryCounter
+from dualquery.errors import BudgetError
+from dualquery.privacy import scores as scores_module
+from dualquery.privacy import statistics as statistics_module
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.privacy.noise import Gaussian, Laplace
+from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
+from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
+from dualquery.privacy.statistics import (
+    Balance,
+    GroupCounts,
+    Interactions,
+    ItemCounts,
+    PairCounts,
+    Statistic,
+    TableCells,
+    integer_interaction,
+    interaction_distance,
+    number_of_records,
+)
+from dualquery.queries.families import from_texts, parities
+from dualquery.queries.itemsets import HeldItems, HeldPairs
+from dualquery.queries.tables import Tables, centred
+from dualquery.queries.workload import Workload
+from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Categorical, Domain, Items
+from dualquery.table.records import Records, SparseItems
+from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
+
+REPLACE, ADD_REMOVE = Neighbours.REPLACE.value, Neighbours.ADD_REMOVE.value
+L1, L2 = "L1", "squared L2"
+RANGE = "range"
+Table = tuple[tuple[int, ...], ...]
+
+
+def domain_of(*sizes: int) -> Domain:
+    """One attribute a size."""
+    values = tuple(f"v{v}" for v in range(max(sizes)))
+    return Domain(tuple(Categorical(f"a{j}", values[:size]) for j, size in enumerate(sizes)))
+
+
+MIXED = domain_of(2, 3, 1)  # binary, three values, and one that says nothing
+BINARY = domain_of(2, 2, 2)
+LONG = domain_of(2, 3, 5)  # with SHORT = 3 two short ones, one of them just so, and a long one
+BASKETS = Domain((Categorical("shop", ("east", "west")), Items("item", 4)))
+WIDE_BASKETS = Domain((Items("item", 6),))
+
+
+@dataclass(frozen=True)
+class Graded:
+    """Queries with values between 0 and a unit: query q gives a record the level of its first attribute."""
+
+    domain: Domain
+    levels: tuple[tuple[int, ...], ...]
+    unit: int
+    satisfied: int
+    differing: int
+
+    @property
+    def size(self) -> int:
+        return len(self.levels)
+
+    def counts(self, records, progress=None):
+        return np.array(self.levels, np.int64)[:, records.to_rows()[:, 0]].sum(axis=1)
+
+    def most_satisfied(self) -> int:
+        return self.satisfied
+
+    def most_differing(self) -> int:
+        return self.differing
+
+
+GRADED = Graded(domain_of(3), ((3, 0, 0), (0, 3, 1)), unit=3, satisfied=1, differing=2)
+GRADES = Workload(GRADED.domain, (GRADED,), "grades")
+TEXTS = from_texts(MIXED, ["a0 = v1", "a1 = v0", "!(a0 = v0 & a1 = v1)"])
+CONTRARY = from_texts(MIXED, ["a0 = v0", "a0 = v1"])
+CONSTANT = Workload(MIXED, (Tables(MIXED, ((),)),), "everybody")
+CELLS = Tables(MIXED, ((0,), (1,), (0, 1), (2,), ()))
+RANK = np.array([2, 0, 3, 1])
+
+
+# ── The cases ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statistic or a score, and where its price exceeds the truth: relation and norm, and why."""
+
+    name: str
+    domain: Domain
+    subject: Statistic | Score
+    exceeds: dict[tuple[str, str], str] = field(default_factory=dict)
+    short: int = 16
+    sparse: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def both(relation: str, why: str) -> dict[tuple[str, str], str]:
+    return {(relation, L1): why, (relation, L2): why}
+
+
+def interactions(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int, ...] = ()) -> Interactions:
+    return Interactions(domain, sets, multipliers or (1,) * len(sets))
+
+
+TWICE = "in L1 twice the length of one record is charged"
+AT_ONCE = "two records are not farthest apart in all sets at once"
+BOUND = "a kind of query that bounds the number of queries is charged the bound"
+
+STATISTICS = [
+    Case("tables", MIXED, GroupCounts(CELLS)),
+    Case("a table twice", MIXED, GroupCounts(Tables(MIXED, ((1,), (1,))))),
+    Case("the number of records", MIXED, number_of_records(MIXED)),
+    Case("conjunctions", MIXED, GroupCounts(TEXTS.groups[0])),
+    Case("queries of which one holds", MIXED, GroupCounts(CONTRARY.groups[0]), both(ADD_REMOVE, BOUND)),
+    Case("parities of one", BINARY, GroupCounts(parities(BINARY, 1).groups[0])),
+    Case("parities of two", BINARY, GroupCounts(parities(BINARY, 2).groups[0]), both(REPLACE, BOUND)),
+    Case("graded queries", GRADED.domain, GroupCounts(GRADED)),
+    Case("balance", MIXED, Balance(TEXTS, 2)),
+    Case("balance of a cell", MIXED, Balance(Workload(MIXED, (CELLS,), "cells"), 7)),
+    Case("balance of a grade", GRADED.domain, Balance(GRADES, 0)),
+    Case(
+        "balance of everybody",
+        MIXED,
+        Balance(CONSTANT, 0),
+        both(REPLACE, "of a query that holds for all records nothing moves; one price serves all queries"),
+    ),
+    Case("cells of a table", MIXED, TableCells(CELLS, 2)),
+    Case(
+        "the cell of a table",
+        MIXED,
+        TableCells(CELLS, 3),
+        both(REPLACE, "a table of a single cell does not move; one price serves all tables"),
+    ),
+    Case("interaction of two values", MIXED, interactions(MIXED, (0,))),
+    Case("interaction of three values", MIXED, interactions(MIXED, (1,)), {(REPLACE, L1): TWICE}),
+    Case("interaction of two attributes", MIXED, interactions(MIXED, (0, 1))),
+    Case("interaction with one value", MIXED, interactions(MIXED, (1, 2))),
+    Case("interaction of nothing", MIXED, interactions(MIXED, ()), {(REPLACE, L1): TWICE}),
+    Case("interaction of three binary", BINARY, interactions(BINARY, (0, 1, 2))),
+    Case("interactions side by side", BINARY, interactions(BINARY, (0,), (1,), multipliers=(2, 5))),
+    Case(
+        "interactions that overlap",
+        BINARY,
+        interactions(BINARY, (0,), (1,), (0, 1), multipliers=(1, 2, 3)),
+        both(REPLACE, AT_ONCE),
+    ),
+    Case("long attribute", LONG, interactions(LONG, (2,)), short=3),
+    Case("just short attribute", LONG, interactions(LONG, (1,)), {(REPLACE, L1): TWICE}, short=3),
+    Case("short and long", LONG, interactions(LONG, (0, 2)), short=3),
+    Case("just short and long", LONG, interactions(LONG, (1, 2)), short=3),
+    Case(
+        "short, just short and long",
+        LONG,
+        interactions(LONG, (0, 1, 2), (2,), (), multipliers=(2, 7, 3)),
+        {(REPLACE, L1): TWICE, (REPLACE, L2): AT_ONCE},
+        short=3,
+    ),
+    Case("two short ones beside a long", LONG, interactions(LONG, (0, 1)), short=3),
+    Case("items", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 2))),
+    Case("items, fewer than two records can hold", BASKETS, ItemCounts(HeldItems(1, RANK, 3, 2))),
+    Case("items, one each", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 1)), sparse=True),
+    Case("items, fewer than the limit", BASKETS, ItemCounts(HeldItems(1, RANK, 2, 3)), sparse=True),
+    Case("pairs", BASKETS, PairCounts(HeldPairs(1, RANK, 4, 2))),
+    Case("pairs of one item", BASKETS, PairCounts(HeldPairs(1, RANK, 4, 1))),
+    Case("pairs, kept sparse", WIDE_BASKETS, PairCounts(HeldPairs(0, np.arange(6), 6, 3)), sparse=True),
+    Case(
+        "pairs of few items",
+        BASKETS,
+        PairCounts(HeldPairs(1, RANK, 4, 3)),
+        both(REPLACE, "two records must share items where there are fewer than twice the limit"),
+    ),
+    Case(
+        "pairs of fewer items than the limit",
+        BASKETS,
+        PairCounts(HeldPairs(1, RANK, 3, 7)),
+        both(REPLACE, "two records must share items where there are fewer than twice the limit"),
+    ),
+]  # fmt: skip
+
+
+def signed(
+    workload: Workload, *, rows: int = 2, repeats: int = 3, scale: int = 7, among=None
+) -> SignedErrors:
+    size = workload.size if among is None else len(among)
+    return SignedErrors(workload, rows, repeats, scale, np.arange(size, dtype=np.int64) - 1, among)
+
+
+def whole_tables(tables: Tables, answers: Sequence[float], among=None) -> TableErrors:
+    penalties = np.linspace(0.3, 1.7, len(tables.sets))
+    return TableErrors(tables, 3, penalties, np.array(answers, float), among)
+
+
+TWO_TABLES = Tables(MIXED, ((0,), (1,)))
+# Where a record leaves one cell for another, one table gets worse and the other better.
+CROSSED = [2, 0, 0, 2, 2]
+
+SCORES = [
+    Case("signed errors", MIXED, signed(TEXTS)),
+    Case("signed errors among some", MIXED, signed(TEXTS, among=np.array([2, 0]))),
+    Case("signed errors of one query", MIXED, signed(TEXTS, repeats=1, scale=0, among=np.array([1]))),
+    Case("signed errors of cells", MIXED, signed(Workload(MIXED, (CELLS,), "cells"), rows=5)),
+    Case("signed errors of grades", GRADED.domain, signed(GRADES)),
+    Case("signed errors before the first reply", MIXED, signed(TEXTS, repeats=0)),
+    Case(
+        "signed errors of answers",
+        MIXED,
+        SignedErrors.of_answers(TEXTS, 3, np.array([0.4, 0.1, 0.9]), np.array([0, 2])),
+    ),
+    Case(
+        "signed errors of everybody",
+        MIXED,
+        signed(CONSTANT),
+        {(REPLACE, RANGE): "nothing moves; one price serves all queries"},
+    ),
+    Case("whole tables", MIXED, whole_tables(TWO_TABLES, CROSSED)),
+    Case("whole tables among some", MIXED, whole_tables(TWO_TABLES, CROSSED, np.array([1, 0]))),
+    Case(
+        "one whole table",
+        MIXED,
+        whole_tables(TWO_TABLES, CROSSED, np.array([1])),
+        {
+            (relation, RANGE): "where there is one candidate nothing is chosen"
+            for relation in (REPLACE, ADD_REMOVE)
+        },
+    ),
+    Case(
+        "whole tables answered too low",
+        MIXED,
+        whole_tables(TWO_TABLES, [0] * 5),
+        {(relation, RANGE): "all scores move the same way" for relation in (REPLACE, ADD_REMOVE)},
+    ),
+]
+
+
+# ── Brute force ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tables of three records are counted faster by one thread than by two."""
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    yield
+    numba.set_num_threads(threads)
+
+
+@pytest.fixture
+def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The limit between short and long attributes that a case wants."""
+    monkeypatch.setattr(statistics_module, "SHORT", request.getfixturevalue("case").short)
+    interaction_distance.cache_clear()
+    yield
+    interaction_distance.cache_clear()
+
+
+def records_of(case: Case, table: Table) -> Records:
+    rows = np.array(table, np.int64).reshape(len(table), case.domain.width)
+    records = Records.from_rows(case.domain, rows)
+    if not case.sparse:
+        return records
+    (position,) = (p for p, column in enumerate(case.domain.columns) if isinstance(column, Items))
+    held = rows[:, case.domain.starts[position] : case.domain.starts[position + 1]]
+    start = np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int64)
+    items = SparseItems(start, np.nonzero(held)[1].astype(np.int32))
+    columns = (*records.columns[:position], items, *records.columns[position + 1 :])
+    return Records(case.domain, len(rows), columns)
+
+
+def universe_of(domain: Domain) -> list[tuple[int, ...]]:
+    return list(product(*(range(int(size)) for size in domain.sizes)))
+
+
+def tables_over(universe: Sequence[tuple[int, ...]], most: int = 90) -> list[Table]:
+    """All tables of up to one record, and of up to three, or some of these where there are many."""
+    rng = np.random.default_rng(0)
+    found: list[Table] = [(), *((record,) for record in universe)]
+    for size in (2, 3):
+        tables = list(combinations_with_replacement(universe, size)) if len(universe) <= 32 else []
+        few = rng.permutation(len(tables))[: most // size]
+        found += [tables[i] for i in sorted(few)]
+    return found
+
+
+def scores_weighed(scored: Scored) -> list[int]:
+    """What the exponential mechanism weighs, candidate by candidate: each query, and then its negation."""
+    found = []
+    for count, offset in zip(scored.counts.tolist(), scored.offsets.tolist(), strict=True):
+        c = scored.repeats * count - scored.scale * offset
+        found += [c, scored.surplus - c] if scored.candidates is Candidates.SIGNED else [abs(c)]
+    return found
+
+
+class Moves:
+    """How far the numbers of a case move between two tables."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.known: dict[Table, list[int]] = {}
+
+    def numbers(self, table: Table) -> list[int]:
+        """Exact, and of the multiset of records: the order is another test's matter."""
+        key = tuple(sorted(table))
+        if key not in self.known:
+            found = self.case.subject.of(MemoryCounter(records_of(self.case, key)))
+            self.known[key] = scores_weighed(found) if isinstance(found, Scored) else found.tolist()
+        return self.known[key]
+
+    def largest(self, relation: Neighbours) -> dict[str, int]:
+        """Over the tables and all of their neighbours."""
+        universe = universe_of(self.case.domain)
+        found = {L1: 0, L2: 0, RANGE: 0}
+        for table in tables_over(universe):
+            here = self.numbers(table)
+            for other in relation.next_to(table, universe):
+                moved = [x - y for x, y in zip(here, self.numbers(other), strict=True)]
+                found[L1] = max(found[L1], sum(map(abs, moved)))
+                found[L2] = max(found[L2], sum(x * x for x in moved))
+                found[RANGE] = max(found[RANGE], max(moved) - min(moved))
+        return found
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
+@pytest.mark.parametrize("case", [*STATISTICS, *SCORES], ids=str)
+def test_the_price_is_how_far_neighbours_move(case: Case, relation: Neighbours) -> None:
+    true = Moves(case).largest(relation)
+    if hasattr(case.subject, "sensitivity"):
+        charged = case.subject.sensitivity(relation)
+        stated = {L1: charged.l1, L2: charged.l2_squared}
+    else:
+        stated = {RANGE: case.subject.range(relation)}
+    for norm, price in stated.items():
+        if (relation.value, norm) in case.exceeds:
+            assert price > true[norm], f"{norm} is tight after all"
+        else:
+            assert price == true[norm], norm
+
+
+def classes_with(module: ModuleType, *members: str) -> set[type]:
+    return {
+        kind
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if kind.__module__ == module.__name__
+        and not getattr(kind, "_is_protocol", False)
+        and all(hasattr(kind, member) for member in members)
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "member", "cases"),
+    [(statistics_module, "sensitivity", STATISTICS), (scores_module, "range", SCORES)],
+    ids=["statistics", "scores"],
+)
+def test_no_statistic_and_no_score_is_left_out(module: ModuleType, member: str, cases: list[Case]) -> None:
+    assert classes_with(module, "of", member) == {type(case.subject) for case in cases}
+
+
+def test_the_exceptions_name_relations_and_norms_that_there_are() -> None:
+    names = {relation.value for relation in RELATIONS}
+    for cases, norms in ((STATISTICS, {L1, L2}), (SCORES, {RANGE})):
+        for case in cases:
+            assert all(
+                relation in names and norm in norms and why for (relation, norm), why in case.exceeds.items()
+            )
+
+
+def test_neighbours_by_hand() -> None:
+    assert set(Neighbours.REPLACE.next_to(("x", "y"), "xyz")) == {
+        ("x", "y"), ("y", "y"), ("z", "y"), ("x", "x"), ("x", "z")
+    }  # fmt: skip
+    assert set(Neighbours.ADD_REMOVE.next_to(("x", "y"), "xyz")) == {
+        ("x",), ("y",), ("x", "y", "x"), ("x", "y", "y"), ("x", "y", "z")
+    }  # fmt: skip
+    assert [*Neighbours.REPLACE.next_to((), "xyz")] == []
+    for relation in RELATIONS:  # and being one is mutual
+        for table in relation.next_to(("x", "y"), "xyz"):
+            assert any(sorted(back) == ["x", "y"] for back in relation.next_to(table, "xyz"))
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("case", [*STATISTICS, *SCORES], ids=str)
+def test_the_order_of_the_records_does_not_matter(case: Case) -> None:
+    universe = universe_of(case.domain)
+    table = (universe[0], universe[-1], universe[len(universe) // 2])
+    seen = []
+    for rows in permutations(table):
+        found = case.subject.of(MemoryCounter(records_of(case, rows)))
+        seen.append(scores_weighed(found) if isinstance(found, Scored) else found.tolist())
+    assert all(numbers == seen[0] for numbers in seen)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize(
+    "case", [case for case in STATISTICS if isinstance(case.subject, Interactions)], ids=str
+)
+def test_interactions_divided_by_their_scale_are_centred_tables(case: Case) -> None:
+    """Integers and scale agree: `in_records` of the truth is the table less its means."""
+    rows = tuple(universe_of(case.domain)[i] for i in (0, 0, 1, 3, 3, 3, -1))
+    counter = MemoryCounter(records_of(case, rows))
+    in_records = case.subject.in_records(case.subject.of(counter))
+    for members, centred_table in in_records.items():
+        table = Tables(case.domain, (members,))
+        true = table.counts(records_of(case, rows)).reshape(table.shape_of(0))
+        assert centred_table == pytest.approx(centred(true.astype(float)), abs=1e-12)
+
+
+def test_a_short_interaction_is_centred_before_noise_and_a_long_one_is_not(monkeypatch) -> None:
+    monkeypatch.setattr(statistics_module, "SHORT", 3)
+    counts = np.arange(15).reshape(3, 5) ** 2
+    inner = integer_interaction(counts)
+    assert not inner.sum(axis=0).any()
+    assert inner.sum(axis=1).any()
+    assert (inner == 3 * counts - counts.sum(axis=0)).all()
+
+
+def test_the_kernel_weighs_what_the_reference_says() -> None:
+    """At one bit a point, and with scores far apart, the largest score is drawn."""
+    rng, entropy = np.random.default_rng(2), SeededEntropy(3)
+    seen = set()
+    for _ in range(120):
+        size = int(rng.integers(1, 5))
+        scored = Scored(
+            rng.integers(0, 9, size),
+            300,
+            100,
+            rng.integers(-9, 9, size),
+            int(rng.integers(-2000, 2000)),
+            Candidates.SIGNED if rng.random() < 0.6 else Candidates.ABSOLUTE,
+        )
+        weights = scores_weighed(scored)
+        best = max(weights)
+        if sorted(weights)[-2:-1] == [best]:
+            continue
+        sides = 2 if scored.candidates is Candidates.SIGNED else 1
+        query, negated = divmod(weights.index(best), sides)
+        drawn = draw(scored, rate=Rate(1 << 40, 40), draws=2, entropy=entropy)
+        assert drawn.queries.tolist() == [query] * 2
+        assert drawn.negated.tolist() == [bool(negated)] * 2
+        seen.add((scored.candidates, bool(negated)))
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
+@pytest.mark.parametrize("case", SCORES, ids=str)
+def test_clamping_widens_no_range(case: Case, relation: Neighbours) -> None:
+    moves, universe = Moves(case), universe_of(case.domain)
+    for bound in (2, 1000):
+        for table in tables_over(universe, most=12):
+            for other in relation.next_to(table, universe):
+                moved = [
+                    min(max(x, -bound), bound) - min(max(y, -bound), bound)
+                    for x, y in zip(moves.numbers(table), moves.numbers(other), strict=True)
+                ]
+                assert max(moved) - min(moved) <= case.subject.range(relation)
+
+
+# ── What the curator charges, and when ──────────────────────────────────────────────────────────────────────────
+
+
+def curator_of(
+    case: Case, relation: Neighbours, epsilon: float = 1e9, accounting: Accounting = Accounting.ZCDP
+) -> tuple[Curator, Diary]:
+    delta = 0.0 if accounting is Accounting.PURE else 1e-6
+    budget = Budget(epsilon=epsilon, delta=delta, neighbours=relation, accounting=accounting)
+    diary: Diary = []
+    records = records_of(case, tuple(universe_of(case.domain)[:3]))
+    return Curator(WatchedCounter(records, diary), WatchedLedger(budget, diary), WatchedEntropy(diary)), diary
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
+@pytest.mark.parametrize("case", STATISTICS, ids=str)
+def test_a_measurement_is_charged_its_sensitivity_before_anything_is_read(
+    case: Case, relation: Neighbours
+) -> None:
+    moved = case.subject.sensitivity(relation)
+    curator, diary = curator_of(case, relation)
+    noisy = curator.measure(case.subject, noise=Gaussian(Fraction(9, 2)))
+    assert noisy.dtype == np.int64
+    assert curator.ledger.events == (GaussianMeasurement(Fraction(moved.l2_squared), Fraction(9, 2)),)
+    curator.measure(case.subject, noise=Laplace(Fraction(7, 3)))
+    assert curator.ledger.events[1:] == (LaplaceMeasurement(Fraction(moved.l1), Fraction(7, 3)),)
+    once = ["pay", "read", "draw"] if len(noisy) else ["pay", "read"]
+    assert in_order(diary) == once * 2
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
+@pytest.mark.parametrize("case", SCORES, ids=str)
+def test_a_selection_is_charged_its_range_before_anything_is_read(case: Case, relation: Neighbours) -> None:
+    width, rate = case.subject.range(relation), Rate.below(0.01, 10**6)
+    curator, diary = curator_of(case, relation)
+    selected = curator.select(case.subject, rate=rate, draws=4)
+    assert len(selected.queries) == len(selected.negated) == 4
+    if width:
+        assert curator.ledger.events == (Selection(width * rate.nats + SLACK, 4),)
+        assert in_order(diary) == ["pay", "read", "draw"]
+    else:
+        assert selection_event(case.subject, relation, rate=rate, draws=4) is None
+        assert curator.ledger.events == ()
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
+@pytest.mark.parametrize("case", [*STATISTICS, *SCORES], ids=str)
+def test_what_is_refused_reads_nothing(case: Case, relation: Neighbours) -> None:
+    curator, diary = curator_of(case, relation, epsilon=1e-3)
+    if hasattr(case.subject, "sensitivity"):
+        moves = bool(case.subject.sensitivity(relation).l2_squared)
+        verb = partial(curator.measure, case.subject, noise=Gaussian(Fraction(1)))
+    else:
+        moves = bool(case.subject.range(relation))
+        verb = partial(curator.select, case.subject, rate=Rate.below(1, 10**6))
+    if not moves:
+        verb()  # what cannot move costs nothing, and nobody refuses it
+        assert curator.ledger.spent().rho_units == 0
+        return
+    with pytest.raises(BudgetError, match="does not pay"):
+        verb()
+    assert diary == []
+    assert curator.ledger.events == ()
+
+
+@pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
+def test_noise_is_fresh_and_around_the_truth(relation: Neighbours) -> None:
+    case = STATISTICS[0]
+    curator, _ = curator_of(case, relation)
+    truth = case.subject.of(MemoryCounter(records_of(case, tuple(universe_of(case.domain)[:3]))))
+    first, second = (curator.measure(case.subject, noise=Gaussian(Fraction(400))) for _ in range(2))
+    assert not np.array_equal(first, second)
+    assert np.abs(first - truth).max() < 20 * 8
+
+
+def test_the_range_of_signed_errors_by_hand() -> None:
+    assert signed_range(Neighbours.REPLACE, 5) == 10
+    assert signed_range(Neighbours.ADD_REMOVE, 5) == 5
+    tables = whole_tables(TWO_TABLES, CROSSED)
+    assert [tables.range(relation) for relation in RELATIONS] == [4 * FINE, 2 * FINE]

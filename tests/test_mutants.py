@@ -1,0 +1,549 @@
+"""Faults that would break the promise, each put into a copy of the source: some test must fail.
+
+Whoever changes a line that stands here changes the list with it: the first test below fails until then. The others
+take a few minutes and run with `pytest -m mutants`, two at a time.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeAlias
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = Path("src", "dualquery")
+AT_ONCE = 2
+
+STATISTICS = "tests/privacy/test_statistics.py"
+EXCEEDS = "tests/privacy/test_exceeds.py"
+ROUNDING = "tests/privacy/test_rounding.py"
+IMPORTS = "tests/test_import_graph.py"
+
+
+def moves(*cases: str) -> tuple[str, ...]:
+    """Brute force over the neighbours, for some of its cases."""
+    return tuple(f"{STATISTICS}::test_the_price_is_how_far_neighbours_move[{case}]" for case in cases)
+
+
+def statistics(*tests: str) -> tuple[str, ...]:
+    return tuple(f"{STATISTICS}::test_{test}" for test in tests)
+
+
+def exceeds(*tests: str) -> tuple[str, ...]:
+    return tuple(f"{EXCEEDS}::test_{test}" for test in tests)
+
+
+def rounding(*tests: str) -> tuple[str, ...]:
+    return tuple(f"{ROUNDING}::test_{test}" for test in tests)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """In this file, this text, which stands there once, becomes that text; one of these tests fails."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def path(self) -> Path:
+        return PACKAGE / self.file
+
+
+# ── The faults ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+_LARGEST = "    def largest(self, *, alone: int, apart: int) -> int:\n        return "
+
+RELATIONS = [
+    Mutant("replacing is charged as adding", "privacy/neighbours.py", _LARGEST + "apart", _LARGEST + "alone",
+           moves("tables-replace")),
+    Mutant("adding is charged as replacing", "privacy/neighbours.py", _LARGEST + "alone", _LARGEST + "apart",
+           moves("the number of records-add-remove")),
+    Mutant("squared norms swapped", "privacy/neighbours.py", "return self.largest(alone=alone, apart=apart)",
+           "return self.largest(alone=apart, apart=alone)", moves("tables-replace")),
+    Mutant("squared norms of nothing but additions", "privacy/neighbours.py",
+           "return self.largest(alone=alone, apart=apart)", "return alone", moves("tables-replace")),
+]  # fmt: skip
+
+STATISTIC_PRICES = [
+    Mutant("counts: norms of one record swapped", "privacy/statistics.py",
+           "alone=Sensitivity(alone * unit, alone * unit**2)", "alone=Sensitivity(alone * unit**2, alone * unit)",
+           moves("graded queries-add-remove")),
+    Mutant("counts: norms of two records swapped", "privacy/statistics.py",
+           "apart=Sensitivity(apart * unit, apart * unit**2)", "apart=Sensitivity(apart * unit**2, apart * unit)",
+           moves("graded queries-replace")),
+    Mutant("counts: unit forgotten", "privacy/statistics.py", "unit, alone, apart = self.group.unit, ",
+           "unit, alone, apart = 1, ", moves("graded queries-replace")),
+    Mutant("counts: two records differ where one satisfies", "privacy/statistics.py",
+           "self.group.most_satisfied(), self.group.most_differing()",
+           "self.group.most_satisfied(), self.group.most_satisfied()", moves("tables-replace")),
+    Mutant("counts: one record satisfies where two differ", "privacy/statistics.py",
+           "self.group.most_satisfied(), self.group.most_differing()",
+           "self.group.most_differing(), self.group.most_differing()", moves("the number of records-add-remove")),
+    Mutant("tables: two records differ in one cell each", "queries/tables.py",
+           "return 2 * int((np.diff(self.starts) > 1).sum())", "return int((np.diff(self.starts) > 1).sum())",
+           moves("tables-replace")),
+    Mutant("tables: one is not counted", "queries/tables.py", "return len(self.sets)\n",
+           "return len(self.sets) - 1\n", moves("tables-add-remove")),
+    Mutant("queries one by one: a record satisfies one fewer", "queries/group.py",
+           "    def most_satisfied(self: Group) -> int:\n        return self.size\n",
+           "    def most_satisfied(self: Group) -> int:\n        return self.size - 1\n",
+           moves("conjunctions-add-remove", "parities of one-add-remove")),
+    Mutant("queries one by one: two records differ in one fewer", "queries/group.py",
+           "    def most_differing(self: Group) -> int:\n        return self.size\n",
+           "    def most_differing(self: Group) -> int:\n        return self.size - 1\n",
+           moves("conjunctions-replace", "parities of one-replace")),
+    Mutant("balance: not squared", "privacy/statistics.py", "Sensitivity(2 * unit, (2 * unit) ** 2)",
+           "Sensitivity(2 * unit, 2 * unit)", moves("balance-replace", "balance of a grade-replace")),
+    Mutant("balance: two records as one", "privacy/statistics.py", "Sensitivity(2 * unit, (2 * unit) ** 2)",
+           "Sensitivity(unit, unit**2)", moves("balance-replace")),
+    Mutant("balance: unit of one record forgotten", "privacy/statistics.py",
+           "alone=Sensitivity(unit, unit**2), apart=Sensitivity(2 * unit",
+           "alone=Sensitivity(1, 1), apart=Sensitivity(2 * unit", moves("balance of a grade-add-remove")),
+    Mutant("balance: records not subtracted", "privacy/statistics.py",
+           " - self.workload.unit * counter.true_rows", "", moves("balance-add-remove")),
+    Mutant("cells of a table: two records in one cell", "privacy/statistics.py", "apart=Sensitivity(2, 2)",
+           "apart=Sensitivity(1, 1)", moves("cells of a table-replace")),
+]  # fmt: skip
+
+_JUST_SHORT = moves("just short attribute-add-remove", "just short attribute-replace")
+
+INTERACTIONS = [
+    Mutant("interaction: SHORT off by one in L1", "privacy/statistics.py",
+           "prod(2 * (k - 1) for k in sizes if k <= SHORT)", "prod(2 * (k - 1) for k in sizes if k < SHORT)",
+           _JUST_SHORT),
+    Mutant("interaction: SHORT off by one in the scale", "privacy/statistics.py",
+           "prod(k for k in sizes if k <= SHORT)", "prod(k for k in sizes if k < SHORT)",
+           statistics("interactions_divided_by_their_scale_are_centred_tables[just short attribute]")),
+    Mutant("interaction: SHORT off by one in the length", "privacy/statistics.py",
+           "prod(k * (k - 1) for k in sizes if k <= SHORT)", "prod(k * (k - 1) for k in sizes if k < SHORT)",
+           _JUST_SHORT),
+    Mutant("interaction: SHORT off by one in the distance", "privacy/statistics.py", "if k > SHORT:",
+           "if k >= SHORT:", _JUST_SHORT),
+    Mutant("interaction: SHORT off by one in the integers", "privacy/statistics.py", "if size <= SHORT:",
+           "if size < SHORT:", _JUST_SHORT),
+    Mutant("interaction: sign of the inner product", "privacy/statistics.py", "return -k if differs else",
+           "return k if differs else", moves("interaction of two values-replace")),
+    Mutant("interaction: not centred", "privacy/statistics.py",
+           "size * table - table.sum(axis=axis, keepdims=True)", "size * table",
+           moves("interaction of three values-add-remove")),
+    Mutant("interactions: L1 of the last set only", "privacy/statistics.py", "l1 += multiplier *",
+           "l1 = multiplier *", moves("interactions side by side-add-remove")),
+    Mutant("interactions: length of the last set only", "privacy/statistics.py", "alone += multiplier**2",
+           "alone = multiplier**2", moves("interactions side by side-add-remove")),
+    Mutant("interactions: distance of the last set only", "privacy/statistics.py", "apart += multiplier**2",
+           "apart = multiplier**2", moves("interactions side by side-replace")),
+    Mutant("interactions: multiplier not squared", "privacy/statistics.py",
+           "multiplier**2 * interaction_distance", "multiplier * interaction_distance",
+           moves("interactions side by side-replace")),
+    Mutant("interactions: two records as one in L1", "privacy/statistics.py", "apart=Sensitivity(2 * l1, apart)",
+           "apart=Sensitivity(l1, apart)", moves("interactions side by side-replace")),
+]  # fmt: skip
+
+ITEMS = [
+    Mutant("items: two records as one", "privacy/statistics.py", "min(2 * alone, self.held.items)",
+           "min(alone, self.held.items)", moves("items-replace")),
+    Mutant("items: a limit beyond the items", "privacy/statistics.py",
+           "alone = min(self.held.limit, self.held.items)", "alone = self.held.limit",
+           moves("items, fewer than the limit-add-remove")),
+    Mutant("pairs: an item with itself", "privacy/statistics.py", "most * (most - 1) // 2", "most * most // 2",
+           moves("pairs-add-remove")),
+    Mutant("pairs: an item fewer", "privacy/statistics.py", "most * (most - 1) // 2",
+           "(most - 1) * (most - 2) // 2", moves("pairs-add-remove")),
+    Mutant("pairs: two records as one", "privacy/statistics.py", "apart=Sensitivity(2 * alone, 2 * alone)",
+           "apart=Sensitivity(alone, alone)", moves("pairs-replace")),
+    Mutant("items kept: one beyond the limit", "queries/itemsets.py", "min(number, limit)",
+           "min(number, limit + 1)", moves("items-add-remove", "pairs-add-remove")),
+]  # fmt: skip
+
+SCORES = [
+    Mutant("signed range: replacing as adding", "privacy/scores.py", "apart=2 * moved", "apart=moved",
+           moves("signed errors-replace")),
+    Mutant("signed range: adding is free", "privacy/scores.py", "alone=moved,", "alone=0,",
+           moves("signed errors-add-remove")),
+    Mutant("signed errors: unit forgotten", "privacy/scores.py",
+           "signed_range(neighbours, self.repeats * self.workload.unit)", "signed_range(neighbours, self.repeats)",
+           moves("signed errors of grades-replace")),
+    Mutant("signed errors: repeats forgotten", "privacy/scores.py",
+           "signed_range(neighbours, self.repeats * self.workload.unit)",
+           "signed_range(neighbours, self.workload.unit)", moves("signed errors-replace")),
+    Mutant("signed errors: surplus dropped", "privacy/scores.py",
+           "self.repeats * self.workload.unit * (counter.true_rows - self.public_rows)", "0",
+           moves("signed errors-add-remove")),
+    Mutant("signed errors: surplus not repeated", "privacy/scores.py",
+           "self.repeats * self.workload.unit * (counter", "self.workload.unit * (counter",
+           moves("signed errors-add-remove")),
+    Mutant("whole tables: added records only make worse", "privacy/scores.py", "alone=2 * FINE", "alone=FINE",
+           moves("whole tables-add-remove")),
+    Mutant("whole tables: exchanged records only make worse", "privacy/scores.py", "apart=4 * FINE",
+           "apart=2 * FINE", moves("whole tables-replace")),
+    Mutant("selection: rounding of the weights is free", "privacy/scores.py", "width * rate.nats + SLACK, draws",
+           "width * rate.nats, draws",
+           statistics("a_selection_is_charged_its_range_before_anything_is_read[signed errors-replace]")),
+    Mutant("selection: draws forgotten in the event", "privacy/scores.py", "+ SLACK, draws)", "+ SLACK, 1)",
+           statistics("a_selection_is_charged_its_range_before_anything_is_read[signed errors-replace]")),
+    Mutant("selection: a rate without room for rounding", "privacy/scores.py",
+           "(price.selection_range() - SLACK)", "price.selection_range()",
+           rounding("what_a_price_buys_costs_no_more_than_the_price")),
+    Mutant("selection kernel: negations without the surplus", "privacy/selection.py",
+           "                x = _within(surplus - score, largest) * rate\n",
+           "                x = _within(-score, largest) * rate\n",
+           statistics("the_kernel_weighs_what_the_reference_says")),
+]  # fmt: skip
+
+_SELECT = "a_selection_is_charged_its_range_before_anything_is_read[signed errors-replace]"
+_MEASURE = "a_measurement_is_charged_its_sensitivity_before_anything_is_read[tables-replace]"
+
+VERBS = [
+    Mutant("select is free", "privacy/curator.py", "            self._ledger.charge(event)\n",
+           "            pass\n", statistics(_SELECT)),
+    Mutant(
+        "select is charged after it drew",
+        "privacy/curator.py",
+        "        if event is not None:\n"
+        "            self._ledger.charge(event)\n"
+        "        return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n",
+        "        drawn = draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n"
+        "        if event is not None:\n"
+        "            self._ledger.charge(event)\n"
+        "        return drawn\n",
+        statistics(_SELECT),
+    ),
+    Mutant("measure is free", "privacy/curator.py",
+           "        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))\n", "",
+           statistics(_MEASURE)),
+    Mutant(
+        "measure is charged after it read",
+        "privacy/curator.py",
+        "        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))\n"
+        "        truth = statistic.of(self._counter)\n",
+        "        truth = statistic.of(self._counter)\n"
+        "        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))\n",
+        statistics(_MEASURE),
+    ),
+    Mutant("measure tells the truth", "privacy/curator.py", "truth + noise.draw(len(truth), self._entropy)",
+           "truth", statistics("noise_is_fresh_and_around_the_truth")),
+    Mutant(
+        "exceeds is charged after it read",
+        "privacy/curator.py",
+        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        (truth,) = question.of(self._counter).tolist()\n",
+        "        (truth,) = question.of(self._counter).tolist()\n"
+        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n",
+        exceeds("a_hazard_test_is_paid_for_before_anything_is_read", "an_epoch_is_paid_for_before_anything_is_read"),
+    ),
+    Mutant("exceeds hears questions that move too far", "privacy/curator.py", "if moved.l1 > law.sensitivity:",
+           "if moved.l1 > 2 * law.sensitivity:", exceeds("a_question_that_moves_too_far_is_refused")),
+    Mutant("exceeds tells the truth", "privacy/curator.py",
+           "truth + int(noise.draw(1, self._entropy)[0])", "truth", exceeds("the_measured_number_is_fresh")),
+    Mutant(
+        "hazard: returned before it is drawn",
+        "privacy/hazard.py",
+        "            side = self.draw(x, entropy)\n"
+        "            reservation.settle(fired=side is not None)\n"
+        "            return side\n",
+        "            reservation.settle(fired=False)\n            return self.draw(x, entropy)\n",
+        exceeds("a_fire_leaves_itself_and_its_measurement", "the_money_is_held_until_the_test_has_spoken"),
+    ),
+    Mutant("hazard: measurement after a fire is free", "privacy/hazard.py",
+           "ledger.reserve(self.event, follow_up)", "ledger.reserve(self.event)",
+           exceeds("a_fire_leaves_itself_and_its_measurement")),
+    Mutant("hazard: priced for one record", "privacy/hazard.py",
+           "Fire(self.epsilon, self.sensitivity, self.order)", "Fire(self.epsilon, 1, self.order)",
+           exceeds("a_law_for_two_records_hears_the_balance_and_charges_for_two")),
+    Mutant("sparse vector: threshold noise halved", "privacy/sparse_vector.py",
+           "return 2 * self.sensitivity / self.epsilon", "return self.sensitivity / self.epsilon",
+           exceeds("the_scales_of_an_epoch")),
+    Mutant("sparse vector: test noise halved", "privacy/sparse_vector.py",
+           "return 4 * self.sensitivity / self.epsilon", "return 2 * self.sensitivity / self.epsilon",
+           exceeds("the_scales_of_an_epoch")),
+    Mutant("sparse vector: an epoch never closes", "privacy/sparse_vector.py",
+           "        self._closed = abs(x) +", "        return abs(x) +",
+           exceeds("a_new_epoch_opens_after_an_above")),
+    Mutant("sparse vector: the epoch is free", "privacy/sparse_vector.py",
+           "ledger.charge(self.event, *follow_up)", "ledger.charge(*follow_up)",
+           exceeds("an_epoch_and_its_measurement_are_charged_once_for_many_silent_tests")),
+    Mutant("sparse vector: the measurement is free", "privacy/sparse_vector.py",
+           "self._law.open(ledger, entropy, follow_up)", "self._law.open(ledger, entropy)",
+           exceeds("an_epoch_and_its_measurement_are_charged_once_for_many_silent_tests")),
+    Mutant(
+        "sparse vector: threshold drawn before it is paid",
+        "privacy/sparse_vector.py",
+        "        ledger.charge(self.event, *follow_up)\n        return OpenEpoch(self, entropy)\n",
+        "        epoch = OpenEpoch(self, entropy)\n        ledger.charge(self.event, *follow_up)\n"
+        "        return epoch\n",
+        exceeds("an_epoch_is_paid_for_before_anything_is_read"),
+    ),
+    Mutant("sparse vector: a finer measurement at the old price", "privacy/sparse_vector.py",
+           "            ledger.charge(follow_up)\n", "",
+           exceeds("another_measurement_within_an_epoch_is_paid_for")),
+    Mutant("sparse vector: an epoch for another table", "privacy/sparse_vector.py",
+           "if self._ledger not in {None, ledger}:", "if False:",
+           exceeds("an_epoch_of_one_table_is_not_open_for_another")),
+]  # fmt: skip
+
+_BY_HAND = rounding("prices_of_events_by_hand")
+_LAST_UNIT = rounding("a_ledger_pays_to_the_last_unit_and_not_one_more")
+_CLOSED_FORMS = rounding("the_closed_forms_are_sums_over_the_scores_of_the_rounds")
+
+PRICES = [
+    Mutant("selection: draws forgotten in rho", "privacy/events.py", "self.draws * self.range**2 / 8",
+           "self.range**2 / 8", _BY_HAND),
+    Mutant("selection: rho halved", "privacy/events.py", "self.draws * self.range**2 / 8",
+           "self.draws * self.range**2 / 16", _BY_HAND),
+    Mutant("selection: draws forgotten in pure", "privacy/events.py", "return self.draws * self.range\n",
+           "return self.range\n", _BY_HAND),
+    Mutant("gaussian: the two of 2σ² dropped", "privacy/events.py",
+           "self.sensitivity_squared / (2 * self.variance)", "self.sensitivity_squared / self.variance", _BY_HAND),
+    Mutant("gaussian: rho halved", "privacy/events.py", "self.sensitivity_squared / (2 * self.variance)",
+           "self.sensitivity_squared / (4 * self.variance)", _BY_HAND),
+    Mutant("pure: rho halved", "privacy/events.py", "self.pure**2 / 2", "self.pure**2 / 4", _BY_HAND),
+    Mutant("laplace: scale squared", "privacy/events.py", "return self.sensitivity / self.scale",
+           "return self.sensitivity / self.scale**2", _BY_HAND),
+    Mutant("rényi: order forgotten", "privacy/events.py", "return order * self.rho", "return self.rho", _BY_HAND),
+    Mutant("a cost rounded down", "privacy/conversion.py", "return math.ceil(cost * UNITS)",
+           "return math.floor(cost * UNITS)", rounding("a_cost_is_rounded_up_to_units")),
+    Mutant("the limit of rho rounded up", "privacy/conversion.py",
+           "_largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)",
+           "_largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon) + 1",
+           rounding("the_limits_are_the_last_units_that_keep_the_promise")),
+    Mutant("the cap rounded up", "privacy/conversion.py",
+           "_largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)",
+           "_largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon) + 1",
+           rounding("the_limits_are_the_last_units_that_keep_the_promise")),
+    Mutant("a fire rounded down", "privacy/conversion.py", "_largest_units(too_cheap) + 2",
+           "_largest_units(too_cheap)", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
+    Mutant("a fire without the unit for its table", "privacy/conversion.py", "_largest_units(too_cheap) + 2",
+           "_largest_units(too_cheap) + 1", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
+    Mutant("a double below the cost", "privacy/conversion.py",
+           "nearest if nearest >= value else math.nextafter(nearest, math.inf)", "nearest",
+           rounding("a_cost_that_no_double_holds_is_converted_from_the_next_one_above")),
+    Mutant("a share in whole units rounded up", "privacy/prices.py", "cost * UNITS // 1 - 1",
+           "-(-cost * UNITS // 1)", rounding("equal_prices_together_cost_no_more_than_their_share")),
+    Mutant("a share that is the whole", "privacy/prices.py", "decimal(budget.epsilon) * share / events",
+           "decimal(budget.epsilon) / events", rounding("equal_prices_together_cost_no_more_than_their_share")),
+    Mutant("a root rounded up", "privacy/prices.py", "(1 - Fraction(1, 10**10))", "(1 + Fraction(1, 10**10))",
+           rounding("what_a_price_buys_costs_no_more_than_the_price")),
+    Mutant("half the noise for a price", "privacy/prices.py", "sensitivity.l2_squared / (2 * self.rho)",
+           "sensitivity.l2_squared / (4 * self.rho)", rounding("what_a_price_buys_costs_no_more_than_the_price")),
+    Mutant("Laplace noise for the wrong norm", "privacy/prices.py", "Laplace(sensitivity.l1 / self.pure)",
+           "Laplace(sensitivity.l2_squared / self.pure)",
+           rounding("what_a_price_buys_costs_no_more_than_the_price")),
+    Mutant("Laplace noise charged for the wrong norm", "privacy/noise.py",
+           "LaplaceMeasurement(Fraction(sensitivity.l1)", "LaplaceMeasurement(Fraction(sensitivity.l2_squared)",
+           rounding("what_a_price_buys_costs_no_more_than_the_price")),
+    Mutant("Gaussian noise charged for the wrong norm", "privacy/noise.py",
+           "GaussianMeasurement(Fraction(sensitivity.l2_squared)", "GaussianMeasurement(Fraction(sensitivity.l1)",
+           rounding("what_a_price_buys_costs_no_more_than_the_price")),
+    Mutant("a rate rounded up", "privacy/selection.py", "Rate(math.floor(bits * (1 << shift)), shift)",
+           "Rate(math.ceil(bits * (1 << shift)), shift)", rounding("a_rate_never_exceeds_what_was_asked_for")),
+    Mutant("ln 2 rounded down", "privacy/selection.py", "Fraction(6931471805599454, 10**16)",
+           "Fraction(6931471805599453, 10**16)", rounding("ln_2_is_bounded_from_above")),
+]  # fmt: skip
+
+LEDGERS = [
+    Mutant("ledger: nothing is refused", "privacy/ledger.py", "if not after.affordable:", "if False:", _LAST_UNIT),
+    Mutant("ledger: a unit of rho too many", "privacy/ledger.py", "return self.total <= rho_units_of(",
+           "return self.total - 1 <= rho_units_of(", _LAST_UNIT),
+    Mutant("ledger: the last unit of rho is lost", "privacy/ledger.py", "return self.total <= rho_units_of(",
+           "return self.total < rho_units_of(", _LAST_UNIT),
+    Mutant("ledger: a unit of epsilon too many", "privacy/ledger.py", "return self.total <= decimal(",
+           "return self.total - 1 <= decimal(", _LAST_UNIT),
+    Mutant("ledger: the last unit of epsilon is lost", "privacy/ledger.py", "return self.total <= decimal(",
+           "return self.total < decimal(", _LAST_UNIT),
+    Mutant("ledger: a unit of the cap too many", "privacy/ledger.py", "return self.total <= cap",
+           "return self.total - 1 <= cap", _LAST_UNIT),
+    Mutant("ledger: the last unit of the cap is lost", "privacy/ledger.py", "return self.total <= cap",
+           "return self.total < cap", _LAST_UNIT),
+    Mutant("ledger: the theorem's last epsilon is lost", "privacy/ledger.py",
+           "return self.epsilon <= self.budget.epsilon", "return self.epsilon < self.budget.epsilon",
+           rounding("advanced_composition_counts_every_draw")),
+    Mutant("ledger: the theorem counts one draw each", "privacy/ledger.py", "self.draws + draws", "self.draws + 1",
+           rounding("advanced_composition_counts_every_draw")),
+    Mutant("ledger: only the first of several events is paid", "privacy/ledger.py",
+           "self._interpreter = self._paid(*events)", "self._interpreter = self._paid(events[0])",
+           rounding("several_events_are_paid_all_or_none")),
+    Mutant("DualQuery: replacing as adding", "mechanisms/dual_query/price.py",
+           "signed_range(neighbours, 1) * decimal(learning_rate)", "decimal(learning_rate)", _CLOSED_FORMS),
+    Mutant("DualQuery: rho halved", "mechanisms/dual_query/price.py",
+           "samples * step**2 * _second_powers(rounds) / 8", "samples * step**2 * _second_powers(rounds) / 16",
+           _CLOSED_FORMS),
+    Mutant("DualQuery: a round fewer", "mechanisms/dual_query/price.py", "return rounds * (rounds - 1) // 2",
+           "return (rounds - 1) * (rounds - 2) // 2", _CLOSED_FORMS),
+    Mutant("DualQuery: samples forgotten", "mechanisms/dual_query/price.py",
+           "return samples * step * _first_powers(rounds)", "return step * _first_powers(rounds)", _CLOSED_FORMS),
+    Mutant("DualQuery: a plan without the slack", "mechanisms/dual_query/price.py",
+           " + slack * (rounds - 1))", ")", rounding("the_ledger_pays_for_the_largest_number_of_rounds")),
+]  # fmt: skip
+
+_FUTURE = "from __future__ import annotations\n"
+_CURATOR = _FUTURE + "\nfrom dualquery.privacy.curator import Curator  # noqa: F401\n"
+
+WALLS = [
+    Mutant("a data player meets the curator", "game/best_response_data_player.py", _FUTURE, _CURATOR, (IMPORTS,)),
+    Mutant("a distribution meets the curator", "distributions/multiplicative_weights.py", _FUTURE, _CURATOR,
+           (IMPORTS,)),
+]  # fmt: skip
+
+MUTANTS = [
+    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS
+]  # fmt: skip
+
+
+# ── The copies ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Copy:
+    """A copy of source and tests, in which one fault at a time stands.
+
+    Files keep their times, and what numba compiled comes along, so that only the kernels of a changed file are
+    compiled again. Python's own compiled files stay behind: they tell a file by its size and its second.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for part in ("src", "tests"):
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("*.pyc", ".*"))
+        shutil.copy2(ROOT / "pyproject.toml", folder)
+
+    @contextmanager
+    def with_fault(self, mutant: Mutant) -> Iterator[None]:
+        path = self.folder / mutant.path
+        original, times = path.read_text(encoding="utf-8"), path.stat()
+        assert original.count(mutant.old) == 1
+        path.write_text(original.replace(mutant.old, mutant.new), encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.write_text(original, encoding="utf-8")
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+        } | {
+            "PYTHONPATH": str(self.folder / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "NUMBA_NUM_THREADS": "1",
+        }
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+
+    def tested(self, *tests: str) -> subprocess.CompletedProcess[str]:
+        return self.run("-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
+
+
+Verdict: TypeAlias = subprocess.CompletedProcess[str]
+
+
+class Court:
+    """Two copies, and whoever is to be tried in one of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._free: SimpleQueue[Copy] = SimpleQueue()
+        for number in range(AT_ONCE):
+            self._free.put(Copy(folder / str(number)))
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._verdicts: dict[str, Future[Verdict]] = {}
+
+    def summon(self, mutant: Mutant) -> Future[Verdict]:
+        """Asked twice, tried once."""
+        if mutant.name not in self._verdicts:
+            self._verdicts[mutant.name] = self._pool.submit(
+                self._in_a_copy, lambda copy: self._trial(copy, mutant)
+            )
+        return self._verdicts[mutant.name]
+
+    def acquitted(self, *tests: str) -> list[Verdict]:
+        """The source as it is: where its modules come from, and what its tests say."""
+        return [
+            self._pool.submit(self._in_a_copy, work).result()
+            for work in (
+                lambda copy: copy.run("-c", "import dualquery.errors as e; print(e.__file__)"),
+                lambda copy: copy.tested(*tests),
+            )
+        ]
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def _in_a_copy(self, work: Callable[[Copy], Verdict]) -> Verdict:
+        copy = self._free.get()
+        try:
+            return work(copy)
+        finally:
+            self._free.put(copy)
+
+    @staticmethod
+    def _trial(copy: Copy, mutant: Mutant) -> Verdict:
+        with copy.with_fault(mutant):
+            return copy.tested(*mutant.tests)
+
+
+@pytest.fixture(scope="module")
+def court(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    """All mutants that were asked for are summoned at once."""
+    court = Court(tmp_path_factory.mktemp("mutants"))
+    asked = [item.callspec.params["mutant"] for item in request.session.items if hasattr(item, "callspec")
+             and "mutant" in item.callspec.params]  # fmt: skip
+    for mutant in asked:
+        court.summon(mutant)
+    yield court
+    court.close()
+
+
+def rotten(mutant: Mutant) -> Iterator[str]:
+    """What of a fault is no longer so."""
+    source = (ROOT / mutant.path).read_text(encoding="utf-8")
+    if source.count(mutant.old) != 1:
+        yield f"{mutant}: the text stands {source.count(mutant.old)} times in {mutant.path}"
+    ast.parse(source.replace(mutant.old, mutant.new))
+    for test in mutant.tests:
+        file, _, function = test.partition("::")
+        if f"def {function.partition('[')[0]}(" not in (ROOT / file).read_text(encoding="utf-8") and function:
+            yield f"{mutant}: there is no {test}"
+
+
+def test_the_list_of_faults_is_up_to_date() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert [sentence for mutant in MUTANTS for sentence in rotten(mutant)] == []
+
+
+@pytest.mark.mutants
+def test_without_a_fault_the_tests_pass(court: Court) -> None:
+    tests = dict.fromkeys(test for mutant in MUTANTS for test in mutant.tests)
+    place, passed = court.acquitted(*tests)
+    assert "mutants" in place.stdout, "the copy is not what was tested"
+    assert passed.returncode == 0, passed.stdout[-3000:]
+
+
+@pytest.mark.mutants
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_a_fault_is_found(court: Court, mutant: Mutant) -> None:
+    """A test fails; that none could be collected is no failure of this kind."""
+    verdict = court.summon(mutant).result()
+    assert verdict.returncode == pytest.ExitCode.TESTS_FAILED, verdict.stdout[-3000:]
