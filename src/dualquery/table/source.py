@@ -163,8 +163,16 @@ def _from_arrow(path: Path, names: Sequence[str] | None) -> pa.Table:
         data = pa.py_buffer(stream.read())
     if data.slice(0, 6).to_pybytes() == b"ARROW1":
         reader = pa.ipc.open_file(data)
+        if reader.num_record_batches != _batches(data.slice(8)):
+            raise OSError("damaged")
     elif data.size >= 8 and data.slice(data.size - 8).to_pybytes() == END_OF_ARROW_STREAM:
         reader = pa.ipc.open_stream(data)
     else:
         raise OSError("cut short")
     return _selected(reader.read_all(), names, quoted_path(path))
+
+
+def _batches(data: pa.Buffer) -> int:
+    """How many batches stand in a file of Arrow, which its index at the end must know of."""
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(data))
+    return sum(message.type == "record batch" for message in messages)
