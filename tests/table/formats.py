@@ -88,10 +88,13 @@ class Format:
 
 def as_csv(rows: list[Row], names: list[str], *, delimiter: str = ",", ending: str = "\n") -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text, delimiter=delimiter, lineterminator=ending)
-    writer.writerow(names)
+    minimal = csv.writer(text, delimiter=delimiter, lineterminator=ending)
+    # The minimal writer leaves a carriage return unquoted, which no strict reader can accept.
+    careful = csv.writer(text, delimiter=delimiter, lineterminator=ending, quoting=csv.QUOTE_ALL)
+    minimal.writerow(names)
     for row in rows:
         cells = {**row, "item": " ".join(map(str, row.get("item") or []))}
+        writer = careful if "\r" in str(row.get("text")) else minimal
         writer.writerow(["" if cells[name] is None else cells[name] for name in names])
     return text.getvalue().encode()
 

@@ -33,6 +33,7 @@ from dualquery.table.files import after, choose, open_file, quoted_path
 DELIMITERS = (",", ";", "\t", "|")
 BLOCK = 1 << 22  # bytes at a time, and the longest record that is read; more where the header is long
 PIECE = 1 << 18  # bytes that are checked at a time: what is made of them stays in the cache
+HEADER = 1 << 16  # bytes read at first; more where a header line is longer
 LONGEST_HEADER = 1 << 28
 MARK = b"\xef\xbb\xbf"  # that some programs put before UTF-8 text
 QUOTE, LF, CR = 34, 10, 13
@@ -56,7 +57,7 @@ def read_delimited(path: Path, names: Sequence[str] | None) -> pa.Table:
 
 def _through_header(stream: Any, where: str) -> tuple[bytes, int, int]:
     """The first bytes from the header on, how many stood before it, and where among them it ends."""
-    start = more = stream.read(BLOCK)
+    start = more = stream.read(HEADER)
     while True:
         text = start.removeprefix(MARK).lstrip(b"\r\n")
         end = _first_record_end(text, np.flatnonzero(np.frombuffer(text, np.uint8) == QUOTE))
@@ -131,9 +132,7 @@ class Checked:
         self._stream, self._start, self._checker = stream, start, checker
 
     def read(self, count: int) -> bytes:
-        block, self._start = self._start[:count], self._start[count:]
-        if len(block) < count:
-            block += self._stream.read(count - len(block))
+        block, self._start = self._start[:count] or self._stream.read(count), self._start[count:]
         for place in range(0, len(block), PIECE):
             self._checker.feed(block[place : place + PIECE])
         if not block:
