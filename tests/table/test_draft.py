@@ -36,7 +36,7 @@ def test_kinds() -> None:
         Categorical("children", ("0", "1", "10"), ordered=True),
         equal_width("age", 0, 90, 18, clamp=True, integer=True),
         equal_width("rate", 0, 0.75, 15, clamp=True, missing="?"),
-        Categorical("born", ("1980-01-31 00:00:00.000000",)),
+        Categorical("born", ("1980-01-31 00:00:00",)),
         Items("visits", 9900),
     )
 

@@ -165,3 +165,10 @@ def test_items_are_found_by_name() -> None:
 def test_labels_tell_close_edges_apart() -> None:
     column = Numeric("x", (0.0, 1.0, 1.0000000000000002, 2.0))
     assert column.labels == ("[0, 1)", "[1, 1.0000000000000002)", "[1.0000000000000002, 2]")
+
+
+def test_a_domain_of_constants_says_so() -> None:
+    constant = Categorical("a", ("x",))
+    assert Domain((constant, Numeric("b", (0.0, 1.0)))).is_constant
+    assert not Domain((constant, Items("i", 1))).is_constant
+    assert not Domain((constant, Categorical("b", ("x", "y")))).is_constant

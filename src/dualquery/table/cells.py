@@ -3,7 +3,9 @@
 The same table must encode alike from CSV, Parquet or a data frame, so a cell of any type has one
 canonical text: an integer in decimals, a float as the shortest decimals that read the same with
 whole numbers written without a point (1.0 is `1`), a truth value as `true` or `false`, a date in
-ISO form. Where that text is not a listed value, close spellings of it may be (`spellings`).
+ISO form, decimals and times without the zeros at the end of their fraction: how many there are may
+depend on the other cells of the column. Where that text is not a listed value, close spellings of it
+may be (`spellings`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from dualquery.errors import DataError
 
 _WHOLE = re.compile(r"(-?[0-9]+)(\.0*)?")
+_PADDING = re.compile(r"(\.[0-9]*[1-9])0+(?![0-9])|\.0+(?![0-9])")
 _TRUTHS = {"true": ("true", "True", "TRUE", "1"), "false": ("false", "False", "FALSE", "0")}
 
 
@@ -50,12 +53,16 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def plain(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same cells without the types that few functions know: views and extensions."""
+    """The same cells without the types that few functions know: views, runs and extensions."""
     kind = cells.type
     if isinstance(kind, pa.BaseExtensionType):
         return plain(cells.cast(kind.storage_type))
+    if pa.types.is_run_end_encoded(kind):
+        return plain(pa.chunked_array([pc.run_end_decode(part) for part in cells.chunks], kind.value_type))
     if pa.types.is_string_view(kind):
         return cells.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return cells.cast(pa.large_binary())
     if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
         chunks = [
             pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
@@ -93,12 +100,24 @@ def texts_of(values: pa.Array, name: str) -> list[str | None]:
         written = values.cast(pa.string()).to_pylist()
     except pa.ArrowException:
         raise DataError(f"the cells of column '{name}' are neither texts nor numbers") from None
+    if has_padding(values.type):
+        return [None if text is None else without_padding(text) for text in written]
     if not pa.types.is_floating(values.type):
         return written
     return [
         None if x is None or x != x else str(int(x)) if x.is_integer() and abs(x) < 2**53 else text
         for x, text in zip(values.to_pylist(), written, strict=True)
     ]
+
+
+def has_padding(kind: pa.DataType) -> bool:
+    """Whether cells of this type are written with as many decimals as the type has."""
+    return bool(pa.types.is_decimal(kind) or (pa.types.is_temporal(kind) and not pa.types.is_date(kind)))
+
+
+def without_padding(text: str) -> str:
+    """A text without the zeros that end its fraction: `1.50` is `1.5`, `12:00:00.000Z` is `12:00:00Z`."""
+    return _PADDING.sub(r"\1", text)
 
 
 def spellings(text: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 What this module finds (values, ranges, which cells are empty) it finds in the private table, so the
 draft is itself private. It becomes a schema when everything in it is something one would have written
-without looking: the text says so at its top.
+without looking: the text says so at its top, and `draft = true` says so to every program that reads it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 from dualquery.errors import DataError
 from dualquery.table.cells import distinct, is_list, numbers_of, plain, texts_of
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
-from dualquery.table.schema import Schema, quoted, schema_text
-from dualquery.table.source import Source, describe, is_transaction_file, read_table, read_transactions
+from dualquery.table.schema import Schema, schema_text
+from dualquery.table.source import Source, describe, is_transaction_file, read_table
+from dualquery.table.toml_text import quoted
+from dualquery.table.transactions import read_transactions
 
 FEW = 20  # numbers with at most so many distinct values are categories
 MANY = 200  # texts with more distinct values are taken for names, ids or free text, and left out
@@ -30,7 +32,8 @@ WARNING = """\
 The values, ranges and missing places below were found in the data. No privacy guarantee holds for a
 release made with them. Go through every line: keep what anyone would know without seeing the table
 (a codebook, the form that was filled in, the law), replace the rest, give values that nobody happened
-to have their place too, and delete this warning when all that is left is public knowledge."""
+to have their place too. When all that is left is public knowledge, delete this warning and the line
+draft = true below it."""
 
 
 def draft_schema(source: Source) -> Schema:
@@ -66,7 +69,7 @@ def _draft(source: Source) -> tuple[Schema, list[str]]:
         raise DataError(
             f"{describe(source)} has no column that a schema can be drafted for; write one by hand"
         )
-    return Schema(Domain(tuple(columns))), left_out
+    return Schema(Domain(tuple(columns)), draft=True), left_out
 
 
 def _read(source: Source) -> pa.Table:
@@ -110,7 +113,9 @@ def _round_bins(smallest: float, largest: float, *, whole: bool) -> tuple[float,
     """At most about BINS bins of width 1, 2 or 5 times a power of ten, from one multiple of it to another."""
     if smallest > 0 and smallest < largest / 2:
         smallest = 0.0
-    least = max(largest / BINS - smallest / BINS, 1.0 if whole else 0.0)
+    # Numbers too close for bins of their own share one of the smallest width that floats can tell apart.
+    finest = max(math.ulp(smallest), math.ulp(largest)) * 4
+    least = max(largest / BINS - smallest / BINS, 1.0 if whole else finest)
     power = math.floor(math.log10(least))
     width = next(w for m in (1, 2, 5, 10) if (w := m * Decimal(10) ** power) >= Decimal(least))
     first, last = math.floor(Decimal(smallest) / width), math.ceil(Decimal(largest) / width)

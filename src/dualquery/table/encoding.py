@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dualquery.errors import DataError
 from dualquery.table.cells import (
     distinct,
+    has_padding,
     is_list,
     is_numeric,
     number_in,
@@ -32,6 +33,7 @@ from dualquery.table.cells import (
     plain,
     spellings,
     texts_of,
+    without_padding,
 )
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.records import (
@@ -44,14 +46,8 @@ from dualquery.table.records import (
     unpack_bits,
 )
 from dualquery.table.schema import Schema
-from dualquery.table.source import (
-    Source,
-    describe,
-    is_transaction_file,
-    read_table,
-    read_transactions,
-    transactions,
-)
+from dualquery.table.source import Source, is_transaction_file, read_table
+from dualquery.table.transactions import read_transactions, transactions
 
 
 class Unplaced(IntEnum):
@@ -63,21 +59,22 @@ class Unplaced(IntEnum):
 
 
 def encode(source: Source, schema: Schema | Domain) -> Records:
-    """The records of a table; a cell without a place in the schema is an error that says how to make one."""
+    """The records of a table; a cell without a place in the schema is an error that says how to make one.
+
+    A table without rows has zero records. Rows that the schema drops are no records: the number of rows
+    then depends on their cells (`Schema.drops_rows`).
+    """
     schema = Schema.of(schema)
     columns = schema.domain.columns
     names = [column.name for column in columns]
     if len(columns) == 1 and isinstance(columns[0], Items) and is_transaction_file(source):
         table = read_transactions(source, names[0])
     else:
-        table = read_table(source, names)
-    if not table.num_rows:
-        raise DataError(f"{describe(source)} has no rows")
+        lists = {column.name for column in columns if isinstance(column, Items)}
+        table = read_table(source, names, lists=lists)
     table = pa.table([plain(column) for column in table.columns], names=names)
     if schema.drop_rows_containing is not None:
         table = table.filter(pa.array(~_rows_containing(schema.drop_rows_containing, table, columns)))
-        if not table.num_rows:
-            raise DataError(f"{describe(source)} has no rows left once those to be dropped are gone")
     encoded = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
     return Records(schema.domain, table.num_rows, encoded)
 
@@ -144,7 +141,7 @@ def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
 
 def _placed(column: Categorical | Numeric, codes: NDArray[np.int64]) -> Codes:
     """The codes in the smallest type, once every cell has one."""
-    worst = int(codes.min())
+    worst = int(codes.min(initial=0))
     if worst < 0:
         raise DataError(_advice(column, Unplaced(worst)))
     return codes.astype(smallest_type(len(column.labels)))
@@ -180,7 +177,9 @@ def _advice(column: Categorical | Numeric, reason: Unplaced) -> str:
 
 def _categorical_code_of(column: Categorical, values: pa.Array) -> tuple[NDArray[np.int64], int]:
     """The code of each distinct cell, and that of an empty one."""
-    place = {value: code for code, value in enumerate(column.values)}
+    place = {value: number for number, value in enumerate(column.values)}
+    if has_padding(values.type):
+        place = {without_padding(value): number for value, number in reversed(place.items())} | place
     unknown = int(Unplaced.OUTSIDE) if column.unknown is None else place[column.unknown]
     # A listed empty text is the place of empty cells, unless another was declared.
     empty = place.get("", int(Unplaced.EMPTY)) if column.missing is None else place[column.missing]
@@ -228,8 +227,9 @@ def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
     where = f"column '{column.name}'"
     if not is_list(cells.type):
         held = distinct(cells, column.name)
-        lines = [(text or "").replace("\n", " ") for text in texts_of(held.values, column.name)] + [""]
-        text = "\n".join([lines[i] for i in held.index]) + "\n"
+        breaks = str.maketrans("\r\n", "  ")
+        lines = [(text or "").translate(breaks) for text in texts_of(held.values, column.name)] + [""]
+        text = "".join([f"{lines[i]}\n" for i in held.index])
         cells = pa.chunked_array([transactions(text.encode(), where=where)])
     lengths = pc.list_value_length(cells).fill_null(0).to_numpy().astype(np.int64)
     flat = pc.list_flatten(cells)

@@ -3,16 +3,22 @@
 A categorical or numeric column is one array of codes of the smallest unsigned type. A block of
 items is kept either *sparse* (the ids of each record's items) or as *bits* (one row of words per
 item), whichever the source had.
+
+What is charged for a query is how far one record can move its count, so records must be what the
+domain says: `Records` checks that when it is made, for all columns at once. The arrays are not copied;
+nobody may write to them afterwards.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.table.domain import Domain, Items
+from dualquery.errors import DataError
+from dualquery.table.domain import Column, Domain, Items
 
 Codes = NDArray[np.unsignedinteger]
 
@@ -43,9 +49,21 @@ class Records:
     rows: int
     columns: tuple[ColumnCodes, ...]
 
+    def __post_init__(self) -> None:
+        if self.rows < 0 or len(self.columns) != len(self.domain.columns):
+            raise DataError("records need a number of rows, and one entry for each column of their domain")
+        for column, codes in zip(self.domain.columns, self.columns, strict=True):
+            _check(column, codes, self.rows)
+
     @staticmethod
     def from_rows(domain: Domain, codes: NDArray[np.integer]) -> Records:
         """Records from a matrix with a row per record and a column per attribute."""
+        codes = np.asarray(codes)
+        if codes.ndim != 2 or codes.shape[1] != domain.width or codes.dtype.kind not in "iub":
+            raise DataError("a matrix of records needs whole numbers, with one column for each attribute")
+        # Before they are narrowed to the smallest type, where 256 would become 0.
+        if codes.size and ((codes.min(axis=0) < 0).any() or (codes.max(axis=0) >= domain.sizes).any()):
+            raise DataError("a matrix of records holds a code that its attribute does not have")
         columns: list[ColumnCodes] = []
         for position, column in enumerate(domain.columns):
             first, last = domain.starts[position], domain.starts[position + 1]
@@ -69,6 +87,53 @@ class Records:
             else:
                 out[:, first] = codes
         return out
+
+
+def _check(column: Column, codes: ColumnCodes, rows: int) -> None:
+    """Refuses what the domain does not allow: every count rests on it."""
+    where = f"the records of column '{column.name}'"
+    if not isinstance(column, Items):
+        size = len(column.labels)
+        if not isinstance(codes, np.ndarray) or codes.shape != (rows,) or codes.dtype.kind != "u":
+            raise DataError(f"{where} must be one unsigned code a record")
+        if size <= np.iinfo(codes.dtype).max and rows and codes.max() >= size:
+            raise DataError(f"{where} hold a code that the domain does not have")
+    elif isinstance(codes, SparseItems):
+        _check_sparse(where, codes, rows, column.count)
+    elif isinstance(codes, BitItems):
+        _check_bits(where, codes.words, rows, column.count)
+    else:
+        raise DataError(f"{where} must be sparse items or bits")
+
+
+def _check_sparse(where: str, items: SparseItems, rows: int, count: int) -> None:
+    start, ids = items.start, items.ids
+    if not (_whole(start, (rows + 1,)) and _whole(ids, (len(ids),))):
+        raise DataError(f"{where} must have whole item ids, and one start more than there are records")
+    if start[0] != 0 or start[-1] != len(ids) or (start[1:] < start[:-1]).any():
+        raise DataError(f"{where} must lie one behind the other, from the first id to the last")
+    if len(ids) and (ids.min() < 0 or ids.max() >= count):
+        raise DataError(f"{where} hold an item that the domain does not have")
+    falls = np.flatnonzero(ids[1:] <= ids[:-1]) + 1
+    # Only where a record begins may an id be no larger than the one before it.
+    begins = start[np.minimum(np.searchsorted(start, falls), rows)]
+    if (begins != falls).any():
+        raise DataError(f"{where} must list each item of a record once, in order")
+
+
+def _check_bits(where: str, words: NDArray[np.uint64], rows: int, count: int) -> None:
+    if (
+        not isinstance(words, np.ndarray)
+        or words.dtype != np.uint64
+        or words.shape != (count, -(-rows // 64))
+    ):
+        raise DataError(f"{where} must be a row of 64-bit words for each item")
+    if rows % 64 and (words[:, -1] >> np.uint64(rows % 64)).any():
+        raise DataError(f"{where} have bits set past the last record")
+
+
+def _whole(array: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(array, np.ndarray) and array.shape == shape and array.dtype.kind in "iu"
 
 
 def smallest_type(size: int) -> type[np.unsignedinteger]:

@@ -1,5 +1,6 @@
 """The schema file: the public description of a table, written by hand in TOML.
 
+    draft = true                        # only in a draft: read off the private table, not yet public
     [table]
     drop_rows_containing = "?"          # optional
 
@@ -24,13 +25,13 @@
     count = 17770
     first = 1                           # optional
 
-`drop_rows_containing` is a public rule about which records exist at all: a row with that cell in
-any attribute of the schema is left out, and the number of rows n is then that of the rows left.
+`drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
+of the schema is left out. The number of those left depends on private cells, so it cannot be public.
+`draft` marks a schema until a person who has made it public deletes the line.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tomllib
@@ -41,17 +42,29 @@ from typing import Any, TypeVar
 
 from dualquery.errors import SchemaError
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
+from dualquery.table.toml_text import figure, listed, quoted
 
 T = TypeVar("T")
+DRAFT_LINE = "draft = true"
+DRAFT_ADVICE = (
+    "Delete the line above once every value below is public knowledge; until then no release is private."
+)
+
 Reader = Callable[[str, str, Mapping[str, Any]], Column]
 
 
 @dataclass(frozen=True)
 class Schema:
-    """A domain, and the public rule that says which rows of the source are records."""
+    """A domain, the public rule that says which rows of the source are records, and whether it is a draft."""
 
     domain: Domain
     drop_rows_containing: str | None = None
+    draft: bool = False
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether some rows are no records, so that their number depends on what the rows hold."""
+        return self.drop_rows_containing is not None
 
     @staticmethod
     def of(schema: Schema | Domain) -> Schema:
@@ -89,6 +102,8 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
         # Comments may not hold control characters, which names of files and columns may.
         lines = ["".join(c if c.isprintable() else "?" for c in line) for line in heading.splitlines()]
         parts.append("\n".join(f"# {line}".rstrip() for line in lines))
+    if schema.draft:
+        parts.append("draft = true  # delete this line once every value below is public knowledge")
     if schema.drop_rows_containing is not None:
         parts.append(_section("[table]", {"drop_rows_containing": quoted(schema.drop_rows_containing)}))
     parts += [_section("[[attribute]]", _entries(column)) for column in schema.domain.columns]
@@ -99,7 +114,8 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
 
 
 def _schema(document: Mapping[str, Any]) -> Schema:
-    _only(document, "the schema", {"table", "attribute"})
+    _only(document, "the schema", {"draft", "table", "attribute"})
+    draft = _optional(document, "the schema", "draft", _truth) or False
     table, attributes = document.get("table", {}), document.get("attribute", [])
     if not isinstance(table, dict):
         raise SchemaError("'table' must be a section, [table]")
@@ -110,7 +126,7 @@ def _schema(document: Mapping[str, Any]) -> Schema:
     if marker is not None and not marker.strip():
         raise SchemaError("[table]: 'drop_rows_containing' must not be blank")
     columns = tuple(_column(entry, number) for number, entry in enumerate(attributes, start=1))
-    return Schema(Domain(columns), marker)
+    return Schema(Domain(columns), marker, draft)
 
 
 def _column(entry: Mapping[str, Any], number: int) -> Column:
@@ -225,9 +241,9 @@ def _number(value: object) -> float:
 
 
 def _numbers(value: object) -> tuple[float, ...]:
-    if not isinstance(value, list):
-        raise ValueError("a list of numbers")
-    return tuple(_number(number) for number in value)
+    if isinstance(value, list):
+        return tuple(_number(number) for number in value)
+    raise ValueError("a list of numbers")
 
 
 # Writing.
@@ -243,7 +259,7 @@ def _entries(column: Column) -> dict[str, str]:
     if isinstance(column, Items):
         return {**entries, "count": str(column.count), "first": str(column.first)}
     if isinstance(column, Categorical):
-        entries["values"] = _listed([quoted(value) for value in column.values])
+        entries["values"] = listed([quoted(value) for value in column.values])
         flags = {"ordered": column.ordered}
         texts = {"unknown": column.unknown, "missing": column.missing}
     else:
@@ -257,29 +273,5 @@ def _entries(column: Column) -> dict[str, str]:
 def _bins(column: Numeric) -> dict[str, str]:
     low, high = column.edges[0], column.edges[-1]
     if column.edges == equal_width(column.name, low, high, column.bins).edges:
-        return {"low": _figure(low), "high": _figure(high), "bins": str(column.bins)}
-    return {"edges": _listed([_figure(edge) for edge in column.edges])}
-
-
-def _figure(x: float) -> str:
-    return str(int(x)) if x.is_integer() and abs(x) < 2**53 else repr(x)
-
-
-def quoted(text: str) -> str:
-    """A TOML string."""
-    # A JSON string is a TOML string, but for one control character that only TOML forbids.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def _listed(texts: list[str]) -> str:
-    """A list on one line, or where that grows long on lines of bounded length."""
-    line = f"[{', '.join(texts)}]"
-    if len(line) <= 90:
-        return line
-    lines, current = [], ""
-    for text in texts:
-        if current and len(current) + len(text) > 90:
-            lines.append(current)
-            current = ""
-        current += f" {text}," if current else f"    {text},"
-    return "\n".join(["[", *lines, current, "]"])
+        return {"low": figure(low), "high": figure(high), "bins": str(column.bins)}
+    return {"edges": listed([figure(edge) for edge in column.edges])}

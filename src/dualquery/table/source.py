@@ -3,44 +3,40 @@
 Only the columns that are asked for are read. Text files are read as text, so that the schema alone
 decides what a cell means: no type is guessed from the data. An empty cell is null.
 
-    .csv .tsv .txt .data        text with a header line; comma, semicolon, tab or bar between the cells
+    .csv .tsv .txt .data .dat   text with a header line; comma, semicolon, tab or bar between the cells
     .txt .dat                   transactions, where the schema is one block of items: a line of ids a record
     .parquet .pq, a directory   Parquet
     .arrow .feather .ipc        Arrow, as a file or a stream
-    .json .jsonl .ndjson        JSON, read as text through DuckDB
-    anything else               what DuckDB makes of it, without downloading extensions
+    .json .jsonl .ndjson        JSON: a list of objects, or objects one after another
     a frame                     pandas, Polars, Arrow, DuckDB: whatever has `__arrow_c_stream__`
 
-Text files may be compressed (.gz, .zst, .bz2). A file that is damaged or cut short is an error,
-never a shorter table. Messages are our own: those of the readers quote cells.
+Text, JSON and Arrow files may be compressed (.gz, .zst, .bz2). A file that is damaged or cut short is an
+error, never a shorter table. Messages are our own: those of the readers quote cells.
+
+*Reading maps neighbouring tables to neighbouring records*: each record is read by itself, whatever the
+others hold (docs/reading.md has the proof). A kind of file for which that is not known is refused.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 
 from dualquery.errors import DataError
+from dualquery.table.delimited import read_delimited
+from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
+from dualquery.table.json_records import read_json
+from dualquery.table.transactions import is_transaction_name
 
-DELIMITERS = (",", ";", "\t", "|")
 TEXT = {".csv", ".tsv", ".txt", ".dat", ".data"}
-TRANSACTIONS = {".txt", ".dat"}
 PARQUET = {".parquet", ".pq"}
 ARROW = {".arrow", ".arrows", ".feather", ".ipc"}
 JSON = {".json", ".jsonl", ".ndjson"}
-COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 END_OF_ARROW_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-HEADER_BYTES = 1 << 16  # read at first; more where a header line is longer
 
 
 class ArrowStream(Protocol):
@@ -52,107 +48,52 @@ class ArrowStream(Protocol):
 Source = str | os.PathLike[str] | ArrowStream
 
 
-def read_table(source: Source, names: Sequence[str] | None = None) -> pa.Table:
-    """The named columns of a source, in that order; all of them where no names are given."""
+def read_table(
+    source: Source, names: Sequence[str] | None = None, *, lists: Collection[str] = ()
+) -> pa.Table:
+    """The named columns of a source, in that order; all of them where no names are given.
+
+    `lists` names the columns that hold lists of items, for the formats that do not say it themselves.
+    """
     if not isinstance(source, str | os.PathLike):
         return _from_frame(source, names)
     path = Path(source)
-    kind = _kind(path)
-    with _reading(path):
+    kind = kind_of(path)
+    with reading(path):
         if path.is_dir() or kind in PARQUET:
-            table = _from_parquet(path, names)
-        elif kind in TEXT:
-            table = _from_text(path, names)
-        elif kind in ARROW:
-            table = _from_arrow(path, names)
-        else:
-            table = _from_duckdb(path, names)
-    return table
-
-
-def read_transactions(path: str | os.PathLike[str], name: str) -> pa.Table:
-    """A file with a line of item ids a record, as one column of lists."""
-    path = Path(path)
-    with _reading(path), _open(path) as stream:
-        text = stream.read()
-    return pa.table({name: transactions(text, where=describe(path))})
+            return _from_parquet(path, names)
+        if kind in TEXT:
+            return read_delimited(path, names)
+        if kind in ARROW:
+            return _from_arrow(path, names)
+        os.stat(path)
+        if kind in JSON:
+            return read_json(path, names, lists)
+    raise DataError(f"'{path}' is of a kind that is not known here; save it as CSV, Parquet, Arrow or JSON")
 
 
 def is_transaction_file(source: Source) -> TypeGuard[str | os.PathLike[str]]:
     """Whether the name of a source allows it to be a transaction file."""
-    return isinstance(source, str | os.PathLike) and _kind(Path(source)) in TRANSACTIONS
-
-
-def transactions(text: bytes, *, where: str) -> pa.LargeListArray:
-    """Lines of whole numbers separated by blanks, as lists of numbers."""
-    if text.translate(None, b"0123456789 \t\r\n"):
-        raise DataError(f"{where} holds something other than item ids, whole numbers separated by blanks")
-    if text and not text.endswith(b"\n"):
-        text += b"\n"
-    letters = np.frombuffer(text, np.uint8)
-    digit = letters >= ord("0")
-    begins = digit.copy()
-    begins[1:] &= ~digit[:-1]
-    tokens = np.cumsum(begins)
-    ends = tokens[letters == ord("\n")]
-    count = int(ends[-1]) if len(ends) else 0
-    # Numbers too long for an integer become the largest one, which no block of items contains.
-    ids = np.fromstring(text.decode("ascii"), np.int64, sep=" ") if count else np.empty(0, np.int64)
-    return pa.LargeListArray.from_arrays(np.concatenate([[0], ends]), ids)
+    return isinstance(source, str | os.PathLike) and is_transaction_name(source)
 
 
 def describe(source: Source) -> str:
     """The source in the words of a message."""
-    return f"'{os.fspath(source)}'" if isinstance(source, str | os.PathLike) else "the table"
+    return quoted_path(source) if isinstance(source, str | os.PathLike) else "the table"
 
 
-def _kind(path: Path) -> str:
-    """The suffix that says what a file is, without that of its compression."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSION:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turns what can go wrong with a file into one sentence that quotes nothing of it."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError(f"there is no file '{path}'") from None
-    except PermissionError:
-        raise DataError(f"'{path}' may not be read by this user") from None
-    except (OSError, EOFError, pa.ArrowException):
-        message = f"'{path}' cannot be read: it is cut short, damaged, or not what its name says"
-        raise DataError(message) from None
-
-
-def _open(path: Path) -> Any:
-    compression = COMPRESSION.get(path.suffix.lower())
-    return pa.input_stream(str(path), compression=compression)
-
-
-def _choose(names: Sequence[str] | None, found: Sequence[str], source: Source) -> list[str]:
-    """The names as the source spells them: blanks around a name do not matter unless they must."""
-    if names is None:
-        return list(found)
-    exact, trimmed = Counter(found), Counter(name.strip() for name in found)
-    spelling = {name.strip(): name for name in found}
-    chosen = []
-    for name in names:
-        times = exact[name] or trimmed[name]
-        if times == 0:
-            listed = ", ".join(f"'{other}'" for other in found[:20]) + (", ..." if len(found) > 20 else "")
-            raise DataError(f"{describe(source)} has no column '{name}'; it has {listed or 'none'}")
-        if times > 1:
-            raise DataError(f"{describe(source)} has more than one column '{name}'")
-        chosen.append(name if exact[name] else spelling[name])
-    return chosen
-
-
-def _named(table: pa.Table, names: Sequence[str] | None) -> pa.Table:
-    return table if names is None else table.rename_columns(list(names))
+def _selected(table: pa.Table, names: Sequence[str] | None, where: str) -> pa.Table:
+    """The named columns, sound: damaged buffers and texts that are not UTF-8 must not reach compiled code."""
+    if names is not None:
+        table = table.select(choose(names, table.column_names, where)).rename_columns(list(names))
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowException:
+            raise DataError(
+                f"{where}: column '{name}' is damaged, or holds texts that are not UTF-8"
+            ) from None
+    return table
 
 
 def _from_frame(source: ArrowStream, names: Sequence[str] | None) -> pa.Table:
@@ -161,134 +102,77 @@ def _from_frame(source: ArrowStream, names: Sequence[str] | None) -> pa.Table:
         raise DataError(f"a {kind} is not a table; give a file name or a pandas, Polars or Arrow table")
     frame: Any = source
     if isinstance(frame, pa.Table) or not (hasattr(frame, "columns") and hasattr(frame, "__getitem__")):
-        table = pa.table(frame)
-        return _named(table.select(_choose(names, table.column_names, source)), names)
-    # pandas and Polars: convert the columns that are wanted and no others.
-    label_of = {str(label): label for label in frame.columns}
-    chosen = _choose(names, [str(label) for label in frame.columns], source)
-    frame = frame[[label_of[name] for name in chosen]]
-    try:
-        return _named(pa.table(frame), names)
-    except (pa.ArrowException, TypeError, ValueError):
-        culprit = next((name for name in chosen if not _converts(frame[[label_of[name]]])), chosen[0])
-        message = f"column '{culprit}' mixes cells of several types; make them all texts or all numbers"
-        raise DataError(message) from None
-
-
-def _converts(frame: Any) -> bool:
-    try:
-        return pa.table(frame) is not None
-    except (pa.ArrowException, TypeError, ValueError):
-        return False
-
-
-def _from_text(path: Path, names: Sequence[str] | None) -> pa.Table:
-    with _open(path) as stream:
-        start = more = stream.read(HEADER_BYTES)
-        while more and b"\n" not in more:
-            start += (more := stream.read(len(start)))
-    header, delimiter = _header(start.decode("utf-8-sig", errors="replace"), names, path)
-    chosen = _choose(names, header, path)
-    # Dictionaries keep repeated cells once: small, and every distinct cell is looked at only once.
-    text = pa.dictionary(pa.int32(), pa.string())
-    try:
-        with _open(path) as stream:
-            table = pyarrow.csv.read_csv(
-                stream,
-                read_options=pyarrow.csv.ReadOptions(block_size=max(1 << 22, 64 * len(",".join(header)))),
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=delimiter,
-                    newlines_in_values=True,
-                    # In a file of one column an empty line is a record with an empty cell.
-                    ignore_empty_lines=len(header) > 1,
-                ),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(chosen, text),
-                    include_columns=chosen,
-                    null_values=[""],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                ),
-            )
-    except pa.ArrowInvalid as error:
-        if "UTF8" in str(error):
-            raise DataError(f"'{path}' is not UTF-8 text") from None
-        raise DataError(f"'{path}' has a line with more or fewer cells than its header") from None
-    return _named(table, names)
-
-
-def _header(start: str, names: Sequence[str] | None, path: Path) -> tuple[list[str], str]:
-    """The cells of the first line, and the delimiter that finds most of the columns asked for there."""
-    best: tuple[int, list[str], str] | None = None
-    for delimiter in DELIMITERS:
+        return _selected(pa.table(frame), names, describe(source))
+    # pandas and Polars: convert the columns that are wanted and no others, and no index.
+    labels = list(frame.columns)
+    chosen = [labels[i] for i in choose(names, [str(label) for label in labels], describe(source))]
+    wanted = [str(label) for label in chosen] if names is None else list(names)
+    columns = []
+    for label, name in zip(chosen, wanted, strict=True):
         try:
-            rows = csv.reader(io.StringIO(start, newline=""), delimiter=delimiter)
-            header = next((row for row in rows if row), [])
-        except csv.Error:
-            continue
-        stripped = {name.strip() for name in header} | set(header)
-        score = len(header) if names is None else sum(name in stripped for name in names)
-        if best is None or score > best[0]:
-            best = (score, header, delimiter)
-    if best is None or not best[1]:
-        raise DataError(f"'{path}' is empty: it has no header line")
-    score, header, delimiter = best
-    if names and score == 0:
-        # What stands there may be a record, so it is not quoted.
-        raise DataError(f"'{path}' does not begin with a header line that names the columns of the schema")
-    return header, delimiter
+            columns.append(pa.table(frame[[label]]).column(0))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            message = f"column '{name}' mixes cells of several types; make them all texts or all numbers"
+            raise DataError(message) from None
+    return _selected(pa.table(columns, names=wanted), wanted, describe(source))
 
 
 def _from_parquet(path: Path, names: Sequence[str] | None) -> pa.Table:
     import pyarrow.dataset
 
-    dataset = pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
-    chosen = _choose(names, dataset.schema.names, path)
-    return _named(dataset.to_table(columns=chosen), names)
+    where = quoted_path(path)
+    dataset = pyarrow.dataset.dataset(path, format="parquet", partitioning=_partitioning(path))
+    found = dataset.schema.names
+    chosen = [found[i] for i in choose(names, found, where)]
+    rows = 0
+    for fragment in dataset.get_fragments():
+        has = set(fragment.physical_schema.names) | set(dataset.partitioning.schema.names)
+        if missing := [name for name in chosen if name not in has]:
+            # Arrow would fill the column of this file with nulls.
+            raise DataError(f"a file in {where} has no column '{missing[0]}'")
+        sizes = [group.num_rows for group in fragment.row_groups]
+        if sum(sizes) != fragment.metadata.num_rows:
+            raise OSError("damaged")
+        rows += sum(sizes)
+    table = _selected(dataset.to_table(columns=chosen), chosen, where)
+    if table.num_rows != rows:
+        raise OSError("damaged")
+    return table if names is None else table.rename_columns(list(names))
+
+
+def _partitioning(path: Path) -> Any:
+    """The columns that stand in the names of folders (year=2020), as texts: no type is guessed from all."""
+    import pyarrow.dataset
+
+    keys = (
+        [
+            part.partition("=")[0]
+            for file in sorted(path.rglob("*"))
+            for part in file.relative_to(path).parts[:-1]
+            if "=" in part
+        ]
+        if path.is_dir()
+        else []
+    )
+    fields = pa.schema([(key, pa.string()) for key in dict.fromkeys(keys)])
+    return pyarrow.dataset.partitioning(fields, flavor="hive")
 
 
 def _from_arrow(path: Path, names: Sequence[str] | None) -> pa.Table:
-    with _open(path) as stream:
+    with open_file(path) as stream:
         data = pa.py_buffer(stream.read())
     if data.slice(0, 6).to_pybytes() == b"ARROW1":
         reader = pa.ipc.open_file(data)
+        if reader.num_record_batches != _batches(data.slice(8)):
+            raise OSError("damaged")
     elif data.size >= 8 and data.slice(data.size - 8).to_pybytes() == END_OF_ARROW_STREAM:
         reader = pa.ipc.open_stream(data)
     else:
         raise OSError("cut short")
-    table = reader.read_all()
-    table.validate(full=True)  # a damaged buffer must not reach compiled code
-    return _named(table.select(_choose(names, table.column_names, path)), names)
+    return _selected(reader.read_all(), names, quoted_path(path))
 
 
-def _from_duckdb(path: Path, names: Sequence[str] | None) -> pa.Table:
-    import duckdb
-
-    os.stat(path)
-    place = _literal(str(path))
-    connection = duckdb.connect(config={"autoinstall_known_extensions": False})
-    try:
-        is_json = _kind(path) in JSON
-        table = f"read_json({place}, sample_size = -1)" if is_json else place
-        described = connection.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()
-        kinds = {row[0]: row[1] for row in described}
-        chosen = _choose(names, list(kinds), path)
-        if is_json:
-            # Cells as they are written; the types that DuckDB saw serve only to tell lists from the rest.
-            columns = ", ".join(
-                f"{_literal(name)}: '{'VARCHAR[]' if kinds[name].endswith('[]') else 'VARCHAR'}'"
-                for name in chosen
-            )
-            table = f"read_json({place}, columns = {{{columns}}})"
-        wanted = ", ".join('"' + column.replace('"', '""') + '"' for column in chosen)
-        found = pa.table(connection.sql(f"SELECT {wanted} FROM {table}"))
-    except duckdb.Error:
-        message = f"'{path}' cannot be read: it is damaged, or of a kind that is not known here"
-        raise DataError(message) from None
-    finally:
-        connection.close()
-    return _named(found, names)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _batches(data: pa.Buffer) -> int:
+    """How many batches stand in a file of Arrow, which its index at the end must know of."""
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(data))
+    return sum(message.type == "record batch" for message in messages)

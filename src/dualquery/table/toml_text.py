@@ -1,0 +1,30 @@
+"""Values as TOML writes them."""
+
+from __future__ import annotations
+
+import json
+
+
+def figure(x: float) -> str:
+    """A number, a whole one without its point."""
+    return str(int(x)) if x.is_integer() and abs(x) < 2**53 else repr(x)
+
+
+def quoted(text: str) -> str:
+    """A text."""
+    # A JSON string is a TOML string, but for one control character that only TOML forbids.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def listed(texts: list[str]) -> str:
+    """A list on one line, or where that grows long on lines of bounded length."""
+    line = f"[{', '.join(texts)}]"
+    if len(line) <= 90:
+        return line
+    lines, current = [], ""
+    for text in texts:
+        if current and len(current) + len(text) > 90:
+            lines.append(current)
+            current = ""
+        current += f" {text}," if current else f"    {text},"
+    return "\n".join(["[", *lines, current, "]"])
