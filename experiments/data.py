@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dualquery.errors import DualQueryError
+from dualquery.errors import DataError, DualQueryError
 from dualquery.table.domain import Domain, Items, Numeric
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -102,7 +102,10 @@ class Data:
     def _read(self, file: str, reader: Callable[[Path], Records]) -> Records:
         path = self.path(file)
         try:
-            return reader(path)
+            records = reader(path)
+            if not records.rows:
+                raise DataError("it holds no records")
+            return records
         except DAMAGE as problem:
             words = str(problem).rstrip(".") or type(problem).__name__
             raise Unavailable(

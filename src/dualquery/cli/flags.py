@@ -26,6 +26,18 @@ SPEC = (
 )
 
 
+RELEASED_BY = [each.value for each in Accounting if each is not Accounting.RENYI]  # which is for questions
+
+
+def _theorem(given: str | Accounting) -> Accounting:
+    """An accounting by its name; typer hands over the default as it is."""
+    if isinstance(given, Accounting):
+        return given
+    if given not in RELEASED_BY:
+        raise typer.BadParameter(f"'{given}' is not one of {', '.join(RELEASED_BY)}.")
+    return Accounting(given)
+
+
 def _relation(given: str | Neighbours) -> Neighbours:
     """Neighbours by their name; typer hands over the default as it is."""
     if isinstance(given, Neighbours):
@@ -63,7 +75,13 @@ MechanismFlag: TypeAlias = Annotated[
     ),
 ]
 AccountingFlag: TypeAlias = Annotated[
-    Accounting, typer.Option("--accounting", help="The theorem that adds up the cost.")
+    Accounting,
+    typer.Option(
+        "--accounting",
+        parser=_theorem,
+        metavar=f"[{'|'.join(RELEASED_BY)}]",
+        help="The theorem that adds up the cost.",
+    ),
 ]
 NeighboursFlag: TypeAlias = Annotated[
     Neighbours,

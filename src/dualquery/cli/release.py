@@ -12,10 +12,8 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
-    from dualquery.mechanisms.mechanism import Progress
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
-    from dualquery.table.records import Records
     from dualquery.table.schema import Schema
 
 
@@ -79,9 +77,12 @@ def release(
     from dualquery.cli.progress import Bars
 
     with Bars(wanted=not (json or quiet)) as progress:
+        from dualquery.releases.making import read_records, refuse_dropping
         from dualquery.releases.making import release as make_release
 
-        described, workload, encoded = _read(table, schema, queries, mechanism, out, progress)
+        described, workload = _prepared(schema, queries, mechanism, out)
+        refuse_dropping(described, neighbours)
+        encoded = read_records(table, described, progress)
         public = encoded.rows if neighbours.size_is_public else records
         budget = flags.budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
         made = make_release(
@@ -93,7 +94,6 @@ def release(
             seed=seed,
             public_rows=records,
             progress=progress,
-            warnings=draft_warnings(schema),
             **options,
         )
         progress("writing the release", 0, 1)
@@ -106,32 +106,17 @@ def release(
         output.print_warnings(made.certificate["warnings"])
 
 
-def _read(
-    table: Path, schema: Path, queries: list[str], mechanism: str | None, out: Path, progress: Progress
-) -> tuple[Schema, Workload, Records]:
-    """Everything that a release needs, after refusing what would only fail later."""
+def _prepared(schema: Path, queries: list[str], mechanism: str | None, out: Path) -> tuple[Schema, Workload]:
+    """What is public about a release, after refusing what would only fail later."""
     from dualquery.queries.families import from_spec
     from dualquery.releases.folder import refuse_occupied
-    from dualquery.releases.making import read_records
     from dualquery.releases.planning import check_mechanism
     from dualquery.table.schema import read_schema
 
     refuse_occupied(out)
     check_mechanism(mechanism)
     described = read_schema(schema)
-    return described, from_spec(described.domain, queries), read_records(table, described, progress)
-
-
-def draft_warnings(schema: Path) -> list[str]:
-    """A schema that still carries the warning of a draft makes no private release."""
-    from dualquery.table.draft import WARNING
-
-    if WARNING.splitlines()[0] not in schema.read_text(encoding="utf-8-sig"):
-        return []
-    return [
-        "the schema still says that it is a draft, read off the private table; no guarantee holds until "
-        "everything in it is public knowledge and the warning at its top is deleted"
-    ]
+    return described, from_spec(described.domain, queries)
 
 
 def print_summary(folder: Path, certificate: Certificate) -> None:

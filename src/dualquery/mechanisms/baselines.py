@@ -70,7 +70,7 @@ def _gaussian(task: Task) -> Gaussian:
 
 def _plan_noise(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentParameters]:
     law = _laplace(task) if name == "laplace" else _gaussian(task)
-    neighbours = task.budget.neighbours
+    neighbours, unit = task.budget.neighbours, task.workload.unit
     return Plan(
         mechanism=name,
         task=task,
@@ -80,8 +80,8 @@ def _plan_noise(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentPara
             Step("measure every query", law.event(GroupCounts(group).sensitivity(neighbours)))
             for group in task.workload.groups
         ),
-        mean_error=min(1.0, law.mean_size / task.rows),
-        max_error=min(1.0, law.size_of_largest(task.workload.size) / task.rows),
+        mean_error=min(1.0, law.mean_size / (unit * task.rows)),
+        max_error=min(1.0, law.size_of_largest(task.workload.size) / (unit * task.rows)),
         seconds=1.0 + task.workload.size * 2e-6,
         bytes=32 * task.workload.size,
         notes=(NO_RECORDS,),

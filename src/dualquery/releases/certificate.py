@@ -29,7 +29,7 @@ from dualquery.randomness import Entropy
 from dualquery.releases.prediction import PredictedError
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
-FORMAT = 1
+FORMAT = 2
 _PACKAGES = ("numpy", "numba", "pyarrow", "opendp")
 _NEEDED = (
     "format",
@@ -43,6 +43,7 @@ _NEEDED = (
     "workload",
     "predicted_error",
     "schema",
+    "schema_is_draft",
     "files",
 )
 
@@ -102,7 +103,7 @@ class Certificate(Mapping[str, Any]):
     @property
     def private(self) -> bool:
         """Whether the release may claim differential privacy at all."""
-        return bool(self["entropy"]["private"])
+        return bool(self["entropy"]["private"]) and not self["schema_is_draft"]
 
     @property
     def schema(self) -> Schema:
@@ -163,6 +164,7 @@ def certify(
             "notes": list(notes),
             "versions": versions(),
             "schema": schema_text(schema),
+            "schema_is_draft": schema.draft,
             "files": {},
         }
     )

@@ -7,18 +7,18 @@ curator; write the certificate from what the ledger paid.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
-from dualquery.errors import BudgetError, DataError, DualQueryError
+from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import number_of_records
 from dualquery.queries.families import from_spec
@@ -48,7 +48,6 @@ def release(
     seed: int | None = None,
     public_rows: int | None = None,
     progress: Progress | None = None,
-    warnings: Sequence[str] = (),
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
@@ -56,8 +55,7 @@ def release(
     `table` is a pandas, Polars or Arrow table, a path, or encoded records; `domain` (or `schema`) says what
     is public about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
     (`rounds=40`). `seed` makes the release repeatable, and so not private. Where neighbours add or remove a
-    record, `public_rows` declares the number of records; without it 1% of the budget measures it. `warnings`
-    are written into the certificate beside our own.
+    record, `public_rows` declares the number of records; without it 1% of the budget measures it.
     """
     tell = silent if progress is None else progress
     described = _described(table, domain, schema)
@@ -66,6 +64,7 @@ def release(
     if workload.domain != described.domain:
         raise DualQueryError("the workload was made for another schema than the table's")
     wanted = checked_options(options)
+    refuse_dropping(described, budget.neighbours)
     records = read_records(table, described, tell)
     ledger, entropy = Ledger(budget), entropy_from(seed)
     counter = MemoryCounter(records, progress=lambda done, total: tell("counting", done, total))
@@ -87,10 +86,24 @@ def release(
         predicted_error=PredictedError.of(
             plan.mean_error, plan.max_error, answers=outcome.answers, bars=outcome.error_bars
         ),
-        warnings=(*warnings_of(budget, known.rows, seed=seed), *warnings),
+        warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
         notes=(*plan.notes, *outcome.notes),
     )
     return Release(certificate, workload.domain, outcome.artefact)
+
+
+def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
+    """Where the number of records is public, no record may decide whether it is counted.
+
+    The neighbours of the promise are rows of the file. A row that is dropped for its contents changes the public
+    number between them; where the number is private, dropping looks at one row by itself and is harmless.
+    """
+    if schema.drops_rows and neighbours.size_is_public:
+        raise SchemaError(
+            "the schema drops rows by what they contain, which would give away how many do, because the number of "
+            "records is public between these neighbours; declare a value for what is missing, or release with "
+            "--neighbours add-remove"
+        )
 
 
 def read_records(table: Source | Records, schema: Schema, tell: Progress) -> Records:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dualquery.errors import DualQueryError
+from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS, AnyMechanism, choose
 from dualquery.mechanisms.mechanism import Plan, Task
 from dualquery.mechanisms.wishes import WISHES, flags_of
-from dualquery.privacy.budget import Budget, delta_warning
+from dualquery.privacy.budget import Accounting, Budget, delta_warning
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
@@ -36,6 +36,8 @@ def plan_for(
     task: Task, options: Mapping[str, object], mechanism: str | None
 ) -> tuple[AnyMechanism, Plan[Any]]:
     """The mechanism asked for by name, or the one that the public rule chooses, and its plan."""
+    if task.budget.accounting is Accounting.RENYI:
+        raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
     if mechanism is None:
         chosen = choose(task, options)
         return MECHANISMS[chosen.mechanism], chosen
@@ -60,9 +62,15 @@ def checked_options(options: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def warnings_of(budget: Budget, rows: int, *, seed: int | None = None) -> list[str]:
+DRAFT = (
+    "not private: the schema still says that it is a draft, read off the private table; no guarantee holds until "
+    "everything in it is public knowledge and its line 'draft = true' is deleted"
+)
+
+
+def warnings_of(budget: Budget, rows: int, *, seed: int | None = None, draft: bool = False) -> list[str]:
     """What a careful reader should know before trusting the promise."""
-    warnings = []
+    warnings = [DRAFT] if draft else []
     if seed is not None:
         warnings.append("not private: a seed was used, and whoever knows it can undo the noise")
     weak = delta_warning(budget, rows)

@@ -69,7 +69,7 @@ def _tiles(certificate: Certificate) -> str:
         (certificate["mechanism"], "mechanism"),
     ]
     if not certificate.private:
-        tiles[0] = ("not private", "a seed was used")
+        tiles[0] = ("not private", words.why_not_private(certificate))
     cells = "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
         for value, label in tiles

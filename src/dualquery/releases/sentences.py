@@ -52,10 +52,16 @@ def _rows(certificate: Certificate) -> str:
 
 def promise(certificate: Certificate) -> list[str]:
     """What is guaranteed, and to whom."""
-    if not certificate.private:
+    if not certificate["entropy"]["private"]:
         return [
             "Nothing is promised. This release was drawn from a seed, so that it can be repeated; whoever "
             "knows the seed can undo the noise. It is for tests and must not be published.",
+        ]
+    if certificate["schema_is_draft"]:
+        return [
+            "Nothing is promised. The schema is a draft that was read off the private table, so that its values, "
+            "ranges and columns may give records away. Make it public knowledge, delete its line 'draft = true', "
+            "and release again.",
         ]
     budget = certificate["budget"]
     epsilon, delta = budget["epsilon"], budget["delta"]
@@ -77,6 +83,11 @@ def promise(certificate: Certificate) -> list[str]:
         "This holds for every record, against everybody, whatever they know already, however long they "
         "compute, and whatever is done with the release afterwards.",
     ]
+
+
+def why_not_private(certificate: Certificate) -> str:
+    """The reason in a few words."""
+    return "the schema is a draft" if certificate["entropy"]["private"] else "a seed was used"
 
 
 def _for_instance(epsilon: float) -> list[str]:

@@ -155,7 +155,7 @@ def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> in
         return wanted.rounds
     rounds = automatic_rounds(task)
     if isinstance(asked, AskedTables):  # a table teaches more than a query, and again little
-        rounds = max(1, rounds // 3)
+        rounds = max(1, min(rounds // 3, len(asked.tables.sets)))
         while rounds > 1:  # no more than there are tables worth measuring at the noise of so many rounds
             price = equal_prices(task.budget, 2 * rounds, share)
             noise = asked.noise_in_records(noise_of(price, asked, task.budget.neighbours))
