@@ -34,7 +34,7 @@ class Factored:
         self.owner = np.arange(domain.width)  # the part of each attribute
         self.changes = np.zeros(domain.width, np.int64)  # how often each part was changed
         self._parts: dict[int, Histogram] = {}  # attributes without one are uniform and alone
-        self._lent: set[int] = set()  # parts that a snapshot holds too: copied before they change
+        self._lent: set[int] = set()  # parts that a snapshot holds too: replaced, not changed
 
     @staticmethod
     def explicit(domain: Domain) -> Factored:
@@ -112,9 +112,10 @@ class Factored:
         part = self.part_with(members)
         number = int(self.owner[part.attributes[0]])
         if number in self._lent:
-            part = self._parts[number] = part.copy()
+            self._parts[number] = part.multiplied(members, factors, mass=mass)
             self._lent.discard(number)
-        part.multiply(members, factors, mass=mass)
+        else:
+            part.multiply(members, factors, mass=mass)
         self.changes[number] += 1
 
     def answers(self, workload: Workload) -> NDArray[np.float64]:
