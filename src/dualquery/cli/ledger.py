@@ -119,12 +119,12 @@ def _print(statements: Sequence[Statement], *, json: bool) -> None:
             print()
             output.print_table(
                 "Charges",
-                ["what", "number", "time", _unit(statement.book), "spent", "hash"],
+                ["what", "number", "day", _unit(statement.book), "spent", "hash"],
                 [
                     [
                         each.what,
                         str(each.sequence),
-                        each.time,
+                        each.day,
                         *_amounts(each.units, each.spent_after),
                         each.hash[:12],
                     ]

@@ -109,8 +109,8 @@ def _paid(budget: Mapping[str, Any], what: str, units: int, currency: Currency, 
     except (KeyError, TypeError, ValueError, BudgetError):
         return False
     same = what.endswith(f"epsilon {found.epsilon!r}, delta {found.delta!r}, {found.accounting.value}")
-    relation = statement.book.neighbours.startswith(str(budget.get("neighbours")))
-    return same and relation and price <= units + units // 10**6 + 1
+    relation = statement.book.neighbours.split(" ")[0]  # a relation may print its parameters behind its name
+    return same and relation == budget.get("neighbours") and price <= units + units // 10**6 + 1
 
 
 def as_json(statements: Iterable[Statement]) -> list[dict[str, object]]:
@@ -131,7 +131,7 @@ def as_json(statements: Iterable[Statement]) -> list[dict[str, object]]:
             "charges": [
                 {
                     "sequence": charge.sequence,
-                    "time": charge.time,
+                    "day": charge.day,
                     "release": charge.release,
                     "what": charge.what,
                     "charged": written(charge.units),

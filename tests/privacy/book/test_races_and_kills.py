@@ -78,8 +78,9 @@ def test_three_hundred_kills(place: str, tmp_path: Path) -> None:
     print(place.partition(":")[0], killed(place, tmp_path / "drawn", 300, seed=2))
 
 
-def test_a_server_that_falls_forgets_no_draw(server: Any, tmp_path: Path) -> None:
+def test_a_server_that_falls_forgets_no_draw(own_server: Any, tmp_path: Path) -> None:
     """The server is stopped without warning while a process charges; afterwards every draw has its charge."""
+    server = own_server
     place, drawn = server.new_database(), tmp_path / "drawn"
     new_book(place)
     spent = 0

@@ -1,7 +1,7 @@
 """Processes that charge books, to be raced and killed; run as a program, so that nothing of the tests is inherited.
 
     worker.py charge PLACE UNITS TIMES         charge so often; print how often it was accepted
-    worker.py kills PLACE DRAWN COUNT SEED     fork charging children, kill each, look at the book; print what was seen
+    worker.py kills PLACE DRAWN COUNT SEED     fork children that charge, kill each, look at the book; print all
 
 A child charges, then "draws": it appends the number of its charge to the file DRAWN. A draw without a charge would be
 a line that the book does not know.
@@ -80,7 +80,7 @@ def child(place: str, drawn: str, point: str | None, after: int) -> None:
 def kills(place: str, drawn: str, count: int, seed: int) -> None:
     """Half of the children are killed at a moment of chance, half at a point."""
     chance = random.Random(seed)
-    books, before, died = Books(place), 0, {point: 0 for point in (*POINTS, "at random")}
+    books, before, died = Books(place), 0, dict.fromkeys((*POINTS, "at random"), 0)
     for number in range(count):
         point = POINTS[(number // 2) % len(POINTS)] if number % 2 else None
         pid = os.fork()

@@ -88,7 +88,7 @@ class Charge:
     """One release, charged before it read a count; never changed and never taken back."""
 
     sequence: int  # 1, 2, 3, … in each book
-    time: str
+    day: str  # no time: beside that of the certificate it would say how long the run took
     release: str  # a random number, which stands on the certificate too
     what: str  # in words
     units: int

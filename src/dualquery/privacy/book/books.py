@@ -143,7 +143,7 @@ def _next(before: Statement, units: int, what: str) -> Charge:
     """The charge that follows; its hash is the new head."""
     charge = Charge(
         sequence=len(before.charges) + 1,
-        time=_now(),
+        day=_now()[:10],
         release=secrets.token_hex(16),
         what=what,
         units=units,

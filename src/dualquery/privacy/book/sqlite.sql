@@ -18,7 +18,7 @@ CREATE TABLE dualquery_charges (
     id INTEGER PRIMARY KEY,
     book INTEGER NOT NULL REFERENCES dualquery_books (id),
     sequence INTEGER NOT NULL CHECK (sequence > 0),
-    time TEXT NOT NULL,
+    day TEXT NOT NULL,
     release TEXT NOT NULL UNIQUE,
     what TEXT NOT NULL,
     units BIGINT NOT NULL CHECK (typeof(units) = 'integer' AND units > 0),

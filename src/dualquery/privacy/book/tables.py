@@ -39,7 +39,7 @@ CHARGES = sql.Table(
     sql.Column("id", sql.BigInteger, primary_key=True),
     sql.Column("book", sql.BigInteger),
     sql.Column("sequence", sql.BigInteger),
-    sql.Column("time", sql.Text),
+    sql.Column("day", sql.Text),
     sql.Column("release", sql.Text),
     sql.Column("what", sql.Text),
     sql.Column("units", sql.BigInteger),
