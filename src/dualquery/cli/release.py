@@ -40,6 +40,25 @@ CsvFlag: TypeAlias = Annotated[
     bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")
 ]
 
+LedgerFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="LEDGER",
+        show_default=False,
+        help="The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
+    ),
+]
+DatasetFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME",
+        show_default=False,
+        help="The dataset in the ledger. [default: the only one there is]",
+    ),
+]
+
 
 @flags.with_mechanism_flags()
 def release(
@@ -55,6 +74,8 @@ def release(
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records: RecordsFlag = None,
     seed: SeedFlag = None,
+    ledger: LedgerFlag = None,
+    dataset: DatasetFlag = None,
     csv: CsvFlag = False,
     json: flags.JsonFlag = False,
     quiet: flags.QuietFlag = False,
@@ -94,6 +115,8 @@ def release(
             seed=seed,
             public_rows=records,
             progress=progress,
+            ledger=ledger,
+            dataset=dataset,
             **options,
         )
         progress("writing the release", 0, 1)
@@ -133,11 +156,22 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             "privacy": f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
             f"δ = {words.number(spent['delta'])}, neighbours {budget['neighbours']}, "
             f"from {certificate['entropy']['statement']}",
+            **_book_fact(certificate),
             "predicted error": output.errors(predicted.mean, predicted.maximum),
             **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
             "folder": str(folder),
             "report": str(folder / "report.html"),
         }
+    )
+
+
+def _book_fact(certificate: Certificate) -> dict[str, str]:
+    """Which charge of which book paid for a release, where one did."""
+    book = certificate.get("book")
+    return (
+        {}
+        if book is None
+        else {"ledger": f"charge {book['sequence']} of '{book['name']}', head {book['head']}"}
     )
 
 
@@ -150,6 +184,7 @@ def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
     return {
         "folder": str(folder),
         **{key: whole[key] for key in kept},
+        **({"book": whole["book"]} if "book" in whole else {}),
         "private": certificate.private,
         "predicted_error": {"mean": predicted.mean, "max": predicted.maximum},
         "notes": whole["notes"],

@@ -1,8 +1,7 @@
 """What the events cost together: the ledger, and the theorems by which it adds up.
 
-Interpreters come after the events: the same events are added up by one of five theorems. A charge is
-checked, then committed; whoever draws, charges first. A test that costs something only if it fires is paid for
-before it is drawn, too, and gets its money back if it does not (`Reservation`).
+Interpreters come after the events: the same events are added up by one of five theorems. Whoever draws, charges
+first. A test that costs only if it fires is paid for before, too, and repaid if it does not (`Reservation`).
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import TypeAlias
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.caps import gaussian_rho_units
 from dualquery.privacy.conversion import (
     UNITS,
     advanced_composition,
@@ -132,7 +132,7 @@ class _Concentrated:
 
 @dataclass(frozen=True)
 class _Gaussian:
-    """Only discrete Gaussian noise, converted as one Gaussian (see `discrete_gaussian_epsilon`)."""
+    """Only discrete Gaussian noise, converted as one Gaussian (`discrete_gaussian_epsilon`); ρ is limited too."""
 
     budget: Budget
     noises: tuple[tuple[Fraction, Fraction], ...] = ()
@@ -153,9 +153,10 @@ class _Gaussian:
 
     @property
     def affordable(self) -> bool:
-        # ρ alone settles most cases, and in less time
-        within_rho = self.total <= rho_units_of(epsilon=self.budget.epsilon, delta=self.budget.delta)
-        return within_rho or self.epsilon <= self.budget.epsilon
+        epsilon, delta = self.budget.epsilon, self.budget.delta
+        within_rho = self.total <= rho_units_of(epsilon=epsilon, delta=delta)  # settles most cases, and soon
+        within_cap = within_rho or self.total <= gaussian_rho_units(epsilon=epsilon, delta=delta)
+        return within_rho or (within_cap and self.epsilon <= epsilon)
 
     def spent(self) -> Spent:
         return Spent(self.total, min(self.epsilon, self.budget.epsilon), self.budget.delta)

@@ -126,6 +126,7 @@ def certify(
     predicted_error: PredictedError,
     warnings: Sequence[str],
     notes: Sequence[str],
+    book: Mapping[str, str | int] | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
     budget, spent, workload = ledger.budget, ledger.spent(), plan.task.workload
@@ -150,6 +151,7 @@ def certify(
                 "delta": spent.delta,
                 "rho": None if spent.rho_units is None else f"{spent.rho_units / UNITS:.12f}",
             },
+            **({} if book is None else {"book": book}),
             "events": event_list(ledger.events),
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},

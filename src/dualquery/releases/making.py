@@ -14,10 +14,11 @@ from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
+from dualquery.privacy.book.book import Place
+from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import number_of_records
@@ -48,6 +49,8 @@ def release(
     seed: int | None = None,
     public_rows: int | None = None,
     progress: Progress | None = None,
+    ledger: Place | None = None,
+    dataset: str | None = None,
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
@@ -55,7 +58,9 @@ def release(
     `table` is a pandas, Polars or Arrow table, a path, or encoded records; `domain` (or `schema`) says what
     is public about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
     (`rounds=40`). `seed` makes the release repeatable, and so not private. Where neighbours add or remove a
-    record, `public_rows` declares the number of records; without it 1% of the budget measures it.
+    record, `public_rows` declares the number of records; without it 1% of the budget measures it. `ledger` (a file
+    or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
+    charged if the release fails (docs/ledger.md).
     """
     tell = silent if progress is None else progress
     described = _described(table, domain, schema)
@@ -65,21 +70,25 @@ def release(
         raise DualQueryError("the workload was made for another schema than the table's")
     wanted = checked_options(options)
     refuse_dropping(described, budget.neighbours)
+    paying = ledger_of(budget, ledger=ledger, dataset=dataset)
     records = read_records(table, described, tell)
-    ledger, entropy = Ledger(budget), entropy_from(seed)
+    entropy = entropy_from(seed)
     counter = MemoryCounter(records, progress=lambda done, total: tell("counting", done, total))
-    curator = Curator(counter, ledger, entropy)
+    curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, public_rows)
     task = Task(workload, known.rows, known.left, known.variance)
     tell("planning", 0, 1)
     chosen, plan = plan_for(task, wanted, mechanism)
     tell("planning", 1, 1)
+    entry = (
+        paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None
+    )  # charged now at the latest
     outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
         schema=described,
-        ledger=ledger,
+        ledger=paying,
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
@@ -88,6 +97,7 @@ def release(
         ),
         warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
         notes=(*plan.notes, *outcome.notes),
+        book=entry,
     )
     return Release(certificate, workload.domain, outcome.artefact)
 

@@ -121,8 +121,23 @@ def price(certificate: Certificate) -> list[str]:
         f"Together they cost ε = {number_above(spent['epsilon'])} at δ = {number(spent['delta'])}{rho}, "
         f"within the budget of ε = {number(budget['epsilon'])} and δ = {number(budget['delta'])}; added up "
         f"by {budget['accounting_words']}.",
+        *_book(certificate),
         f"Chance came from: {certificate['entropy']['statement']}. Noise consists of whole numbers added to "
         "whole numbers, so that no rounding of fractions can betray the table.",
+    ]
+
+
+def _book(certificate: Certificate) -> list[str]:
+    """What was charged to the book of the dataset, whose head anybody may compare (docs/ledger.md)."""
+    book = certificate.get("book")
+    if book is None:
+        return []
+    currency = "ρ" if "cap_rho" in book else "ε"
+    charged, spent, cap = (float(value) for key, value in book.items() if key.endswith(("_rho", "_epsilon")))
+    return [
+        f"Before the first count was read, all that it might cost ({currency} = {number_above(charged)}) was "
+        f"charged to the book “{book['name']}” as number {book['sequence']}: all releases together have spent "
+        f"{number_above(spent)} of {number(cap)} there. The head of the book was {book['head']}."
     ]
 
 
