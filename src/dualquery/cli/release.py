@@ -30,7 +30,7 @@ RecordsFlag: TypeAlias = Annotated[
         metavar="N",
         min=1,
         show_default=False,
-        help="The number of records, where it is public although neighbours add or remove one. "
+        help="The number of records, where it is public although these neighbours do not share it. "
         "[default: measured with 1% of the budget]",
     ),
 ]
@@ -55,6 +55,7 @@ def release(
     mechanism: flags.MechanismFlag = None,
     accounting: flags.AccountingFlag = Accounting.ZCDP,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: flags.RecordsPerPersonFlag = None,
     records: RecordsFlag = None,
     seed: SeedFlag = None,
     csv: CsvFlag = False,
@@ -81,7 +82,7 @@ def release(
     with Bars(wanted=not (json or quiet)) as progress:
         from dualquery.releases.making import release as make_release
 
-        described, workload, encoded = _read(table, schema, queries, mechanism, out, progress)
+        described, workload, encoded = _read(table, schema, queries, mechanism, out, progress, neighbours)
         public = encoded.rows if neighbours.size_is_public else records
         budget = flags.budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
         made = make_release(
@@ -107,19 +108,27 @@ def release(
 
 
 def _read(
-    table: Path, schema: Path, queries: list[str], mechanism: str | None, out: Path, progress: Progress
+    table: Path,
+    schema: Path,
+    queries: list[str],
+    mechanism: str | None,
+    out: Path,
+    progress: Progress,
+    neighbours: Neighbours,
 ) -> tuple[Schema, Workload, Records]:
     """Everything that a release needs, after refusing what would only fail later."""
     from dualquery.queries.families import from_spec
     from dualquery.releases.folder import refuse_occupied
     from dualquery.releases.making import read_records
+    from dualquery.releases.persons import records_per_person
     from dualquery.releases.planning import check_mechanism
     from dualquery.table.schema import read_schema
 
     refuse_occupied(out)
     check_mechanism(mechanism)
     described = read_schema(schema)
-    return described, from_spec(described.domain, queries), read_records(table, described, progress)
+    most, workload = records_per_person(described, neighbours), from_spec(described.domain, queries)
+    return described, workload, read_records(table, described, progress, most)
 
 
 def draft_warnings(schema: Path) -> list[str]:
@@ -146,7 +155,7 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             "released": words.headline(certificate),
             "mechanism": f"{certificate['mechanism']}. {certificate['reason']}",
             "privacy": f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
-            f"δ = {words.number(spent['delta'])}, neighbours {budget['neighbours']}, "
+            f"δ = {words.number(spent['delta'])}, neighbours {words.relation(certificate)}, "
             f"from {certificate['entropy']['statement']}",
             "predicted error": output.errors(predicted.mean, predicted.maximum),
             **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
