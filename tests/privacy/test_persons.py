@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -44,11 +45,24 @@ from dualquery.privacy.neighbours import (
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.scores import selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Rate, Scored
-from dualquery.privacy.statistics import Balance, interaction_distance, number_of_records
-from dualquery.queries.families import from_spec
+from dualquery.privacy.statistics import (
+    Balance,
+    GroupCounts,
+    Interactions,
+    ItemCounts,
+    PairCounts,
+    Statistic,
+    interaction_distance,
+    number_of_records,
+)
+from dualquery.queries.families import from_spec, parities
+from dualquery.queries.itemsets import HeldItems, HeldPairs
+from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.making import price_of_rows
 from dualquery.table.domain import Domain, Items
+from dualquery.table.encoding import decode, encode
+from dualquery.table.schema import parse_schema
 from tests.privacy.test_statistics import (
     L1,
     L2,
@@ -334,3 +348,51 @@ def test_the_plan_of_items_can_be_paid_for(relation: Neighbours) -> None:
     for step in plan_items(task, 4).steps(task):
         ledger.charge(*[step.event] * step.times)
     assert ledger.spent().epsilon > 0.99
+
+
+# ── The page ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "persons.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_the_page_is_what_the_code_charges() -> None:
+    values, rank = domain_of(3, 4, 2), np.arange(100)
+    held = HeldItems(0, rank, 100, 5), HeldPairs(0, rank, 100, 5)
+    statistics: dict[str, Statistic] = {
+        "the number of records": number_of_records(values),
+        "4 tables": GroupCounts(Tables(values, ((0,), (1,), (0, 1), (2,)))),
+        "the balance of one query": Balance(from_spec(values, "marginals:1"), 0),
+        "the interaction of attributes with 3 and 4 values": Interactions(values, ((0, 1),), (1,)),
+        "10 parities of one or two of 4 attributes": GroupCounts(
+            parities(domain_of(2, 2, 2, 2), 2).groups[0]
+        ),
+        "items, at most 5 of a record": ItemCounts(held[0]),
+        "pairs of items, at most 5 of a record": PairCounts(held[1]),
+    }
+    section = PAGE.partition("Squared L2 sensitivities as the code has them")[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
+    written = {name: tuple(map(int, prices)) for name, _, *prices in lines}
+    relations = (Neighbours.ADD_REMOVE, Neighbours.REPLACE, *person_relations(3))
+    assert written == {
+        name: tuple(statistic.sensitivity(relation).l2_squared for relation in relations)
+        for name, statistic in statistics.items()
+    }
+
+
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    schema = parse_schema(PAGE.partition("```toml\n")[2].partition("```")[0], origin="the page")
+    path = tmp_path / "visits.csv"
+    path.write_text(PAGE.partition("```csv\n")[2].partition("```")[0], encoding="utf-8")
+    found = decode(encode(path, schema, records_per_person=2)).to_pylist()
+    said = [
+        ("births", "short"),
+        ("births", "short"),
+        ("heart", "long"),
+        ("heart", "long"),
+        ("surgery", "short"),
+    ]
+    assert sorted((each["ward"], each["stay"]) for each in found) == said
+    long = PAGE.partition("## Baskets in long form")[2]
+    baskets = parse_schema(long.partition("```toml\n")[2].partition("```")[0], origin="the page")
+    path.write_text(long.partition("```\n\n```\n")[2].partition("```")[0], encoding="utf-8")
+    assert decode(encode(path, baskets)).to_pylist() == [{"item": [4, 17]}, {"item": [3]}]
