@@ -240,7 +240,7 @@ def test_a_unit_that_is_not_there_is_an_error_only_where_it_is_needed(tmp_path: 
 
 def test_records_per_person_need_a_unit() -> None:
     for schema in (Schema(VISITS), BASKETS):
-        with pytest.raises(DataError, match='need a schema that says whose record a row is: unit'):
+        with pytest.raises(DataError, match="need a schema that says whose record a row is: unit"):
             encode(frame(TABLE), schema, records_per_person=2)
     with pytest.raises(DataError, match="at least one record"):
         encode(frame(TABLE), SCHEMA, records_per_person=0)
