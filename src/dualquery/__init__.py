@@ -34,6 +34,8 @@ _HOMES = {
     "LedgerError": "dualquery.errors",
     "Neighbours": "dualquery.privacy.neighbours",
     "Numeric": "dualquery.table.domain",
+    "PersonAddRemove": "dualquery.privacy.neighbours",
+    "PersonReplace": "dualquery.privacy.neighbours",
     "Plan": "dualquery.mechanisms.mechanism",
     "QueryError": "dualquery.errors",
     "Records": "dualquery.table.records",
@@ -71,6 +73,8 @@ __all__ = [
     "LedgerError",
     "Neighbours",
     "Numeric",
+    "PersonAddRemove",
+    "PersonReplace",
     "Plan",
     "QueryError",
     "Records",
@@ -106,7 +110,7 @@ if TYPE_CHECKING:
     )
     from dualquery.mechanisms.mechanism import Plan
     from dualquery.privacy.budget import Accounting, Budget, default_delta
-    from dualquery.privacy.neighbours import Neighbours
+    from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
     from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions, ranges
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate

@@ -28,7 +28,7 @@ RecordsFlag: TypeAlias = Annotated[
         metavar="N",
         min=1,
         show_default=False,
-        help="The number of records, where it is public although neighbours add or remove one. "
+        help="The number of records, where it is public although these neighbours do not share it. "
         "[default: measured with 1% of the budget]",
     ),
 ]
@@ -72,6 +72,7 @@ def release(
     mechanism: flags.MechanismFlag = None,
     accounting: flags.AccountingFlag = Accounting.ZCDP,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: flags.RecordsPerPersonFlag = None,
     records: RecordsFlag = None,
     seed: SeedFlag = None,
     ledger: LedgerFlag = None,
@@ -100,10 +101,12 @@ def release(
     with Bars(wanted=not (json or quiet)) as progress:
         from dualquery.releases.making import read_records, refuse_dropping
         from dualquery.releases.making import release as make_release
+        from dualquery.releases.persons import records_per_person as most_of_a_person
 
         described, workload = _prepared(schema, queries, mechanism, out)
         refuse_dropping(described, neighbours)
-        encoded = read_records(table, described, progress)
+        most = most_of_a_person(described, neighbours)
+        encoded = read_records(table, described, progress, most)
         public = encoded.rows if neighbours.size_is_public else records
         budget = flags.budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
         made = make_release(
@@ -154,7 +157,7 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             "released": words.headline(certificate),
             "mechanism": f"{certificate['mechanism']}. {certificate['reason']}",
             "privacy": f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
-            f"δ = {words.number(spent['delta'])}, neighbours {budget['neighbours']}, "
+            f"δ = {words.number(spent['delta'])}, neighbours {words.relation(certificate)}, "
             f"from {certificate['entropy']['statement']}",
             **_book_fact(certificate),
             "predicted error": output.errors(predicted.mean, predicted.maximum),

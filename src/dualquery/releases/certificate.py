@@ -143,6 +143,7 @@ def certify(
                 "delta": budget.delta,
                 "neighbours": budget.neighbours.value,
                 "neighbours_words": budget.neighbours.words(),
+                "records_per_person": budget.neighbours.records_per_person,
                 "accounting": budget.accounting.value,
                 "accounting_words": budget.accounting.words(),
             },

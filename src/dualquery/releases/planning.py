@@ -12,6 +12,7 @@ from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, delta_warning
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
+from dualquery.releases.persons import records_per_person
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema
 
@@ -28,6 +29,8 @@ def plan(
     """The plan of a release of a table of `rows` records. Needs no data; see `dualquery.release`."""
     if rows < 1:
         raise DualQueryError("the number of records must be at least 1")
+    if isinstance(schema, Schema):
+        records_per_person(schema, budget.neighbours)
     asked = from_spec(Schema.of(schema).domain, workload) if isinstance(workload, str) else workload
     return plan_for(Task(asked, rows, budget), checked_options(options), mechanism)[1]
 
