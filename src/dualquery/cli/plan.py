@@ -44,7 +44,6 @@ def plan(
     """
     budget = flags.budget_from(epsilon, delta, rows=rows, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output
-    from dualquery.mechanisms.mechanism import shown
     from dualquery.queries.families import from_spec
     from dualquery.releases.planning import plan as make_plan
     from dualquery.releases.planning import warnings_of
@@ -56,28 +55,32 @@ def plan(
     warnings = warnings_of(budget, rows)
     if json:
         output.print_json(_json(made, workload, rows, budget, warnings))
-        return
-    output.print_facts(
-        {
-            "mechanism": made.mechanism,
-            "because": made.reason,
-            "queries": f"{workload.size:,} ({workload.spec})",
-            "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {neighbours}, "
-            f"accounting {accounting.value}",
-            **{
-                name.replace("_", " "): output.parameter(value)
-                for name, value in shown(made.parameters).items()
-            },
-            "predicted error": output.errors(made.mean_error, made.max_error),
-            "time": output.seconds(made.seconds),
-            "memory": output.size(made.bytes),
-        }
-    )
+    else:
+        _print(made, workload, budget)
+        output.print_warnings(warnings)
+
+
+def _print(made: Plan[Any], workload: Workload, budget: Budget) -> None:
+    """The plan for people."""
+    from dualquery.cli import output
+    from dualquery.mechanisms.mechanism import shown
+
+    facts = {
+        "mechanism": made.mechanism,
+        "because": made.reason,
+        "queries": f"{workload.size:,} ({workload.spec})",
+        "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {budget.neighbours}, "
+        f"accounting {budget.accounting}",
+    }
+    for name, value in shown(made.parameters).items():
+        facts[name.replace("_", " ")] = output.parameter(value)
+    facts["predicted error"] = output.errors(made.mean_error, made.max_error)
+    facts["time"], facts["memory"] = output.seconds(made.seconds), output.size(made.bytes)
+    output.print_facts(facts)
     if made.steps:
         output.print_table("What the curator is asked, and what it costs", *output.steps(made.steps))
     for note in made.notes:
         print(f"Note: {note}")
-    output.print_warnings(warnings)
 
 
 def _json(
