@@ -10,9 +10,11 @@ from dualquery import __version__
 from dualquery.cli.answer import answer
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
+from dualquery.cli.key import create
 from dualquery.cli.plan import plan
 from dualquery.cli.release import release
 from dualquery.cli.schema import draft
+from dualquery.cli.verify import verify
 
 app = typer.Typer(
     help="Answers to very many statistical questions about a private table, with differential privacy.",
@@ -25,11 +27,16 @@ app = typer.Typer(
 schema = typer.Typer(help="The public description of a table.", rich_markup_mode="markdown")
 schema.command("draft")(draft)
 
+key = typer.Typer(help="Keys that sign releases.", rich_markup_mode="markdown")
+key.command("create")(create)
+
 app.add_typer(schema, name="schema")
 app.command()(plan)
 app.command()(release)
 app.command()(answer)
 app.command()(evaluate)
+app.command()(verify)
+app.add_typer(key, name="key")
 app.command()(demo)
 
 
