@@ -233,7 +233,16 @@ def survey(place: Path) -> list[str]:
     (beside / "schema.toml").write_text(example.SCHEMA, encoding="utf-8")
     return [
         *("release", str(beside / "survey.csv"), "--schema", str(beside / "schema.toml"), "--csv"),
-        *("--queries", "marginals:1", "--epsilon", "1", "--mechanism", "uniform", "--out", str(place / "out")),
+        *(
+            "--queries",
+            "marginals:1",
+            "--epsilon",
+            "1",
+            "--mechanism",
+            "uniform",
+            "--out",
+            str(place / "out"),
+        ),
     ]
 
 

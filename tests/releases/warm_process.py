@@ -2,7 +2,8 @@
 
 Run as a script with the folder to release into. Each line of its standard input is a JSON list: what to do, and
 arguments. For each it forks and prints the child's number; at an empty line it waits for it, and prints how it ended
-(minus a signal, or an exit code). The moments at which children die are patched in here: the product knows nothing of them.
+(minus a signal, or an exit code). The moments at which children die are patched in here: the product knows nothing of
+them.
 """
 
 from __future__ import annotations
