@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Without venv (Debian leaves it out) the environment is made by virtualenv, fetched for the purpose.
 MAKER := $(VENV)-maker
+LOWEST := $(VENV)-lowest
 
-.PHONY: demo test check bench experiments clean help
+.PHONY: demo test check bench experiments wheel-check lower-bounds lock clean help
 
 help:
 	@echo "make demo     release an invented survey, print its errors and where the report is"
@@ -18,6 +19,9 @@ help:
 	@echo "make bench    measure speed, memory and accuracy (make bench BENCH=counting for one of them)"
 	@echo "make experiments          the papers' figures and the peers, in minutes (ONLY=accounting for some of them)"
 	@echo "make experiments FULL=1   the same at the papers' sizes; goes on where a broken run stopped"
+	@echo "make wheel-check   a wheel in an empty environment makes the demo, without a network"
+	@echo "make lower-bounds  tests with the lowest versions that pyproject.toml allows"
+	@echo "make lock          write requirements-dev.lock, the exact versions for development"
 	@echo "make clean    remove the environments and everything made here"
 
 $(READY): pyproject.toml
@@ -52,6 +56,26 @@ experiments: $(READY)
 	@$(BIN)/python -m experiments $(if $(FULL),--full) $(if $(DATA),--data $(DATA)) $(if $(OUT),--out $(OUT)) \
 	    $(if $(ONLY),--only $(ONLY))
 
+wheel-check: $(READY)
+	$(BIN)/python -m pytest -s -m long tests/distribution
+
+# Direct dependencies at their lowest; what they depend on, at its newest.
+lower-bounds: $(READY)
+	@rm -rf $(LOWEST)
+	@$(BIN)/python -m venv --without-pip $(LOWEST)
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --extra exact --extra sign \
+	    --no-header --no-annotate pyproject.toml -o $(LOWEST)/lowest.txt
+	@cat $(LOWEST)/lowest.txt
+	@$(BIN)/python -m pip --python $(LOWEST)/bin/python install --quiet -r $(LOWEST)/lowest.txt \
+	    pytest hypothesis pandas polars psutil scipy
+	PYTHONPATH=src $(LOWEST)/bin/python -m pytest tests/releases tests/table tests/test_cli.py
+
+lock: $(READY)
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --python-version 3.11 --extra test --annotation-style line \
+	    --custom-compile-command "make lock" pyproject.toml -o requirements-dev.lock
+
 clean:
-	rm -rf $(VENV) $(MAKER) .peers demo-release benchmarks/results experiments/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MAKER) $(LOWEST) .peers demo-release benchmarks/results experiments/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +

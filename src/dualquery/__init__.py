@@ -43,6 +43,7 @@ _HOMES = {
     "ReleaseError": "dualquery.errors",
     "Schema": "dualquery.table.schema",
     "SchemaError": "dualquery.errors",
+    "Verification": "dualquery.releases.verification",
     "Workload": "dualquery.queries.workload",
     "default_delta": "dualquery.privacy.budget",
     "encode": "dualquery.table.encoding",
@@ -56,6 +57,7 @@ _HOMES = {
     "ranges": "dualquery.queries.families",
     "release": "dualquery.releases.making",
     "read_schema": "dualquery.table.schema",
+    "verify": "dualquery.releases.verification",
 }
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "ReleaseError",
     "Schema",
     "SchemaError",
+    "Verification",
     "Workload",
     "__version__",
     "default_delta",
@@ -96,6 +99,7 @@ __all__ = [
     "ranges",
     "read_schema",
     "release",
+    "verify",
 ]
 
 if TYPE_CHECKING:
@@ -118,6 +122,7 @@ if TYPE_CHECKING:
     from dualquery.releases.making import release
     from dualquery.releases.planning import plan
     from dualquery.releases.release import Answer, Release
+    from dualquery.releases.verification import Verification, verify
     from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width
     from dualquery.table.encoding import encode
     from dualquery.table.records import Records

@@ -16,7 +16,10 @@ import pytest
 
 import dualquery
 from dualquery import Items, Records, Release, ReleaseError
+from dualquery.releases import aside
 from dualquery.releases import folder as folders
+from dualquery.releases.certificate import Certificate
+from dualquery.releases.seal import sealed
 from dualquery.table.records import BitItems, SparseItems
 
 Make = Callable[..., Release]
@@ -38,7 +41,8 @@ def test_a_folder_gives_back_the_release(make: Make, tmp_path: Path) -> None:
     ]
     again = Release.load(tmp_path / "out")
     assert again.to_arrow().equals(release.to_arrow())
-    assert {**again.certificate, "files": {}} == {**release.certificate, "files": {}}
+    seal = again.certificate["seal"]
+    assert {**again.certificate, "files": {}} == {**release.certificate, "files": {}, "seal": seal}
     assert str(again.answer("sex = male")) == str(release.answer("sex = male"))
     text = pyarrow.csv.read_csv(tmp_path / "out" / "synthetic.csv")
     assert text.num_rows == release.to_arrow().num_rows
@@ -91,7 +95,7 @@ def test_what_stands_there_is_kept(make: Make, tmp_path: Path) -> None:
     assert left_behind(tmp_path / "full") == ["notes.txt"]
 
 
-@pytest.mark.parametrize("writer", ["report_html", "_to_disk", "_digest"])
+@pytest.mark.parametrize("writer", ["report_html", "_to_disk", "digests"])
 def test_a_full_disk_leaves_nothing_behind(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:
@@ -130,7 +134,7 @@ def test_permission_denied_is_one_sentence(
     def denied(*_: object, **__: object) -> str:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(folders.tempfile, "mkdtemp", denied)
+    monkeypatch.setattr(aside.os, "mkdir", denied)
     with pytest.raises(ReleaseError, match="permission denied; nothing was written"):
         make().save(tmp_path / "out")
 
@@ -152,15 +156,23 @@ def test_damage_is_noticed(make: Make, tmp_path: Path) -> None:
     certificate.write_text(json.dumps({**json.loads(written), "format": 99}))
     with pytest.raises(ReleaseError, match="another version"):
         Release.load(tmp_path / "out")
-    certificate.write_text(json.dumps({**json.loads(written), "schema": "nonsense"}))
+    certificate.write_text(resealed({**json.loads(written), "schema": "nonsense"}))
     with pytest.raises(ReleaseError, match="damaged"):
-        Release.load(tmp_path / "out")
-    certificate.write_text(json.dumps({**json.loads(written), "files": {}}))
-    with pytest.raises(ReleaseError, match="no data file"):
         Release.load(tmp_path / "out")
     data.unlink()
     certificate.write_text(written)
-    with pytest.raises(ReleaseError, match="not a release"):
+    with pytest.raises(ReleaseError, match=r"'synthetic\.parquet' is missing"):
+        Release.load(tmp_path / "out")
+    without = {name: each for name, each in json.loads(written)["files"].items() if name != data.name}
+    certificate.write_text(resealed({**json.loads(written), "files": without}))
+    with pytest.raises(ReleaseError, match="no data file"):
         Release.load(tmp_path / "out")
     with pytest.raises(ReleaseError, match="does not exist"):
         Release.load(tmp_path / "nowhere")
+    with pytest.raises(ReleaseError, match="is not a release"):
+        Release.load(tmp_path)
+
+
+def resealed(data: dict[str, Any]) -> str:
+    """A certificate that somebody edited with care."""
+    return sealed(Certificate.of(data)).to_json()

@@ -6,6 +6,7 @@ code 130. Nothing heavy is imported before a command needs it, so that help appe
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -14,33 +15,41 @@ from dualquery.errors import DualQueryError
 
 def main() -> None:
     """The entry point of the `dualquery` command."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # all is done and said; an interrupt has nothing left to stop
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
-    import typer
-
-    from dualquery.cli.app import app
-
     try:
+        from dualquery.cli.app import app
+
         code = app(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)
     except DualQueryError as error:
         return _refuse(str(error))
-    except (KeyboardInterrupt, typer.Abort):
-        print("Interrupted.", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt:
+        return _interrupted()
     except MemoryError:
         return _refuse("not enough memory; ask `dualquery plan` for what is needed, or for fewer queries")
     except Exception as error:
+        if type(error).__name__ == "Abort":  # typer's word for an interrupt
+            return _interrupted()
         # A bad flag: the classes live in different places in different versions of typer.
         explain = getattr(error, "format_message", None)
         if explain is None:
             raise
         return _refuse(explain())
     if code == 130:
-        print("Interrupted.", file=sys.stderr)
+        return _interrupted()
     return code if isinstance(code, int) else 0
+
+
+def _interrupted() -> int:
+    print("Interrupted.", file=sys.stderr)
+    return 130
 
 
 def _refuse(sentence: str) -> int:

@@ -10,10 +10,12 @@ from dualquery import __version__
 from dualquery.cli.answer import answer
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
+from dualquery.cli.key import create as create_key
 from dualquery.cli.ledger import audit, create, show
 from dualquery.cli.plan import plan
 from dualquery.cli.release import release
 from dualquery.cli.schema import draft
+from dualquery.cli.verify import verify
 
 app = typer.Typer(
     help="Answers to very many statistical questions about a private table, with differential privacy.",
@@ -31,12 +33,17 @@ ledger.command("create")(create)
 ledger.command("show")(show)
 ledger.command("audit")(audit)
 
+key = typer.Typer(help="Keys that sign releases.", rich_markup_mode="markdown")
+key.command("create")(create_key)
+
 app.add_typer(schema, name="schema")
 app.add_typer(ledger, name="ledger")
 app.command()(plan)
 app.command()(release)
 app.command()(answer)
 app.command()(evaluate)
+app.command()(verify)
+app.add_typer(key, name="key")
 app.command()(demo)
 
 

@@ -39,6 +39,10 @@ SeedFlag: TypeAlias = Annotated[
 CsvFlag: TypeAlias = Annotated[
     bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")
 ]
+SignFlag: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
+]
 
 LedgerFlag: TypeAlias = Annotated[
     str | None,
@@ -78,6 +82,7 @@ def release(
     ledger: LedgerFlag = None,
     dataset: DatasetFlag = None,
     csv: CsvFlag = False,
+    sign: SignFlag = None,
     json: flags.JsonFlag = False,
     quiet: flags.QuietFlag = False,
     options: dict[str, Any],
@@ -103,7 +108,7 @@ def release(
         from dualquery.releases.making import release as make_release
         from dualquery.releases.persons import records_per_person as most_of_a_person
 
-        described, workload = _prepared(schema, queries, mechanism, out)
+        described, workload = _prepared(schema, queries, mechanism, out, sign)
         refuse_dropping(described, neighbours)
         most = most_of_a_person(described, neighbours)
         encoded = read_records(table, described, progress, most)
@@ -123,7 +128,7 @@ def release(
             **options,
         )
         progress("writing the release", 0, 1)
-        made.save(out, csv=csv)
+        made.save(out, csv=csv, sign=sign)
     if json:
         output.print_json(_json(out, made.certificate))
     elif not quiet:
@@ -132,14 +137,19 @@ def release(
         output.print_warnings(made.certificate["warnings"])
 
 
-def _prepared(schema: Path, queries: list[str], mechanism: str | None, out: Path) -> tuple[Schema, Workload]:
+def _prepared(
+    schema: Path, queries: list[str], mechanism: str | None, out: Path, sign: Path | None
+) -> tuple[Schema, Workload]:
     """What is public about a release, after refusing what would only fail later."""
     from dualquery.queries.families import from_spec
     from dualquery.releases.folder import refuse_occupied
+    from dualquery.releases.keys import read_private_key
     from dualquery.releases.planning import check_mechanism
     from dualquery.table.schema import read_schema
 
     refuse_occupied(out)
+    if sign is not None:
+        read_private_key(sign)
     check_mechanism(mechanism)
     described = read_schema(schema)
     return described, from_spec(described.domain, queries)

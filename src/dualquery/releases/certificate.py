@@ -27,25 +27,11 @@ from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
 from dualquery.randomness import Entropy
 from dualquery.releases.prediction import PredictedError
+from dualquery.releases.shape import check_shape, read_json
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
-FORMAT = 2
+FORMAT = 3
 _PACKAGES = ("numpy", "numba", "pyarrow", "opendp")
-_NEEDED = (
-    "format",
-    "mechanism",
-    "parameters",
-    "budget",
-    "spent",
-    "events",
-    "entropy",
-    "records",
-    "workload",
-    "predicted_error",
-    "schema",
-    "schema_is_draft",
-    "files",
-)
 
 
 class RowsFrom(Enum):
@@ -87,17 +73,14 @@ class Certificate(Mapping[str, Any]):
 
     @staticmethod
     def from_json(text: str) -> Certificate:
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError:
-            raise ReleaseError("certificate.json is damaged: it is not JSON") from None
-        if not isinstance(data, dict) or not all(key in data for key in _NEEDED):
-            raise ReleaseError("certificate.json is not a certificate of dualquery")
+        """The certificate that a text holds, as far as its shape tells; whether it is sealed is for `seal`."""
+        data = read_json(text)
         if data["format"] != FORMAT:
             raise ReleaseError(
-                f"the release was written by another version of dualquery (format {data['format']}, not "
+                "the release was written by another version of dualquery (its format is not "
                 f"{FORMAT}); read it with that version"
             )
+        check_shape(data)
         return Certificate.of(data)
 
     @property

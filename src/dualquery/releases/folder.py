@@ -2,17 +2,14 @@
 
 synthetic.parquet     the synthetic records (or answers.parquet: queries and answers)
 synthetic.csv         the same, on request
-certificate.json      what was done and what it cost, with the digest of each data file
 report.html           the certificate in words, and pictures of the synthetic records
+certificate.json      what was done and what it cost, with the digest of every other file, and a seal
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,15 +21,17 @@ import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.releases.aside import written_aside
 from dualquery.releases.certificate import Certificate
+from dualquery.releases.keys import read_private_key
 from dualquery.releases.release import Release
 from dualquery.releases.report import report_html
+from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, sealed
 from dualquery.table.encoding import encode
 
 SYNTHETIC = "synthetic.parquet"
 SYNTHETIC_CSV = "synthetic.csv"
 ANSWERS = "answers.parquet"
-CERTIFICATE = "certificate.json"
 REPORT = "report.html"
 
 
@@ -50,9 +49,16 @@ def refuse_occupied(folder: str | os.PathLike[str]) -> None:
         pass
 
 
-def save(release: Release, folder: str | os.PathLike[str], *, csv: bool = False) -> None:
-    """Write a release: all of it, or nothing."""
+def save(
+    release: Release,
+    folder: str | os.PathLike[str],
+    *,
+    csv: bool = False,
+    sign: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write a release, signed by the key in the file `sign`: all of it, or nothing."""
     path = Path(folder)
+    key = None if sign is None else read_private_key(sign)
     refuse_occupied(path)
     table = release.to_arrow()
     with _written_aside(path) as aside:
@@ -60,42 +66,57 @@ def save(release: Release, folder: str | os.PathLike[str], *, csv: bool = False)
         pyarrow.parquet.write_table(table, aside / data, compression="zstd")
         if csv:
             pyarrow.csv.write_csv(flat(table), aside / SYNTHETIC_CSV)
-        certificate = release.certificate.with_files(
-            {file.name: _digest(file) for file in sorted(aside.iterdir())}
-        )
-        (aside / CERTIFICATE).write_text(certificate.to_json(), encoding="utf-8")
+        certificate = release.certificate.with_files(digests(aside))
+        # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
+        certificate = sealed(certificate.with_files(digests(aside)), key)
+        (aside / CERTIFICATE).write_text(certificate.to_json(), encoding="utf-8")
         for file in aside.iterdir():
             _to_disk(file)
+        _folder_to_disk(aside)
         os.rename(aside, path)
+        _folder_to_disk(path.parent)
+
+
+def read_certificate(folder: Path) -> Certificate:
+    """The certificate in a folder, once its seal and all files have been found to be as they were."""
+    try:
+        certificate = Certificate.from_json((folder / CERTIFICATE).read_text(encoding="utf-8"))
+        check_seal(certificate)
+        check_files(folder, certificate)
+    except (FileNotFoundError, NotADirectoryError):
+        where = "is not a release" if folder.exists() else "does not exist"
+        raise ReleaseError(
+            f"'{folder}' {where}; a release is a folder that `dualquery release` wrote"
+        ) from None
+    except OSError as error:
+        raise ReleaseError(
+            f"the release '{folder}' cannot be read: {error.strerror or 'it is damaged'}"
+        ) from None
+    except UnicodeDecodeError:
+        raise ReleaseError("certificate.json is damaged: it is not text in UTF-8") from None
+    return certificate
 
 
 def load(folder: str | os.PathLike[str]) -> Release:
-    """The release that a folder holds, once its data has been found to match its certificate."""
+    """The release that a folder holds, once its seal and all its files have been found to be as they were."""
     path = Path(folder)
+    certificate = read_certificate(path)
+    data = next((name for name in (SYNTHETIC, ANSWERS) if name in certificate["files"]), None)
+    if data is None:
+        raise ReleaseError(f"the certificate in '{path}' names no data file")
     try:
-        certificate = Certificate.from_json((path / CERTIFICATE).read_text(encoding="utf-8"))
         domain = certificate.schema.domain
-        data = next((name for name in (SYNTHETIC, ANSWERS) if name in certificate["files"]), None)
-        if data is None:
-            raise ReleaseError(f"the certificate in '{path}' names no data file")
-        if _digest(path / data) != certificate["files"][data]:
-            raise ReleaseError(f"'{path / data}' is damaged: it does not match its certificate")
         if data == SYNTHETIC:
             return Release(certificate, domain, SyntheticRecords(encode(path / data, domain)))
         table = pyarrow.parquet.read_table(path / data)
         answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy())
         return Release(certificate, domain, answers)
-    except FileNotFoundError:
-        where = "is not a release" if path.exists() else "does not exist"
-        raise ReleaseError(
-            f"'{path}' {where}; a release is a folder that `dualquery release` wrote"
-        ) from None
     except OSError as error:
         raise ReleaseError(
             f"the release '{path}' cannot be read: {error.strerror or 'it is damaged'}"
         ) from None
-    except (KeyError, TypeError, ValueError, pa.ArrowException, DataError, SchemaError):
+    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException, DataError, SchemaError):
         raise ReleaseError(f"the release '{path}' is damaged, or was changed by hand") from None
 
 
@@ -115,15 +136,9 @@ def flat(table: pa.Table) -> pa.Table:
 
 @contextmanager
 def _written_aside(path: Path) -> Iterator[Path]:
-    """A directory beside `path`, on the same file system; whatever is left of it at the end is removed."""
-    with _in_a_sentence(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
-        try:
-            aside.chmod(0o777 & ~_umask())  # mkdtemp's directories are for the owner only
-            yield aside
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+    """A folder beside `path` that is gone at the end, unless it was renamed."""
+    with _in_a_sentence(path), written_aside(path) as aside:
+        yield aside
 
 
 @contextmanager
@@ -147,18 +162,17 @@ def _reason(error: OSError) -> str:
     return f"{error.strerror or error}; nothing was written"
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _to_disk(file: Path) -> None:
     """Wait until the bytes are on the disk: a full one may say so only then."""
     with file.open("rb+") as stream:
         os.fsync(stream.fileno())
+
+
+def _folder_to_disk(folder: Path) -> None:
+    """Wait until the names of a folder are on the disk, where the system can tell."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

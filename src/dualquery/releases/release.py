@@ -88,15 +88,21 @@ class Release:
         frame: Any = polars.from_arrow(self.to_arrow())
         return frame
 
-    def save(self, folder: str | os.PathLike[str], *, csv: bool = False) -> None:
-        """Write the folder of the release: all of it, or nothing."""
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        csv: bool = False,
+        sign: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write the folder of the release: all of it, or nothing. `sign` names a file with a private key."""
         from dualquery.releases.folder import save
 
-        save(self, folder, csv=csv)
+        save(self, folder, csv=csv, sign=sign)
 
     @staticmethod
     def load(folder: str | os.PathLike[str]) -> Release:
-        """The release that a folder holds."""
+        """The release that a folder holds, once its seal and its files have been checked."""
         from dualquery.releases.folder import load
 
         return load(folder)

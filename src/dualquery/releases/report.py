@@ -225,7 +225,8 @@ def _value(value: object) -> str:
 
 def _raw(certificate: Certificate) -> str:
     return (
-        f"<section><details><summary>The certificate as data (certificate.json)</summary>"
+        f"<section><details><summary>The certificate as data</summary>"
+        "<p>certificate.json says the same, with the digest of this page and a seal over everything.</p>"
         f"<pre>{escape(certificate.to_json())}</pre></details></section>"
     )
 
