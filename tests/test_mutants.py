@@ -201,9 +201,9 @@ SCORES = [
     Mutant("selection: a rate without room for rounding", "privacy/scores.py",
            "(price.selection_range() - SLACK)", "price.selection_range()",
            rounding("what_a_price_buys_costs_no_more_than_the_price")),
-    Mutant("selection kernel: negations without the surplus", "privacy/selection.py",
-           "                x = _within(surplus - score, largest) * rate\n",
-           "                x = _within(-score, largest) * rate\n",
+    Mutant("selection kernel: negations without the surplus", "privacy/selection_kernels.py",
+           "                x = _raised(surplus - score, rate, largest, lowest)\n",
+           "                x = _raised(-score, rate, largest, lowest)\n",
            statistics("the_kernel_weighs_what_the_reference_says")),
 ]  # fmt: skip
 
