@@ -37,14 +37,7 @@ COST = {"adult": 1.0, "kddcup99": 4.0, "kosarak": 4.0}
 
 
 def measure(
-    data: Data,
-    name: str,
-    method: str,
-    epsilon: float,
-    queries: int,
-    seed: int,
-    samples: int,
-    projected_rows: int | None,
+    data: Data, name: str, method: str, epsilon: float, queries: int, seed: int, projected_rows: int | None
 ) -> dict[str, Value]:
     asked = asked_at_random(data, name, queries)
     workload, truth = asked.workload, asked.truth
@@ -53,7 +46,7 @@ def measure(
         return {"max_error": errors.max, "mean_error": errors.mean}
     accounting = Accounting.THEOREM_4_3 if method == THEOREM else Accounting.ZCDP
     mechanism = PROJECTION if method == PROJECTED else DUAL_QUERY
-    papers: dict[str, Any] = {"learning_rate": 2.0, "samples": samples, "free": "zeros"}
+    papers: dict[str, Any] = {"learning_rate": 2.0, "samples": SAMPLES[name], "free": "zeros"}
     options = papers if method in (THEOREM, RHO) else {}
     if method == PROJECTED:
         options = {"synthetic_rows": projected_rows}
@@ -67,14 +60,11 @@ def measure(
 def points(setting: Setting) -> list[Point]:
     epsilons = setting.choose(toy=(1.0, 50.0), quick=(0.25, 1.0, 5.0), full=(0.25, 0.5, 1.0, 2.0, 3.0, 5.0))
     queries = setting.choose(toy=500, quick=100_000, full=500_000)
-    samples = setting.choose(toy=dict.fromkeys(SAMPLES, 500), quick=SAMPLES, full=SAMPLES)
     projected_rows = setting.choose(toy=2000, quick=None, full=None)  # None: the program's own number
     return [
         Point(
             {"data": name, "method": method, "epsilon": epsilon, "queries": queries, "run": seed},
-            partial(
-                measure, setting.data, name, method, epsilon, queries, seed, samples[name], projected_rows
-            ),
+            partial(measure, setting.data, name, method, epsilon, queries, seed, projected_rows),
             cost=0.01 if method == ZEROS else COST[name],
         )
         for name in TITLES

@@ -201,9 +201,8 @@ SCORES = [
     Mutant("selection: a rate without room for rounding", "privacy/scores.py",
            "(price.selection_range() - SLACK)", "price.selection_range()",
            rounding("what_a_price_buys_costs_no_more_than_the_price")),
-    Mutant("selection kernel: negations without the surplus", "privacy/selection_kernels.py",
-           "                x = _raised(surplus - score, rate, largest, lowest)\n",
-           "                x = _raised(-score, rate, largest, lowest)\n",
+    Mutant("selection: negations without the surplus", "privacy/selection.py",
+           "scored.scale, scored.surplus, signed)", "scored.scale, 0, signed)",
            statistics("the_kernel_weighs_what_the_reference_says")),
 ]  # fmt: skip
 
@@ -469,6 +468,7 @@ class Court:
             self._free.put(Copy(folder / str(number)))
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._verdicts: dict[str, Future[Verdict]] = {}
+        self.innocent: list[Future[Verdict]] = []
 
     def summon(self, mutant: Mutant) -> Future[Verdict]:
         """Asked twice, tried once."""
@@ -478,10 +478,10 @@ class Court:
             )
         return self._verdicts[mutant.name]
 
-    def acquitted(self, *tests: str) -> list[Verdict]:
+    def acquit(self, *tests: str) -> list[Future[Verdict]]:
         """The source as it is: where its modules come from, and what its tests say."""
         return [
-            self._pool.submit(self._in_a_copy, work).result()
+            self._pool.submit(self._in_a_copy, work)
             for work in (
                 lambda copy: copy.run("-c", "import dualquery.errors as e; print(e.__file__)"),
                 lambda copy: copy.tested(*tests),
@@ -506,12 +506,16 @@ class Court:
 
 @pytest.fixture(scope="module")
 def court(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
-    """All mutants that were asked for are summoned at once."""
+    """The source as it is first, then all mutants that were asked for, two at a time."""
     court = Court(tmp_path_factory.mktemp("mutants"))
-    asked = [item.callspec.params["mutant"] for item in request.session.items if hasattr(item, "callspec")
-             and "mutant" in item.callspec.params]  # fmt: skip
-    for mutant in asked:
-        court.summon(mutant)
+    court.innocent = court.acquit(*dict.fromkeys(test for mutant in MUTANTS for test in mutant.tests))
+    for item in request.session.items:
+        if (
+            item.get_closest_marker("mutants")
+            and isinstance(item, pytest.Function)
+            and hasattr(item, "callspec")
+        ):
+            court.summon(item.callspec.params["mutant"])
     yield court
     court.close()
 
@@ -535,8 +539,7 @@ def test_the_list_of_faults_is_up_to_date() -> None:
 
 @pytest.mark.mutants
 def test_without_a_fault_the_tests_pass(court: Court) -> None:
-    tests = dict.fromkeys(test for mutant in MUTANTS for test in mutant.tests)
-    place, passed = court.acquitted(*tests)
+    place, passed = (verdict.result() for verdict in court.innocent)
     assert "mutants" in place.stdout, "the copy is not what was tested"
     assert passed.returncode == 0, passed.stdout[-3000:]
 

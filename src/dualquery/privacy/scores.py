@@ -135,7 +135,8 @@ class TableErrors:
 
     |·| is 1-Lipschitz. An added record moves one cell of each table by one, so that each score moves by at most one
     either way, hence a range of two; an exchanged one moves two cells, hence four. (Both are attained where some
-    table is answered too low and another too high; of a single table the truth is half.)
+    table is answered too low and another too high. Where all are answered too low the truth is less, and where
+    there is one table only nothing is chosen.)
     """
 
     tables: Tables

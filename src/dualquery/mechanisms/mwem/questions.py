@@ -188,11 +188,11 @@ class SingleQueries:
         self._workload = asked.workload
         self._public_rows = asked.public_rows
         self._evaluation = RunningAnswers(Products.of(asked.workload))
-        self._start = start
+        self._belief = start  # the last one; the start is let go with the first reply, being as large
         self._among: NDArray[np.int64] = np.empty(0, np.int64)  # what the last belief has room for
 
     def score(self, reply: Factored | None) -> SignedErrors:
-        belief = self._start if reply is None else reply
+        belief = self._belief = self._belief if reply is None else reply
         answers = self._evaluation.answers(belief)
         self._among = belief.fitting(self._evaluation.products)
         return SignedErrors.of_answers(self._workload, self._public_rows, answers, self._among)
@@ -227,11 +227,11 @@ class WholeTables:
         self._evaluation = RunningAnswers(
             Products.of(Workload(asked.tables.domain, (asked.tables,), "tables"))
         )
-        self._start = start
+        self._belief = start  # the last one; the start is let go with the first reply, being as large
         self._among: NDArray[np.int64] = np.empty(0, np.int64)  # what the last belief has room for
 
     def score(self, reply: Factored | None) -> TableErrors:
-        belief = self._start if reply is None else reply
+        belief = self._belief = self._belief if reply is None else reply
         answers = self._evaluation.answers(belief)
         fitting = belief.fitting(self._evaluation.products)
         self._among = np.flatnonzero(np.isin(self._tables.starts[:-1], fitting))
