@@ -7,8 +7,8 @@
 
 Every comparison, operation, number, boolean, condition and return of the package is a place for a fault. A fixed seed
 samples from all of them. Each mutant is written into a copy of the source; the tests that know its module run first,
-then all of tests/privacy, until one fails. (Own code, because mutmut and cosmic-ray start an interpreter for each mutant
-and know nothing of numba's caches.) What survives is judged in docs/mutants.md.
+then all of tests/privacy, until one fails. (Own code, because mutmut and cosmic-ray start an interpreter for each
+mutant and know nothing of numba's caches.) What survives is judged in docs/mutants.md.
 """
 
 from __future__ import annotations
@@ -185,8 +185,10 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    return any(isinstance(side, ast.JoinedStr | ast.Constant) and not isinstance(getattr(side, "value", 0), int | float)
-               for side in (node.left, node.right))  # fmt: skip
+    sides = (node.left, node.right)
+    return any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in sides) or any(
+        isinstance(each, ast.JoinedStr) for each in sides
+    )
 
 
 def places(tree: ast.AST) -> Iterator[ast.AST]:
