@@ -239,10 +239,10 @@ def sampled(number: int, seed: int, only: str | None) -> list[Mutant]:
     )
 
 
-def tests_for(module: str) -> list[list[str]]:
-    known = [str(TESTS / f"{name}.py") for name in FIRST.get(module, ())]
-    known = [path for path in known if (ROOT / path).exists()]
-    others = sorted(str(TESTS / path.name) for path in (ROOT / TESTS).glob("test_*.py"))
+def tests_for(module: str, home: Path) -> list[list[str]]:
+    """Two runs: the tests that know a module, and all others."""
+    others = sorted(str(TESTS / path.name) for path in (home / TESTS).glob("test_*.py"))
+    known = [path for name in FIRST.get(module, ()) if (path := str(TESTS / f"{name}.py")) in others]
     return [known, [path for path in others if path not in known] + ["tests/golden"]]
 
 
@@ -289,7 +289,7 @@ def judge(home: Path, mutant: Mutant) -> str | None:
     log = home / "log"
     path.write_text(faulty(source, mutant), encoding="utf-8")
     try:
-        for paths in tests_for(mutant.module):
+        for paths in tests_for(mutant.module, home):
             log.unlink(missing_ok=True)
             code = run_tests(home, paths, log)
             if code == 124:
@@ -332,7 +332,7 @@ def main() -> int:
     result: dict[str, list[str]] = {"killed": [], "survived": []}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         home = new_home(Path(folder))
-        for paths in tests_for(""):
+        for paths in tests_for("", home):
             if paths and run_tests(home, paths, home / "log") != 0:
                 print(
                     (home / "log").read_text()[-2000:], "\nthe tests fail without any fault; mend them first"
