@@ -135,7 +135,7 @@ def draw(scored: Scored, *, rate: Rate, draws: int, entropy: Entropy) -> Selecte
     """Draw independently, each candidate with probability proportional to its weight."""
     signed = scored.candidates is Candidates.SIGNED
     scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.surplus, signed)
-    least, greatest = extreme_scores(*scores, rate.largest)
+    least, greatest = map(int, extreme_scores(*scores, rate.largest))
     highest = greatest * rate.multiplier
     reach = most_bits(len(scored.counts) * (1 + signed)) << rate.shift
     lowest = max(least * rate.multiplier, highest - reach)
