@@ -32,7 +32,7 @@ from dualquery.privacy.noise_law import Law
 from dualquery.privacy.scores import TableErrors
 from dualquery.privacy.selection import Rate
 from dualquery.queries.tables import Tables
-from dualquery.randomness import SeededEntropy
+from dualquery.randomness import SeededEntropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain
 
 # ── What is refused ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,6 +218,19 @@ def test_opendp_scales_are_rounded_up_but_not_further() -> None:
             assert Fraction(math.nextafter(above, 0)) ** power < value
 
 
+def test_opendp_draws_the_law_that_was_asked_for() -> None:
+    """Laplace noise of scale b has variance 2b², Gaussian noise of deviation b has b²: 10⁴ draws tell them apart."""
+    entropy = SystemEntropy()
+    laplace = np.concatenate(
+        [noise.discrete_laplace(1000, scale=Fraction(100), entropy=entropy) for _ in range(10)]
+    )
+    gaussian = np.concatenate(
+        [noise.discrete_gaussian(1000, variance=Fraction(10**4), entropy=entropy) for _ in range(10)]
+    )
+    assert 16_000 < laplace.var() < 24_000  # ten standard errors, or more
+    assert 8_500 < gaussian.var() < 11_500
+
+
 class Scripted:
     """Bits as written, then zeros."""
 
@@ -324,6 +337,17 @@ def test_preparing_is_what_the_first_draw_would_do() -> None:
     assert test.draw(10**6, SeededEntropy(1)) is Side.TOO_LOW
     assert test.draw(-(10**6), SeededEntropy(1)) is Side.TOO_HIGH
     assert hazard._checked.cache_info().misses == 1
+
+
+def test_terms_of_the_inequality() -> None:
+    """p (p/q)^{α−1} in units of 2^−(128 + 256): what cannot happen costs nothing, what only one can say too much."""
+    assert hazard._term(0, 0, 5) == hazard._term(0, 9, 5) == 0
+    assert hazard._term(7, 7, 5) == 7 << 256
+    assert hazard._term(7, 0, 5) == 1 << 128 + 2 * 256
+    assert hazard._term(6, 3, 5) == 6 * 2**4 << 256
+    for p, q, order in ((5, 7, 4), (7, 5, 9), (10**30, 10**30 + 1, 22)):
+        exact = Fraction(p) * Fraction(p, q) ** (order - 1) * 2**256
+        assert exact <= hazard._term(p, q, order) <= exact * (1 + Fraction(order * p, 2**250)) + order * p
 
 
 # ── Scores ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -147,7 +147,10 @@ def test_the_cap_is_stated_and_never_the_charge() -> None:
 
 
 def test_a_gaussian_plan_fits_the_cap() -> None:
-    plan = [GaussianMeasurement(Fraction(30), Fraction(5, 2)), GaussianMeasurement(Fraction(435), Fraction(7))]
+    plan = [
+        GaussianMeasurement(Fraction(30), Fraction(5, 2)),
+        GaussianMeasurement(Fraction(435), Fraction(7)),
+    ]
     whole = ledger()
     factor = smallest_gaussian_scale(whole.budget, plan)
     for noise in plan:

@@ -140,7 +140,7 @@ def draw(scored: Scored, *, rate: Rate, draws: int, entropy: Entropy) -> Selecte
     reach = most_bits(len(scored.counts) * (1 + signed)) << rate.shift
     lowest = max(least * rate.multiplier, highest - reach)
     low, high = lowest >> rate.shift, highest >> rate.shift
-    arguments = (*scores, rate.multiplier, rate.shift, rate.largest, lowest, _POWERS)
+    arguments = (*scores, rate.multiplier, rate.shift, rate.largest, np.int64(lowest), _POWERS)
     chunks = -(-len(scored.counts) // CHUNK)
     sums = np.zeros((chunks, high - low + 1), np.uint64)
     sum_bands(*arguments, low, sums)
