@@ -23,7 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import pyarrow.csv
+
 from benchmarks.harness import Figure, schema_path, show, table_path
+from experiments.data import complete_rows
 
 HERE = Path(__file__).resolve().parents[1]
 QUERIES = "random:3:500000"
@@ -68,10 +71,11 @@ class Version:
 
     checkout: Path
     cache: Path
+    table: Path
 
     def run(self) -> Ran:
         source = str(self.checkout / "src")
-        arguments = [source, str(table_path("adult")), str(schema_path("adult")), QUERIES]
+        arguments = [source, str(self.table), str(schema_path("adult")), QUERIES]
         found = subprocess.run(
             [sys.executable, "-P", "-c", PROGRAM, *arguments],
             env={**os.environ, "PYTHONPATH": source, "NUMBA_CACHE_DIR": str(self.cache)},
@@ -105,9 +109,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="processes a version (default 3)")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        versions = [Version(HERE, Path(folder) / "this")]
+        table = Path(folder) / "adult.csv"
+        pyarrow.csv.write_csv(complete_rows(table_path("adult")), table)
+        versions = [Version(HERE, Path(folder) / "this", table)]
         if given.before is not None:
-            versions.append(Version(given.before.resolve(), Path(folder) / "before"))
+            versions.append(Version(given.before.resolve(), Path(folder) / "before", table))
         compiling = [version.run() for version in versions]
         runs: list[list[Ran]] = [[] for _ in versions]
         for _ in range(given.runs):  # in turns, so that a busy machine disturbs both

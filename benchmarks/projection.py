@@ -37,6 +37,7 @@ from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records, SparseItems
 from dualquery.table.schema import read_schema
+from experiments.data import complete_rows
 from experiments.runs import records_of as synthetic_of
 
 QUERIES = 500_000
@@ -88,7 +89,8 @@ def load(data: str) -> tuple[Records, Workload]:
     """A data set and its 500,000 random 3-way queries."""
     name = data.split()[0]
     if name == "adult_test":
-        records = encode(str(data_folder() / "adult_test.csv.gz"), read_schema(schema_path("adult")))
+        whole = complete_rows(data_folder() / "adult_test.csv.gz")
+        records = encode(whole, read_schema(schema_path("adult")))
     else:
         records = records_of(name)
     if data == "kosarak by popularity":

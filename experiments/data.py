@@ -12,8 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
-from dualquery.errors import DualQueryError
+from dualquery.errors import DataError, DualQueryError
 from dualquery.table.domain import Domain, Items, Numeric
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -79,6 +80,8 @@ class Data:
     def records(self, name: str) -> Records:
         """A data set encoded by its schema: adult, kddcup99, nltcs or kosarak."""
         schema = read_schema(SCHEMAS / f"{name}.toml")
+        if name == "adult":
+            return self._read(FILES[name], lambda path: encode(complete_rows(path), schema))
         return self._read(FILES[name], lambda path: encode(str(path), schema))
 
     def numbers(self, file: str, columns: tuple[tuple[str, int, int], ...]) -> Records:
@@ -102,12 +105,22 @@ class Data:
     def _read(self, file: str, reader: Callable[[Path], Records]) -> Records:
         path = self.path(file)
         try:
-            return reader(path)
+            records = reader(path)
+            if not records.rows:
+                raise DataError("it holds no records")
+            return records
         except DAMAGE as problem:
             words = str(problem).rstrip(".") or type(problem).__name__
             raise Unavailable(
                 f"{file} cannot be read ({words}); get it again from {WHERE[file]}"
             ) from problem
+
+
+def complete_rows(path: Path) -> pa.Table:
+    """The rows of a CSV file that hold no '?', as in the papers: a table of its own, made before any promise."""
+    names, *rows = _lines(path)
+    whole = [row for row in rows if "?" not in row]
+    return pa.table({name: [row[i] for row in whole] for i, name in enumerate(names)})
 
 
 @lru_cache(maxsize=4)

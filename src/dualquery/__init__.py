@@ -31,8 +31,11 @@ _HOMES = {
     "DualQueryError": "dualquery.errors",
     "Evaluation": "dualquery.releases.evaluation",
     "Items": "dualquery.table.domain",
+    "LedgerError": "dualquery.errors",
     "Neighbours": "dualquery.privacy.neighbours",
     "Numeric": "dualquery.table.domain",
+    "PersonAddRemove": "dualquery.privacy.neighbours",
+    "PersonReplace": "dualquery.privacy.neighbours",
     "Plan": "dualquery.mechanisms.mechanism",
     "QueryError": "dualquery.errors",
     "Records": "dualquery.table.records",
@@ -67,8 +70,11 @@ __all__ = [
     "DualQueryError",
     "Evaluation",
     "Items",
+    "LedgerError",
     "Neighbours",
     "Numeric",
+    "PersonAddRemove",
+    "PersonReplace",
     "Plan",
     "QueryError",
     "Records",
@@ -97,13 +103,14 @@ if TYPE_CHECKING:
         BudgetError,
         DataError,
         DualQueryError,
+        LedgerError,
         QueryError,
         ReleaseError,
         SchemaError,
     )
     from dualquery.mechanisms.mechanism import Plan
     from dualquery.privacy.budget import Accounting, Budget, default_delta
-    from dualquery.privacy.neighbours import Neighbours
+    from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
     from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions, ranges
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate

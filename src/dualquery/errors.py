@@ -27,3 +27,7 @@ class BudgetError(DualQueryError):
 
 class ReleaseError(DualQueryError):
     """A release folder cannot be written, or what stands there is not a release."""
+
+
+class LedgerError(DualQueryError):
+    """A ledger cannot be read or written, or what stands there is not what was written."""

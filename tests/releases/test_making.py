@@ -208,10 +208,6 @@ def test_options_by_name(make: Make) -> None:
     assert make(**{"synthetic_rows": 60, "rounds": None}).artefact.rows == 60  # None is as good as not given
 
 
-def test_warnings_of_the_caller_reach_the_certificate(make: Make) -> None:
-    assert "mind the step" in make(warnings=["mind the step"]).certificate["warnings"]
-
-
 def test_plan_needs_no_data(schema: Schema, budget: Callable[..., Budget]) -> None:
     plan = dualquery.plan(
         schema, rows=100, workload="marginals:1", budget=budget(), mechanism="independent", synthetic_rows=9

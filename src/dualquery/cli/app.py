@@ -10,6 +10,7 @@ from dualquery import __version__
 from dualquery.cli.answer import answer
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
+from dualquery.cli.ledger import audit, create, show
 from dualquery.cli.plan import plan
 from dualquery.cli.release import release
 from dualquery.cli.schema import draft
@@ -25,7 +26,13 @@ app = typer.Typer(
 schema = typer.Typer(help="The public description of a table.", rich_markup_mode="markdown")
 schema.command("draft")(draft)
 
+ledger = typer.Typer(help="What all releases of a dataset may cost together.", rich_markup_mode="markdown")
+ledger.command("create")(create)
+ledger.command("show")(show)
+ledger.command("audit")(audit)
+
 app.add_typer(schema, name="schema")
+app.add_typer(ledger, name="ledger")
 app.command()(plan)
 app.command()(release)
 app.command()(answer)

@@ -26,12 +26,24 @@ SPEC = (
 )
 
 
-def _relation(given: str | Neighbours) -> Neighbours:
-    """Neighbours by their name; typer hands over the default as it is."""
-    if isinstance(given, Neighbours):
+RELEASED_BY = [each.value for each in Accounting if each is not Accounting.RENYI]  # which is for questions
+
+
+def _theorem(given: str | Accounting) -> Accounting:
+    """An accounting by its name; typer hands over the default as it is."""
+    if isinstance(given, Accounting):
         return given
+    if given not in RELEASED_BY:
+        raise typer.BadParameter(f"'{given}' is not one of {', '.join(RELEASED_BY)}.")
+    return Accounting(given)
+
+
+def _relation(context: typer.Context, given: str | Neighbours) -> Neighbours:
+    """Neighbours by their name, and K of persons, which is read first (it is eager)."""
     try:
-        return Neighbours.named(given)
+        return Neighbours.named(
+            given if isinstance(given, str) else given.value, context.params.get("records_per_person")
+        )
     except BudgetError as problem:
         raise typer.BadParameter(str(problem)) from None
 
@@ -63,15 +75,33 @@ MechanismFlag: TypeAlias = Annotated[
     ),
 ]
 AccountingFlag: TypeAlias = Annotated[
-    Accounting, typer.Option("--accounting", help="The theorem that adds up the cost.")
+    Accounting,
+    typer.Option(
+        "--accounting",
+        parser=_theorem,
+        metavar=f"[{'|'.join(RELEASED_BY)}]",
+        help="The theorem that adds up the cost.",
+    ),
 ]
 NeighboursFlag: TypeAlias = Annotated[
     Neighbours,
     typer.Option(
         "--neighbours",
-        parser=_relation,
-        metavar="[replace|add-remove]",
-        help="What is hidden: the values of one record, or also whether it is there at all.",
+        parser=lambda given: given,  # typer hands over the default as it is
+        callback=_relation,
+        metavar="[replace|add-remove|person-replace|person-add-remove]",
+        help="What is hidden: the values of one record, or also whether it is there at all; or all records of "
+        "one person.",
+    ),
+]
+RecordsPerPersonFlag: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--records-per-person",
+        metavar="K",
+        is_eager=True,  # so that --neighbours knows it
+        show_default=False,
+        help="How many records of each person count, where neighbours are persons; more are dropped.",
     ),
 ]
 JsonFlag: TypeAlias = Annotated[

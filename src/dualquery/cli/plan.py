@@ -29,6 +29,7 @@ def plan(
     mechanism: flags.MechanismFlag = None,
     accounting: flags.AccountingFlag = Accounting.ZCDP,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: flags.RecordsPerPersonFlag = None,
     json: flags.JsonFlag = False,
     options: dict[str, Any],
 ) -> None:
@@ -61,7 +62,7 @@ def plan(
             "mechanism": made.mechanism,
             "because": made.reason,
             "queries": f"{workload.size:,} ({workload.spec})",
-            "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {neighbours.value}, "
+            "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {neighbours}, "
             f"accounting {accounting.value}",
             **{
                 name.replace("_", " "): output.parameter(value)
@@ -96,6 +97,7 @@ def _json(
             "epsilon": budget.epsilon,
             "delta": budget.delta,
             "neighbours": budget.neighbours.value,
+            "records_per_person": budget.neighbours.records_per_person,
             "accounting": budget.accounting.value,
         },
         "mean_error": made.mean_error,

@@ -12,10 +12,8 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
-    from dualquery.mechanisms.mechanism import Progress
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
-    from dualquery.table.records import Records
     from dualquery.table.schema import Schema
 
 
@@ -30,7 +28,7 @@ RecordsFlag: TypeAlias = Annotated[
         metavar="N",
         min=1,
         show_default=False,
-        help="The number of records, where it is public although neighbours add or remove one. "
+        help="The number of records, where it is public although these neighbours do not share it. "
         "[default: measured with 1% of the budget]",
     ),
 ]
@@ -40,6 +38,25 @@ SeedFlag: TypeAlias = Annotated[
 ]
 CsvFlag: TypeAlias = Annotated[
     bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")
+]
+
+LedgerFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="LEDGER",
+        show_default=False,
+        help="The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
+    ),
+]
+DatasetFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME",
+        show_default=False,
+        help="The dataset in the ledger. [default: the only one there is]",
+    ),
 ]
 
 
@@ -55,8 +72,11 @@ def release(
     mechanism: flags.MechanismFlag = None,
     accounting: flags.AccountingFlag = Accounting.ZCDP,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: flags.RecordsPerPersonFlag = None,
     records: RecordsFlag = None,
     seed: SeedFlag = None,
+    ledger: LedgerFlag = None,
+    dataset: DatasetFlag = None,
     csv: CsvFlag = False,
     json: flags.JsonFlag = False,
     quiet: flags.QuietFlag = False,
@@ -79,9 +99,14 @@ def release(
     from dualquery.cli.progress import Bars
 
     with Bars(wanted=not (json or quiet)) as progress:
+        from dualquery.releases.making import read_records, refuse_dropping
         from dualquery.releases.making import release as make_release
+        from dualquery.releases.persons import records_per_person as most_of_a_person
 
-        described, workload, encoded = _read(table, schema, queries, mechanism, out, progress)
+        described, workload = _prepared(schema, queries, mechanism, out)
+        refuse_dropping(described, neighbours)
+        most = most_of_a_person(described, neighbours)
+        encoded = read_records(table, described, progress, most)
         public = encoded.rows if neighbours.size_is_public else records
         budget = flags.budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
         made = make_release(
@@ -93,7 +118,8 @@ def release(
             seed=seed,
             public_rows=records,
             progress=progress,
-            warnings=draft_warnings(schema),
+            ledger=ledger,
+            dataset=dataset,
             **options,
         )
         progress("writing the release", 0, 1)
@@ -106,32 +132,17 @@ def release(
         output.print_warnings(made.certificate["warnings"])
 
 
-def _read(
-    table: Path, schema: Path, queries: list[str], mechanism: str | None, out: Path, progress: Progress
-) -> tuple[Schema, Workload, Records]:
-    """Everything that a release needs, after refusing what would only fail later."""
+def _prepared(schema: Path, queries: list[str], mechanism: str | None, out: Path) -> tuple[Schema, Workload]:
+    """What is public about a release, after refusing what would only fail later."""
     from dualquery.queries.families import from_spec
     from dualquery.releases.folder import refuse_occupied
-    from dualquery.releases.making import read_records
     from dualquery.releases.planning import check_mechanism
     from dualquery.table.schema import read_schema
 
     refuse_occupied(out)
     check_mechanism(mechanism)
     described = read_schema(schema)
-    return described, from_spec(described.domain, queries), read_records(table, described, progress)
-
-
-def draft_warnings(schema: Path) -> list[str]:
-    """A schema that still carries the warning of a draft makes no private release."""
-    from dualquery.table.draft import WARNING
-
-    if WARNING.splitlines()[0] not in schema.read_text(encoding="utf-8-sig"):
-        return []
-    return [
-        "the schema still says that it is a draft, read off the private table; no guarantee holds until "
-        "everything in it is public knowledge and the warning at its top is deleted"
-    ]
+    return described, from_spec(described.domain, queries)
 
 
 def print_summary(folder: Path, certificate: Certificate) -> None:
@@ -146,13 +157,24 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             "released": words.headline(certificate),
             "mechanism": f"{certificate['mechanism']}. {certificate['reason']}",
             "privacy": f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
-            f"δ = {words.number(spent['delta'])}, neighbours {budget['neighbours']}, "
+            f"δ = {words.number(spent['delta'])}, neighbours {words.relation(certificate)}, "
             f"from {certificate['entropy']['statement']}",
+            **_book_fact(certificate),
             "predicted error": output.errors(predicted.mean, predicted.maximum),
             **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
             "folder": str(folder),
             "report": str(folder / "report.html"),
         }
+    )
+
+
+def _book_fact(certificate: Certificate) -> dict[str, str]:
+    """Which charge of which book paid for a release, where one did."""
+    book = certificate.get("book")
+    return (
+        {}
+        if book is None
+        else {"ledger": f"charge {book['sequence']} of '{book['name']}', head {book['head']}"}
     )
 
 
@@ -165,6 +187,7 @@ def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
     return {
         "folder": str(folder),
         **{key: whole[key] for key in kept},
+        **({"book": whole["book"]} if "book" in whole else {}),
         "private": certificate.private,
         "predicted_error": {"mean": predicted.mean, "max": predicted.maximum},
         "notes": whole["notes"],

@@ -34,8 +34,7 @@ class Factored:
         self.owner = np.arange(domain.width)  # the part of each attribute
         self.changes = np.zeros(domain.width, np.int64)  # how often each part was changed
         self._parts: dict[int, Histogram] = {}  # attributes without one are uniform and alone
-        self._bits = np.log2(domain.sizes)  # log₂ of the cells of each part
-        self._lent: set[int] = set()  # parts that a snapshot holds too: copied before they change
+        self._lent: set[int] = set()  # parts that a snapshot holds too: replaced, not changed
 
     @staticmethod
     def explicit(domain: Domain) -> Factored:
@@ -50,7 +49,7 @@ class Factored:
         """The distribution as it stands. Parts are shared until one of the two changes them."""
         copy = Factored(self.domain, part_cells=self.part_cells)
         copy.owner, copy.changes = self.owner.copy(), self.changes.copy()
-        copy._parts, copy._bits = dict(self._parts), self._bits.copy()
+        copy._parts = dict(self._parts)
         self._lent, copy._lent = set(self._parts), set(self._parts)
         return copy
 
@@ -87,7 +86,6 @@ class Factored:
                 self._lent.discard(number)
             self.owner[list(merged.attributes)] = numbers[0]
             self._parts[numbers[0]] = merged
-            self._bits[numbers[0]] = np.log2(merged.cells)
             self.changes[numbers[0]] += 1
         return merged
 
@@ -114,9 +112,10 @@ class Factored:
         part = self.part_with(members)
         number = int(self.owner[part.attributes[0]])
         if number in self._lent:
-            part = self._parts[number] = part.copy()
+            self._parts[number] = part.multiplied(members, factors, mass=mass)
             self._lent.discard(number)
-        part.multiply(members, factors, mass=mass)
+        else:
+            part.multiply(members, factors, mass=mass)
         self.changes[number] += 1
 
     def answers(self, workload: Workload) -> NDArray[np.float64]:

@@ -71,13 +71,6 @@ class Histogram:
         histogram.total = float(weights.sum())
         return histogram
 
-    def copy(self) -> Histogram:
-        """The same weights, to be changed apart; what is known of them so far is known of both."""
-        copy = Histogram.__new__(Histogram)
-        copy.__dict__.update(self.__dict__)
-        copy._weights = self._weights.copy()
-        return copy
-
     @property
     def cells(self) -> int:
         return self._weights.size
@@ -118,19 +111,32 @@ class Histogram:
             table = -np.diff(table, axis=axis, append=0.0)
         return table
 
+    def multiplied(self, members: tuple[int, ...], factors: Table, *, mass: float) -> Histogram:
+        """As `multiply`, leaving this distribution as it is."""
+        other = Histogram.__new__(Histogram)
+        other.__dict__.update(self.__dict__)
+        other._weights = np.empty_like(self._weights)
+        other._scale(self._weights, members, factors, mass)
+        return other
+
     def multiply(self, members: tuple[int, ...], factors: Table, *, mass: float) -> None:
         """Multiply each cell by the factor of the table cell over `members` that it lies in.
 
         `mass` is the expectation of the factor, which every caller knows: it makes the new total without
         another pass over the cells.
         """
+        self._scale(self._weights, members, factors, mass)
+
+    def _scale(self, weights: Table, members: tuple[int, ...], factors: Table, mass: float) -> None:
+        """Take on these weights, multiplied."""
         classes = _classes(self.attributes, self.sizes, members)
         if self.cells <= SERIAL_CELLS:
-            self._weights *= factors.ravel()[classes.all_cells]
+            np.multiply(weights, factors.ravel()[classes.all_cells], out=self._weights)
         else:
             rows = factors.ravel()[classes.of_cell]
             kept = np.all(rows == 1.0, axis=1)
-            scale_rows(self._weights, classes.of_row, rows, kept, self._threads)
+            in_place = weights is self._weights
+            scale_rows(weights, self._weights, in_place, classes.of_row, rows, kept, self._threads)
         self._fresh = None
         self.total *= mass
         if not 1e-100 < self.total < 1e100:

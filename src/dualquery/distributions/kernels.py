@@ -29,17 +29,18 @@ def add_rows(weights, row_class, classes, threads):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, parallel=True)
-def scale_rows(weights, row_class, factors, kept, threads):  # type: ignore[no-untyped-def]
-    """weights[h, i] *= factors[c, i] for every row h of class c, in place; rows of a kept class stay."""
+def scale_rows(weights, out, in_place, row_class, factors, kept, threads):  # type: ignore[no-untyped-def]
+    """out[h, i] = weights[h, i] · factors[c, i] for every row h of class c; in place, rows of a kept class stay."""
     rows, length = weights.shape
     for thread in prange(threads):
         for h in range(rows * thread // threads, rows * (thread + 1) // threads):
             c = row_class[h]
-            if not kept[c]:
+            if not (in_place and kept[c]):
                 row = weights[h]
+                scaled = out[h]
                 factor = factors[c]
                 for i in range(length):
-                    row[i] *= factor[i]
+                    scaled[i] = row[i] * factor[i]
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})

@@ -70,7 +70,9 @@ def _gaussian(task: Task) -> Gaussian:
 
 def _plan_noise(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentParameters]:
     law = _laplace(task) if name == "laplace" else _gaussian(task)
-    neighbours = task.budget.neighbours
+    neighbours, groups = task.budget.neighbours, task.workload.groups
+    typical = sum(group.size / group.unit for group in groups) / task.workload.size
+    largest = 1 / min(group.unit for group in groups)
     return Plan(
         mechanism=name,
         task=task,
@@ -78,10 +80,10 @@ def _plan_noise(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentPara
         parameters=IndependentParameters(noise=law.mean_size, law=law),
         steps=tuple(
             Step("measure every query", law.event(GroupCounts(group).sensitivity(neighbours)))
-            for group in task.workload.groups
+            for group in groups
         ),
-        mean_error=min(1.0, law.mean_size / task.rows),
-        max_error=min(1.0, law.size_of_largest(task.workload.size) / task.rows),
+        mean_error=min(1.0, typical * law.mean_size / task.rows),
+        max_error=min(1.0, largest * law.size_of_largest(task.workload.size) / task.rows),
         seconds=1.0 + task.workload.size * 2e-6,
         bytes=32 * task.workload.size,
         notes=(NO_RECORDS,),

@@ -20,6 +20,9 @@ class Accounting(Enum):
     PURE = "pure"
     RENYI = "renyi"
 
+    def __str__(self) -> str:
+        return self.value
+
     def words(self) -> str:
         """The theorem in words, for the certificate."""
         return _ACCOUNTING_WORDS[self]

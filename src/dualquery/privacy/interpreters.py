@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.caps import gaussian_rho_units
 from dualquery.privacy.conversion import (
     UNITS,
     advanced_composition,
@@ -63,7 +64,7 @@ class ConcentratedSum:
 
 @dataclass(frozen=True)
 class GaussianSum:
-    """Only discrete Gaussian noise, converted as one Gaussian (see `discrete_gaussian_epsilon`)."""
+    """Only discrete Gaussian noise, converted as one Gaussian (`discrete_gaussian_epsilon`); ρ is limited too."""
 
     budget: Budget
     noises: tuple[tuple[Fraction, Fraction], ...] = ()
@@ -84,9 +85,10 @@ class GaussianSum:
 
     @property
     def affordable(self) -> bool:
-        # ρ alone settles most cases, and in less time
-        within_rho = self.total <= rho_units_of(epsilon=self.budget.epsilon, delta=self.budget.delta)
-        return within_rho or self.epsilon <= self.budget.epsilon
+        epsilon, delta = self.budget.epsilon, self.budget.delta
+        within_rho = self.total <= rho_units_of(epsilon=epsilon, delta=delta)  # settles most cases, and soon
+        within_cap = within_rho or self.total <= gaussian_rho_units(epsilon=epsilon, delta=delta)
+        return within_rho or (within_cap and self.epsilon <= epsilon)
 
     def spent(self) -> Spent:
         return Spent(self.total, min(self.epsilon, self.budget.epsilon), self.budget.delta)

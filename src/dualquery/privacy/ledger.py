@@ -76,7 +76,8 @@ class Ledger:
         """What was spent, as ε at the same δ, for tables that differ in so many records instead of one.
 
         Each event is taken as what it is between such tables (`for_records`), and the same theorem adds up. At δ > 0
-        this is more than `records` times ε. Infinite where no ε at this δ follows.
+        this is more than `records` times ε. Infinite where no ε at this δ follows. (Where neighbours differ in what a
+        person contributed, so many persons.)
         """
         _require(records >= 1, "Tables differ in a whole number of records, at least one.")
         if records == 1:

@@ -7,8 +7,14 @@ knowing what a neighbour is, for any norm:
     apart    the largest ‖φ(x) − φ(y)‖ of two.
 
 A relation is what turns them into a sensitivity. It states in `next_to`, exhaustively, what it does to a set of
-records; one brute-force test holds every statistic and every score against it (tests/privacy/test_statistics.py).
-A relation that does not say how far it moves a sum cannot be made: nothing falls into a cheaper branch.
+records; one brute-force test holds every statistic and every score against it (tests/privacy/test_statistics.py,
+and test_persons.py for persons). A relation that does not say how far it moves a sum cannot be made: nothing
+falls into a cheaper branch.
+
+A *person* has at most K records, and all of them move at once. With records A of a person replaced by B, |A| and
+|B| at most K, pair up min(|A|, |B|) of them: Σ_B φ − Σ_A φ has at most K terms, each a difference φ(y) − φ(x) or a
+single ±φ(x), so that its norm is at most K·max(alone, apart), and K·alone where A or B is empty. Both are attained
+by K equal records (docs/persons.md).
 """
 
 from __future__ import annotations
@@ -16,11 +22,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement
 from typing import ClassVar, TypeVar
 
 from dualquery.errors import BudgetError
 
 Row = TypeVar("Row")
+
+MOST_RECORDS = 1_000_000  # of a person; the noise of so many drowns any table
 
 
 @dataclass(frozen=True)
@@ -38,11 +47,16 @@ class Neighbours(ABC):
     REPLACE: ClassVar[Neighbours]
     ADD_REMOVE: ClassVar[Neighbours]
     value: ClassVar[str]  # its name on the command line and on the certificate
-    change: ClassVar[str]  # "suppose that one record …"
+    change: ClassVar[str]  # "suppose that one record (one person's records) …"
     size_is_public: ClassVar[bool]  # whether neighbours have the same number of records
 
     def __str__(self) -> str:
         return self.value
+
+    @property
+    def records_per_person(self) -> int | None:
+        """K where a person is protected; None where it is one record, whoever it belongs to."""
+        return None
 
     @abstractmethod
     def words(self) -> str:
@@ -68,12 +82,25 @@ class Neighbours(ABC):
         """Every neighbour of a table whose records come from a universe: the definition itself."""
 
     @staticmethod
-    def named(name: str) -> Neighbours:
-        """The relation of this name."""
+    def named(name: str, records_per_person: int | None = None) -> Neighbours:
+        """The relation of this name; those of persons need to know how many records a person may have."""
         for relation in RELATIONS:
             if relation.value == name:
+                _require(
+                    records_per_person is None,
+                    f"neighbours '{name}' are about one record, so records per person mean nothing there; "
+                    f"leave them out, or ask for 'person-{name}'",
+                )
                 return relation
-        names = ", ".join(relation.value for relation in RELATIONS)
+        for kind in (PersonAddRemove, PersonReplace):
+            if kind.value == name:
+                if records_per_person is None:
+                    raise BudgetError(
+                        f"neighbours '{name}' need the number of records that count of each person "
+                        "(--records-per-person)"
+                    )
+                return kind(records_per_person)
+        names = ", ".join(relation.value for relation in (*RELATIONS, *person_relations(1)))
         raise BudgetError(f"neighbours are one of {names}, and '{name}' is none of them")
 
 
@@ -119,6 +146,108 @@ class _AddRemove(_OneRecord):
             yield (*table[:place], *table[place + 1 :])
         for other in universe:
             yield (*table, other)
+
+
+@dataclass(frozen=True)
+class _OnePerson(Neighbours):
+    """Relations that move all records of one person, at most K of them; their number is never public."""
+
+    records: int  # K
+
+    size_is_public = False
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.records, int) and not isinstance(self.records, bool)
+        _require(
+            whole and 1 <= self.records <= MOST_RECORDS,
+            f"the records per person are a whole number from 1 to {MOST_RECORDS:,}, "
+            f"and {self.records} is none",
+        )
+
+    def __str__(self) -> str:
+        return f"{self.value} (at most {_records(self.records)} each)"
+
+    @property
+    def records_per_person(self) -> int:
+        return self.records
+
+    @abstractmethod
+    def _one(self, alone: int, apart: int) -> int:
+        """What one of K equal records moves."""
+
+    def largest(self, *, alone: int, apart: int) -> int:
+        return self.records * self._one(alone, apart)
+
+    def largest_squared(self, *, alone: int, apart: int) -> int:
+        return self.records**2 * self._one(alone, apart)
+
+    def _without(self, table: tuple[Row, ...]) -> Iterator[tuple[Row, ...]]:
+        """The table without the records of one person, who may have had any of them, at most K."""
+        for number in range(min(self.records, len(table)) + 1):
+            for left in combinations(range(len(table)), len(table) - number):
+                yield tuple(table[place] for place in left)
+
+    def _with(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+        """The table with any records of one person more, at most K."""
+        for number in range(self.records + 1):
+            for added in combinations_with_replacement(universe, number):
+                yield (*table, *added)
+
+
+@dataclass(frozen=True)
+class PersonAddRemove(_OnePerson):
+    """One person's records, at most K, are there or not."""
+
+    value = "person-add-remove"
+    change = "were left out of the table with all their records, or added to it"
+
+    def words(self) -> str:
+        return (
+            f"tables of which one has one person more, with at most {_records(self.records)}; the numbers of "
+            "persons and of records are private"
+        )
+
+    def _one(self, alone: int, apart: int) -> int:
+        return alone
+
+    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+        yield from self._without(table)
+        yield from self._with(table, universe)
+
+
+@dataclass(frozen=True)
+class PersonReplace(_OnePerson):
+    """One person's records, at most K, become others, at most K and not necessarily as many."""
+
+    value = "person-replace"
+    change = "had had any other records instead"
+
+    def words(self) -> str:
+        return (
+            f"tables that differ in the records of one person, at most {_records(self.records)} in each; the "
+            "number of persons is public, the number of records is private"
+        )
+
+    def _one(self, alone: int, apart: int) -> int:
+        return max(alone, apart)
+
+    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+        for others in self._without(table):
+            yield from self._with(others, universe)
+
+
+def _records(number: int) -> str:
+    return "one record" if number == 1 else f"{number:,} records"
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise BudgetError(sentence)
+
+
+def person_relations(records: int) -> tuple[Neighbours, ...]:
+    """The relations of persons who have at most so many records."""
+    return (PersonAddRemove(records), PersonReplace(records))
 
 
 RELATIONS: tuple[Neighbours, ...] = (_Replace(), _AddRemove())

@@ -5,8 +5,9 @@ The exponential mechanism draws a candidate with probability ∝ exp(rate · sco
     max_i (s_i(D) − s_i(D′)) − min_i (s_i(D) − s_i(D′))
 
 over neighbours D, D′ alone. Each score states here, and nowhere else, that range for one record added (`alone`) and
-for one record exchanged for another (`apart`); the relation picks (`neighbours`). Plan and curator ask the same
-object, and one brute-force test checks them all (tests/privacy/test_statistics.py).
+for one record exchanged for another (`apart`); the relation picks (`neighbours`). Ranges of several steps add up, so
+that K records of a person move scores within K times the range of one. Plan and curator ask the same object, and one
+brute-force test checks them all (tests/privacy/test_statistics.py).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from dualquery.randomness import Entropy
 from dualquery.releases.prediction import PredictedError
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
-FORMAT = 1
+FORMAT = 2
 _PACKAGES = ("numpy", "numba", "pyarrow", "opendp")
 _NEEDED = (
     "format",
@@ -43,6 +43,7 @@ _NEEDED = (
     "workload",
     "predicted_error",
     "schema",
+    "schema_is_draft",
     "files",
 )
 
@@ -102,7 +103,7 @@ class Certificate(Mapping[str, Any]):
     @property
     def private(self) -> bool:
         """Whether the release may claim differential privacy at all."""
-        return bool(self["entropy"]["private"])
+        return bool(self["entropy"]["private"]) and not self["schema_is_draft"]
 
     @property
     def schema(self) -> Schema:
@@ -125,6 +126,7 @@ def certify(
     predicted_error: PredictedError,
     warnings: Sequence[str],
     notes: Sequence[str],
+    book: Mapping[str, str | int] | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
     budget, spent, workload = ledger.budget, ledger.spent(), plan.task.workload
@@ -141,6 +143,7 @@ def certify(
                 "delta": budget.delta,
                 "neighbours": budget.neighbours.value,
                 "neighbours_words": budget.neighbours.words(),
+                "records_per_person": budget.neighbours.records_per_person,
                 "accounting": budget.accounting.value,
                 "accounting_words": budget.accounting.words(),
             },
@@ -149,6 +152,7 @@ def certify(
                 "delta": spent.delta,
                 "rho": None if spent.rho_units is None else f"{spent.rho_units / UNITS:.12f}",
             },
+            **({} if book is None else {"book": book}),
             "events": event_list(ledger.events),
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
@@ -163,6 +167,7 @@ def certify(
             "notes": list(notes),
             "versions": versions(),
             "schema": schema_text(schema),
+            "schema_is_draft": schema.draft,
             "files": {},
         }
     )

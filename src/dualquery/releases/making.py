@@ -7,24 +7,26 @@ curator; write the certificate from what the ledger paid.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
-from dualquery.errors import BudgetError, DataError, DualQueryError
+from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
+from dualquery.privacy.book.book import Place
+from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import number_of_records
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
 from dualquery.releases.certificate import RowsFrom, certify
+from dualquery.releases.persons import check_records, records_per_person
 from dualquery.releases.planning import checked_options, plan_for, warnings_of
 from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release
@@ -48,16 +50,18 @@ def release(
     seed: int | None = None,
     public_rows: int | None = None,
     progress: Progress | None = None,
-    warnings: Sequence[str] = (),
+    ledger: Place | None = None,
+    dataset: str | None = None,
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
 
     `table` is a pandas, Polars or Arrow table, a path, or encoded records; `domain` (or `schema`) says what
     is public about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
-    (`rounds=40`). `seed` makes the release repeatable, and so not private. Where neighbours add or remove a
-    record, `public_rows` declares the number of records; without it 1% of the budget measures it. `warnings`
-    are written into the certificate beside our own.
+    (`rounds=40`). `seed` makes the release repeatable, and so not private. Where neighbours may differ in their
+    number of records, `public_rows` declares it; without it 1% of the budget measures it. `ledger` (a file or a URL)
+    and `dataset` name the book that is charged with the whole budget before a count is read, and stays charged if
+    the release fails (docs/ledger.md).
     """
     tell = silent if progress is None else progress
     described = _described(table, domain, schema)
@@ -66,39 +70,67 @@ def release(
     if workload.domain != described.domain:
         raise DualQueryError("the workload was made for another schema than the table's")
     wanted = checked_options(options)
-    records = read_records(table, described, tell)
-    ledger, entropy = Ledger(budget), entropy_from(seed)
+    refuse_dropping(described, budget.neighbours)
+    paying = ledger_of(budget, ledger=ledger, dataset=dataset)
+    records = _limited(table, described, budget.neighbours, tell)
+    entropy = entropy_from(seed)
     counter = MemoryCounter(records, progress=lambda done, total: tell("counting", done, total))
-    curator = Curator(counter, ledger, entropy)
+    curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, public_rows)
     task = Task(workload, known.rows, known.left, known.variance)
     tell("planning", 0, 1)
     chosen, plan = plan_for(task, wanted, mechanism)
     tell("planning", 1, 1)
+    entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
         schema=described,
-        ledger=ledger,
+        ledger=paying,
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
         predicted_error=PredictedError.of(
             plan.mean_error, plan.max_error, answers=outcome.answers, bars=outcome.error_bars
         ),
-        warnings=(*warnings_of(budget, known.rows, seed=seed), *warnings),
+        warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
         notes=(*plan.notes, *outcome.notes),
+        book=entry,
     )
     return Release(certificate, workload.domain, outcome.artefact)
 
 
-def read_records(table: Source | Records, schema: Schema, tell: Progress) -> Records:
+def _limited(table: Source | Records, schema: Schema, neighbours: Neighbours, tell: Progress) -> Records:
+    """The records, of each person no more than these neighbours allow for."""
+    if isinstance(table, Records):
+        check_records(table, schema, neighbours)
+        return table
+    return read_records(table, schema, tell, records_per_person(schema, neighbours))
+
+
+def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
+    """Where the number of records is public, no record may decide whether it is counted.
+
+    The neighbours of the promise are rows of the file. A row that is dropped for its contents changes the public
+    number between them; where the number is private, dropping looks at one row by itself and is harmless.
+    """
+    if schema.drops_rows and neighbours.size_is_public:
+        raise SchemaError(
+            "the schema drops rows by what they contain, which would give away how many do, because the number of "
+            "records is public between these neighbours; declare a value for what is missing, or release with "
+            "--neighbours add-remove"
+        )
+
+
+def read_records(
+    table: Source | Records, schema: Schema, tell: Progress, most_of_a_person: int | None = None
+) -> Records:
     """The records of a table, read and encoded where that is still to be done."""
     if isinstance(table, Records):
         return table
     tell("reading the table", 0, 1)
-    records = encode(table, schema)
+    records = encode(table, schema, records_per_person=most_of_a_person)
     tell("reading the table", 1, 1)
     return records
 
@@ -135,16 +167,18 @@ def known_rows(curator: Curator, counter: Counter, declared: int | None) -> Know
 def price_of_rows(budget: Budget) -> tuple[Noise, Budget]:
     """Noise for the number of records that costs `SHARE_FOR_ROWS` of a budget, and what is left of it.
 
-    One count, changed by 1 between neighbours. Pure: Laplace noise of scale b costs ε = 1/b, and ε adds up.
-    zCDP: Gaussian noise of variance σ² costs ρ = 1/(2σ²), and ρ adds up; what is left is the largest ε whose
-    ρ is at most the rest.
+    One count, changed by at most Δ between neighbours: 1, or K where a person's K records move together. Pure:
+    Laplace noise of scale b costs ε = Δ/b, and ε adds up. zCDP: Gaussian noise of variance σ² costs ρ = Δ²/(2σ²),
+    and ρ adds up; what is left is the largest ε whose ρ is at most the rest.
     """
+    # As `number_of_records` has it, of any domain: a record counts as one, and two records count alike.
+    moved = budget.neighbours.sensitivity(alone=Sensitivity(1, 1), apart=Sensitivity(0, 0))
     if budget.accounting is Accounting.PURE:
         price = decimal(budget.epsilon) * SHARE_FOR_ROWS
         rest = Fraction(math.floor(decimal(budget.epsilon) * UNITS) - math.ceil(price * UNITS), UNITS)
         if rest > 0:
             # Rounded down once more: a float may print above the fraction that it came from.
-            return Laplace(scale=1 / price), replace(budget, epsilon=_below(float(rest), rest))
+            return Laplace(scale=moved.l1 / price), replace(budget, epsilon=_below(float(rest), rest))
     elif budget.accounting is Accounting.ZCDP:
         rho = rho_of(epsilon=budget.epsilon, delta=budget.delta)
         price = rho * SHARE_FOR_ROWS
@@ -153,10 +187,10 @@ def price_of_rows(budget: Budget) -> tuple[Noise, Budget]:
             epsilon_left = epsilon_of(rest, delta=budget.delta)
             while rho_of(epsilon=epsilon_left, delta=budget.delta) > rest:
                 epsilon_left *= 1 - 1e-9
-            return Gaussian(variance=1 / (2 * price)), replace(budget, epsilon=epsilon_left)
+            return Gaussian(variance=moved.l2_squared / (2 * price)), replace(budget, epsilon=epsilon_left)
     else:
         raise BudgetError(
-            f"with {budget.accounting.value} accounting and neighbours that add or remove a record, the "
+            f"with {budget.accounting.value} accounting and neighbours of which one may have more records, the "
             "number of records must be declared as public"
         )
     raise BudgetError(

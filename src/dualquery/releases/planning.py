@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dualquery.errors import DualQueryError
+from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS, AnyMechanism, choose
 from dualquery.mechanisms.mechanism import Plan, Task
 from dualquery.mechanisms.wishes import WISHES, flags_of
-from dualquery.privacy.budget import Budget, delta_warning
+from dualquery.privacy.budget import Accounting, Budget, delta_warning
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
+from dualquery.releases.persons import records_per_person
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema
 
@@ -28,6 +29,8 @@ def plan(
     """The plan of a release of a table of `rows` records. Needs no data; see `dualquery.release`."""
     if rows < 1:
         raise DualQueryError("the number of records must be at least 1")
+    if isinstance(schema, Schema):
+        records_per_person(schema, budget.neighbours)
     asked = from_spec(Schema.of(schema).domain, workload) if isinstance(workload, str) else workload
     return plan_for(Task(asked, rows, budget), checked_options(options), mechanism)[1]
 
@@ -36,6 +39,8 @@ def plan_for(
     task: Task, options: Mapping[str, object], mechanism: str | None
 ) -> tuple[AnyMechanism, Plan[Any]]:
     """The mechanism asked for by name, or the one that the public rule chooses, and its plan."""
+    if task.budget.accounting is Accounting.RENYI:
+        raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
     if mechanism is None:
         chosen = choose(task, options)
         return MECHANISMS[chosen.mechanism], chosen
@@ -60,9 +65,15 @@ def checked_options(options: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def warnings_of(budget: Budget, rows: int, *, seed: int | None = None) -> list[str]:
+DRAFT = (
+    "not private: the schema still says that it is a draft, read off the private table; no guarantee holds until "
+    "everything in it is public knowledge and its line 'draft = true' is deleted"
+)
+
+
+def warnings_of(budget: Budget, rows: int, *, seed: int | None = None, draft: bool = False) -> list[str]:
     """What a careful reader should know before trusting the promise."""
-    warnings = []
+    warnings = [DRAFT] if draft else []
     if seed is not None:
         warnings.append("not private: a seed was used, and whoever knows it can undo the noise")
     weak = delta_warning(budget, rows)

@@ -59,17 +59,19 @@ def _header(certificate: Certificate) -> str:
 def _tiles(certificate: Certificate) -> str:
     budget, spent = certificate["budget"], certificate["spent"]
     mean = certificate.predicted_error.mean
-    change = "replaced" if budget["neighbours"] == "replace" else "added or removed"
+    change = "replaced" if budget["neighbours"].endswith("replace") else "added or removed"
+    most = words.relation(certificate).records_per_person
+    counted = "" if most is None else f", at most {most:,} records each"
     tiles = [
         (f"ε = {words.number_above(spent['epsilon'])}", f"spent, of {words.number(budget['epsilon'])}"),
         (f"δ = {words.number(spent['delta'])}", "chance of an exception"),
-        ("one record", f"is protected, if {change}"),
+        ("one record" if most is None else "one person", f"is protected, if {change}{counted}"),
         (f"{certificate['workload']['queries']:,}", "questions it was made for"),
         ("unknown" if mean is None else f"± {plots.percentage(mean)}", "predicted error, on average"),
         (certificate["mechanism"], "mechanism"),
     ]
     if not certificate.private:
-        tiles[0] = ("not private", "a seed was used")
+        tiles[0] = ("not private", words.why_not_private(certificate))
     cells = "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
         for value, label in tiles

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate
 
 _EVENT_WORDS = {
@@ -13,6 +14,8 @@ _EVENT_WORDS = {
     "gaussian noise": "measurements with discrete Gaussian noise",
     "laplace noise": "measurements with discrete Laplace noise",
 }
+
+_OTHERS = {"record": ("another", "as it is"), "records": ("others", "as they are")}
 
 
 def number(x: float) -> str:
@@ -52,20 +55,24 @@ def _rows(certificate: Certificate) -> str:
 
 def promise(certificate: Certificate) -> list[str]:
     """What is guaranteed, and to whom."""
-    if not certificate.private:
+    if not certificate["entropy"]["private"]:
         return [
             "Nothing is promised. This release was drawn from a seed, so that it can be repeated; whoever "
             "knows the seed can undo the noise. It is for tests and must not be published.",
         ]
+    if certificate["schema_is_draft"]:
+        return [
+            "Nothing is promised. The schema is a draft that was read off the private table, so that its values, "
+            "ranges and columns may give records away. Make it public knowledge, delete its line 'draft = true', "
+            "and release again.",
+        ]
     budget = certificate["budget"]
     epsilon, delta = budget["epsilon"], budget["delta"]
-    change = (
-        "were replaced by any other record"
-        if budget["neighbours"] == "replace"
-        else "were left out of the table, or added to it"
-    )
+    protected = relation(certificate)
+    person = protected.records_per_person is not None
     return [
-        f"Take any one record, and suppose that it {change}. Whatever anybody concludes from this release, "
+        f"Take any one {'person' if person else 'record'}, and suppose that {'they' if person else 'it'} "
+        f"{protected.change}. Whatever anybody concludes from this release, "
         f"they would have concluded with almost the same probability then: it changes by at most a factor of "
         f"exp(ε) = {_factor(epsilon)}"
         + (
@@ -73,13 +80,24 @@ def promise(certificate: Certificate) -> list[str]:
             if delta
             else ", without exception."
         ),
-        *_for_instance(epsilon),
-        "This holds for every record, against everybody, whatever they know already, however long they "
-        "compute, and whatever is done with the release afterwards.",
+        *_for_instance(epsilon, "records" if person else "record"),
+        f"This holds for every {'person' if person else 'record'}, against everybody, whatever they know "
+        "already, however long they compute, and whatever is done with the release afterwards.",
     ]
 
 
-def _for_instance(epsilon: float) -> list[str]:
+def why_not_private(certificate: Certificate) -> str:
+    """The reason in a few words."""
+    return "the schema is a draft" if certificate["entropy"]["private"] else "a seed was used"
+
+
+def relation(certificate: Certificate) -> Neighbours:
+    """Between which tables the promise holds."""
+    budget = certificate["budget"]
+    return Neighbours.named(budget["neighbours"], budget.get("records_per_person"))
+
+
+def _for_instance(epsilon: float, records: str) -> list[str]:
     """The promise in percentages: odds grow by at most exp(ε)."""
     before = Fraction(1, 10)
     odds = float(before / (1 - before)) * math.exp(min(epsilon, 50))
@@ -87,8 +105,9 @@ def _for_instance(epsilon: float) -> list[str]:
     if after > 0.95:
         return []
     return [
-        f"For instance, what somebody would hold to be 10% likely of a person had that person's record been "
-        f"another, they may hold to be at most {math.ceil(100 * after)}% likely with the record as it is."
+        f"For instance, what somebody would hold to be 10% likely of a person had that person's {records} been "
+        f"{_OTHERS[records][0]}, they may hold to be at most {math.ceil(100 * after)}% likely with the {records} "
+        f"{_OTHERS[records][1]}."
     ]
 
 
@@ -110,8 +129,23 @@ def price(certificate: Certificate) -> list[str]:
         f"Together they cost ε = {number_above(spent['epsilon'])} at δ = {number(spent['delta'])}{rho}, "
         f"within the budget of ε = {number(budget['epsilon'])} and δ = {number(budget['delta'])}; added up "
         f"by {budget['accounting_words']}.",
+        *_book(certificate),
         f"Chance came from: {certificate['entropy']['statement']}. Noise consists of whole numbers added to "
         "whole numbers, so that no rounding of fractions can betray the table.",
+    ]
+
+
+def _book(certificate: Certificate) -> list[str]:
+    """What was charged to the book of the dataset, whose head anybody may compare (docs/ledger.md)."""
+    book = certificate.get("book")
+    if book is None:
+        return []
+    currency = "ρ" if "cap_rho" in book else "ε"
+    charged, spent, cap = (float(value) for key, value in book.items() if key.endswith(("_rho", "_epsilon")))
+    return [
+        f"Before the first count was read, all that it might cost ({currency} = {number_above(charged)}) was "
+        f"charged to the book “{book['name']}” as number {book['sequence']}: all releases together have spent "
+        f"{number_above(spent)} of {number(cap)} there. The head of the book was {book['head']}."
     ]
 
 
@@ -122,6 +156,11 @@ def public(certificate: Certificate) -> list[str]:
         "The schema: which attributes there are, and which values or ranges each may take. It must have been "
         "written without looking at the table.",
         f"The number of records, {certificate['records']['rows']:,}: {certificate['records']['from']}.",
+        *(
+            ["The number of persons: it stands nowhere here, but it is not hidden either."]
+            if relation(certificate).value == "person-replace"
+            else []
+        ),
         f"The questions: {workload['queries']:,} of them, {workload['spec']}.",
         "Every parameter below.",
     ]
@@ -130,8 +169,7 @@ def public(certificate: Certificate) -> list[str]:
 def not_promised(certificate: Certificate) -> list[str]:
     """Where the promise ends."""
     return [
-        "It protects one record. A person with several records in the table, or a household, is protected "
-        "less: k records as with k times ε.",
+        _who_else(relation(certificate).records_per_person),
         "It covers this release. Another release about the same people costs again, and the costs add up.",
         "It does not hide what is true of people in general. That smokers fall ill more often may be learned "
         "from it, and believed of a smoker who was never in the table.",
@@ -139,6 +177,20 @@ def not_promised(certificate: Certificate) -> list[str]:
         "from those that the release was made for may be off by more.",
         "Synthetic records are not people. One may look like somebody by chance; it says nothing about them.",
     ]
+
+
+def _who_else(most: int | None) -> str:
+    if most is None:
+        return (
+            "It protects one record. A person with several records in the table, or a household, is protected "
+            "less: k records as with k times ε."
+        )
+    return (
+        f"It protects one person, as the table's ids tell persons apart. Of each at most {most:,} "
+        f"record{'s' if most > 1 else ''} counted, chosen by a rule that looks at that person alone; what was "
+        "dropped is not described here. A household, or a person with several ids, is protected less: k ids as "
+        "with k times ε. A record without an id counts as a person of its own."
+    )
 
 
 def _off(certificate: Certificate) -> str:

@@ -12,7 +12,6 @@ value of a category, the middle of a bin, null for a missing number, the list of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from enum import IntEnum
 from fractions import Fraction
 from itertools import pairwise
@@ -36,14 +35,14 @@ from dualquery.table.cells import (
     without_padding,
 )
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
+from dualquery.table.persons import baskets, kept_rows, owners_of, taken
 from dualquery.table.records import (
-    BitItems,
     Codes,
     ColumnCodes,
     Records,
     SparseItems,
+    as_lists,
     smallest_type,
-    unpack_bits,
 )
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source, is_transaction_file, read_table
@@ -58,25 +57,48 @@ class Unplaced(IntEnum):
     NOT_A_NUMBER = -3
 
 
-def encode(source: Source, schema: Schema | Domain) -> Records:
+def encode(source: Source, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
     """The records of a table; a cell without a place in the schema is an error that says how to make one.
 
     A table without rows has zero records. Rows that the schema drops are no records: the number of rows
-    then depends on their cells (`Schema.drops_rows`).
+    then depends on their cells (`Schema.drops_rows`). With `records_per_person` everybody keeps at most so
+    many, whoever the schema's unit says they belong to (`persons`); without it all are kept.
     """
     schema = Schema.of(schema)
+    domain, columns = schema.domain, schema.domain.columns
+    if records_per_person is not None and (schema.unit is None or schema.long):
+        raise DataError(
+            'records per person need a schema that says whose record a row is: unit = "..." in [table], '
+            "and not long"
+        )
+    table = _read(source, schema, owned=schema.long or records_per_person is not None)
+    if schema.drop_rows_containing is not None:
+        dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
+        table = table.filter(pa.array(~dropped))
+    encoded = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
+    if schema.unit is None or len(table.column_names) == len(columns):
+        return Records(domain, table.num_rows, encoded)
+    owners = owners_of(table.column(len(columns)), schema.unit)
+    if records_per_person is None:
+        assert isinstance(encoded[0], SparseItems), "a long table is one block of items"
+        whole = baskets(owners, encoded[0], domain.width)
+        return Records(domain, len(whole.start) - 1, (whole,))
+    rows = kept_rows(owners, encoded, records_per_person)
+    return Records(domain, len(rows), taken(encoded, rows), records_per_person)
+
+
+def _read(source: Source, schema: Schema, *, owned: bool) -> pa.Table:
+    """The columns of the schema, in its order, and at the end the unit where it is needed."""
     columns = schema.domain.columns
     names = [column.name for column in columns]
-    if len(columns) == 1 and isinstance(columns[0], Items) and is_transaction_file(source):
+    block = len(columns) == 1 and isinstance(columns[0], Items)
+    if block and schema.unit is None and is_transaction_file(source):
         table = read_transactions(source, names[0])
     else:
+        wanted = [*names, schema.unit] if owned and schema.unit is not None else names
         lists = {column.name for column in columns if isinstance(column, Items)}
-        table = read_table(source, names, lists=lists)
-    table = pa.table([plain(column) for column in table.columns], names=names)
-    if schema.drop_rows_containing is not None:
-        table = table.filter(pa.array(~_rows_containing(schema.drop_rows_containing, table, columns)))
-    encoded = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
-    return Records(schema.domain, table.num_rows, encoded)
+        table = read_table(source, wanted, lists=lists)
+    return pa.table([plain(column) for column in table.columns], names=table.column_names)
 
 
 def decode(records: Records) -> pa.Table:
@@ -257,7 +279,7 @@ def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
 def _decoded(column: Column, codes: ColumnCodes, rows: int) -> pa.Array:
     if isinstance(column, Items):
         assert not isinstance(codes, np.ndarray)
-        sparse = codes if isinstance(codes, SparseItems) else _sparse(codes, rows)
+        sparse = codes if isinstance(codes, SparseItems) else as_lists(codes, rows)
         long = int(sparse.start[-1]) > np.iinfo(np.int32).max
         lists, offset = (pa.LargeListArray, np.int64) if long else (pa.ListArray, np.int32)
         return lists.from_arrays(sparse.start.astype(offset), pa.array(sparse.ids + np.int32(column.first)))
@@ -270,20 +292,3 @@ def _decoded(column: Column, codes: ColumnCodes, rows: int) -> pa.Array:
     numbers = np.append(representatives(column), 0.0)
     kind = pa.int64() if column.integer else pa.float64()
     return pa.array(numbers[codes], mask=codes == column.bins).cast(kind)
-
-
-def _sparse(bits: BitItems, rows: int) -> SparseItems:
-    """Bits as lists, a block of items at a time so that the bits are never all spread out."""
-    block = max(1, (1 << 26) // max(rows, 1))
-    parts = list(_ones(bits, rows, block))
-    owner = np.concatenate([rows_part for rows_part, _ in parts])
-    ids = np.concatenate([ids_part for _, ids_part in parts])
-    order = np.argsort(owner, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=rows))])
-    return SparseItems(start.astype(np.int64), ids[order].astype(np.int32))
-
-
-def _ones(bits: BitItems, rows: int, block: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    for first in range(0, len(bits.words), block):
-        ids, owner = np.nonzero(unpack_bits(bits.words[first : first + block], rows))
-        yield owner, ids + first

@@ -11,6 +11,7 @@ nobody may write to them afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +44,15 @@ ColumnCodes = Codes | SparseItems | BitItems
 
 @dataclass(frozen=True)
 class Records:
-    """`rows` records over a domain, one entry of `columns` per column of the domain."""
+    """`rows` records over a domain, one entry of `columns` per column of the domain.
+
+    `records_per_person` is set where nobody has more records than that (`persons.kept_rows`).
+    """
 
     domain: Domain
     rows: int
     columns: tuple[ColumnCodes, ...]
+    records_per_person: int | None = None
 
     def __post_init__(self) -> None:
         if self.rows < 0 or len(self.columns) != len(self.domain.columns):
@@ -155,3 +160,20 @@ def pack_bits(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
 def unpack_bits(words: NDArray[np.uint64], length: int) -> NDArray[np.uint8]:
     """The inverse of `pack_bits`, as zeros and ones."""
     return np.unpackbits(words.view(np.uint8), axis=1, count=length, bitorder="little")
+
+
+def as_lists(bits: BitItems, rows: int) -> SparseItems:
+    """Bits as lists, a block of items at a time so that the bits are never all spread out."""
+    block = max(1, (1 << 26) // max(rows, 1))
+    parts = list(_ones(bits, rows, block))
+    owner = np.concatenate([rows_part for rows_part, _ in parts])
+    ids = np.concatenate([ids_part for _, ids_part in parts])
+    order = np.argsort(owner, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=rows))])
+    return SparseItems(start.astype(np.int64), ids[order].astype(np.int32))
+
+
+def _ones(bits: BitItems, rows: int, block: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    for first in range(0, len(bits.words), block):
+        ids, owner = np.nonzero(unpack_bits(bits.words[first : first + block], rows))
+        yield owner, ids + first

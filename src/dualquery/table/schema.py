@@ -3,6 +3,8 @@
     draft = true                        # only in a draft: read off the private table, not yet public
     [table]
     drop_rows_containing = "?"          # optional
+    unit = "patient_id"                 # optional: the column that says whose record a row is; not released
+    long = true                         # optional: a row is one item of a unit, and each unit is one record
 
     [[attribute]]                       # categorical: code v stands for values[v]
     name = "sex"
@@ -27,6 +29,7 @@
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
 of the schema is left out. The number of those left depends on private cells, so it cannot be public.
+`unit` and `long` say whose record a row is (`table.persons`).
 `draft` marks a schema until a person who has made it public deletes the line.
 """
 
@@ -42,6 +45,7 @@ from typing import Any, TypeVar
 
 from dualquery.errors import SchemaError
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
+from dualquery.table.persons import check_unit
 from dualquery.table.toml_text import figure, listed, quoted
 
 T = TypeVar("T")
@@ -55,11 +59,16 @@ Reader = Callable[[str, str, Mapping[str, Any]], Column]
 
 @dataclass(frozen=True)
 class Schema:
-    """A domain, the public rule that says which rows of the source are records, and whether it is a draft."""
+    """A domain, the public rules that say which rows of the source are whose records, and whether it is a draft."""
 
     domain: Domain
     drop_rows_containing: str | None = None
     draft: bool = False
+    unit: str | None = None
+    long: bool = False
+
+    def __post_init__(self) -> None:
+        check_unit(self.domain, self.unit, long=self.long, drops_rows=self.drops_rows)
 
     @property
     def drops_rows(self) -> bool:
@@ -104,8 +113,12 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
         parts.append("\n".join(f"# {line}".rstrip() for line in lines))
     if schema.draft:
         parts.append("draft = true  # delete this line once every value below is public knowledge")
-    if schema.drop_rows_containing is not None:
-        parts.append(_section("[table]", {"drop_rows_containing": quoted(schema.drop_rows_containing)}))
+    rules = {"drop_rows_containing": schema.drop_rows_containing, "unit": schema.unit}
+    table = {key: quoted(rule) for key, rule in rules.items() if rule is not None}
+    if schema.long:
+        table["long"] = "true"
+    if table:
+        parts.append(_section("[table]", table))
     parts += [_section("[[attribute]]", _entries(column)) for column in schema.domain.columns]
     return "\n\n".join(parts) + "\n"
 
@@ -114,6 +127,8 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
 
 
 def _schema(document: Mapping[str, Any]) -> Schema:
+    if "unit" in document:
+        raise SchemaError("'unit' belongs into the section [table]: write that line above it")
     _only(document, "the schema", {"draft", "table", "attribute"})
     draft = _optional(document, "the schema", "draft", _truth) or False
     table, attributes = document.get("table", {}), document.get("attribute", [])
@@ -121,12 +136,14 @@ def _schema(document: Mapping[str, Any]) -> Schema:
         raise SchemaError("'table' must be a section, [table]")
     if not isinstance(attributes, list) or not all(isinstance(entry, dict) for entry in attributes):
         raise SchemaError("attributes must be sections, each under [[attribute]]")
-    _only(table, "[table]", {"drop_rows_containing"})
+    _only(table, "[table]", {"drop_rows_containing", "unit", "long"})
     marker = _optional(table, "[table]", "drop_rows_containing", _text)
     if marker is not None and not marker.strip():
         raise SchemaError("[table]: 'drop_rows_containing' must not be blank")
     columns = tuple(_column(entry, number) for number, entry in enumerate(attributes, start=1))
-    return Schema(Domain(columns), marker, draft)
+    unit = _optional(table, "[table]", "unit", _text)
+    long = _optional(table, "[table]", "long", _truth) or False
+    return Schema(Domain(columns), marker, draft, unit, long)
 
 
 def _column(entry: Mapping[str, Any], number: int) -> Column:

@@ -101,6 +101,10 @@ ORACLES: dict[str, Callable[[Workload], Oracle]] = {"search": search_oracle, "ex
 def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
     """All parameters from the task and the wishes; see `parameters` for the rule."""
     task.workload.product_rows(task.workload.starts[:-1])  # refuses what an oracle could not read
+    if task.workload.decisions == 0:
+        raise DualQueryError(
+            "every attribute that the workload asks about is constant: there is nothing to learn"
+        )
     oracle = wanted.oracle or "search"
     if oracle not in ORACLES:
         raise DualQueryError(f"--oracle must be one of {', '.join(ORACLES)}")

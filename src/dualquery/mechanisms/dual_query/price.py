@@ -3,7 +3,7 @@
 In round t the log-weights of the queries move within a range of w η (t − 1)/n between neighbours, where
 w = 2 if a record may be replaced (a count rises or falls by one), and w = 1 if one may be added or removed
 (no count falls, if the negation of a query counts the records that do not satisfy it, and n is a public
-constant). Round 1 is free: all weights are equal.
+constant), and K times that where a person's K records move together. Round 1 is free: all weights are equal.
 """
 
 from __future__ import annotations

@@ -71,9 +71,10 @@ def automatic_rounds(task: Task) -> int:
     """T = log₂|X| · (n ε)^⅓ / 10, at most n ε / 20, and twice that where ρ pays.
 
     Public, and near the best T in experiments. The cap keeps the noise of a measurement, T/ε records where
-    one is added or removed, below a twentieth of the table.
+    one is added or removed, below a twentieth of the table. Where a person's K records move together, each of them
+    is worth ε/K.
     """
-    records = task.rows * task.budget.epsilon
+    records = task.rows * task.budget.epsilon / (task.budget.neighbours.records_per_person or 1)
     rounds = min(task.domain.log2_size * records ** (1 / 3) / 10, records / 20)
     return max(1, round(2 * rounds if task.budget.accounting is Accounting.ZCDP else rounds))
 
@@ -155,7 +156,7 @@ def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> in
         return wanted.rounds
     rounds = automatic_rounds(task)
     if isinstance(asked, AskedTables):  # a table teaches more than a query, and again little
-        rounds = max(1, rounds // 3)
+        rounds = max(1, min(rounds // 3, len(asked.tables.sets)))
         while rounds > 1:  # no more than there are tables worth measuring at the noise of so many rounds
             price = equal_prices(task.budget, 2 * rounds, share)
             noise = asked.noise_in_records(noise_of(price, asked, task.budget.neighbours))

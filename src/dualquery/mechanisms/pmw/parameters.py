@@ -75,10 +75,13 @@ def draw_price(budget: Budget, rounds: int) -> Price:
 
 
 def promised_error(task: Task, rounds: int) -> float:
-    """α = 2 √(ln|X|/T) + 2 ln(2|Q|T/β)/(ε₀ n)."""
+    """α = 2 √(ln|X|/T) + 2 K ln(2|Q|T/β)/(ε₀ n), K = 1 unless a person's K records move together."""
     learning = 2 * math.sqrt(task.domain.log2_size * math.log(2) / rounds)
     drawing = math.log(2 * task.workload.size * rounds / FAILURE)
-    return learning + 2 * drawing / (float(draw_price(task.budget, rounds).selection_range()) * task.rows)
+    together = task.budget.neighbours.records_per_person or 1
+    return learning + 2 * together * drawing / (
+        float(draw_price(task.budget, rounds).selection_range()) * task.rows
+    )
 
 
 def rounds_for(task: Task, alpha: float) -> int:

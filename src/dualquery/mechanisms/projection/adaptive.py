@@ -97,7 +97,7 @@ def candidates_of(task: Task) -> Tables:
 def rounds_for(task: Task, candidates: int) -> int:
     """A public rule: more rounds where more data and budget make a measurement precise, at most two an attribute."""
     rho = float(rho_of(epsilon=task.budget.epsilon, delta=task.budget.delta))
-    precise = task.rows * math.sqrt(rho)
+    precise = task.rows * math.sqrt(rho) / (task.budget.neighbours.records_per_person or 1)
     return max(1, min(candidates, 2 * task.domain.width, round(precise ** (2 / 3) / 8)))
 
 

@@ -103,10 +103,11 @@ def plan_items(task: Task, items_per_record: int | None) -> ItemPlan:
     width, neighbours = task.domain.width, task.budget.neighbours
     limit, fitted = min(items_per_record or ITEMS_PER_RECORD, width), min(FITTED_ITEMS, width)
     rank = np.arange(width, dtype=np.int64)
+    total_moves = number_of_records(task.domain).sensitivity(neighbours).l2_squared
     items = ItemCounts(HeldItems(0, rank, width, limit)).sensitivity(neighbours).l2_squared
     pairs = PairCounts(HeldPairs(0, rank, fitted, limit)).sensitivity(neighbours).l2_squared
     rest = 1 - SHARE_OF_TOTAL - SHARE_OF_ORDER - SHARE_OF_ITEMS
-    shares = [(1, SHARE_OF_TOTAL), (items, SHARE_OF_ORDER), (items, SHARE_OF_ITEMS), (pairs, rest)]
+    shares = [(total_moves, SHARE_OF_TOTAL), (items, SHARE_OF_ORDER), (items, SHARE_OF_ITEMS), (pairs, rest)]
     if not measures_total(task):
         shares[0] = (0, SHARE_OF_TOTAL)
     wanted = [squared / Fraction(share).limit_denominator(1000) for squared, share in shares]

@@ -1,0 +1,160 @@
+"""`dualquery ledger create`, `show` and `audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from dualquery.cli.flags import JsonFlag, NeighboursFlag
+from dualquery.privacy.neighbours import Neighbours
+
+if TYPE_CHECKING:
+    from dualquery.privacy.book.book import Book, Statement
+
+LedgerArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="LEDGER", help="A file, or `postgresql://user@host/database`.")
+]
+DatasetFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset", metavar="NAME", help="The dataset. [default: all there are]", show_default=False
+    ),
+]
+
+
+def create(
+    ledger: LedgerArgument,
+    dataset: Annotated[str, typer.Option("--dataset", metavar="NAME", help="The name of the dataset.")],
+    epsilon: Annotated[
+        float, typer.Option("--epsilon", "-e", metavar="ε", help="The cap on all its releases together.")
+    ],
+    delta: Annotated[
+        float,
+        typer.Option("--delta", metavar="δ", help="The δ of the cap; 0 for a book of pure releases only."),
+    ],
+    neighbours: NeighboursFlag = Neighbours.REPLACE,
+    json: JsonFlag = False,
+) -> None:
+    """Open a book: a cap on all releases of a dataset together.
+
+    Examples:
+
+    ```
+    dualquery ledger create census.ledger --dataset census --epsilon 3 --delta 1e-9
+    dualquery ledger create postgresql://steward@db/privacy --dataset census --epsilon 3 --delta 1e-9 \\
+        --neighbours add-remove
+    ```
+    """
+    from dualquery.privacy.book.books import create as create_book
+
+    made = create_book(ledger, name=dataset, epsilon=epsilon, delta=delta, neighbours=neighbours)
+    _print([made], json=json)
+
+
+def show(ledger: LedgerArgument, dataset: DatasetFlag = None, json: JsonFlag = False) -> None:
+    """Show what is spent and what is left, charge by charge. Costs no privacy.
+
+    Examples:
+
+    ```
+    dualquery ledger show census.ledger
+    dualquery ledger show census.ledger --dataset census --json
+    ```
+    """
+    from dualquery.releases.audit import audit as verify
+
+    _print(verify(ledger, dataset=dataset).statements, json=json)
+
+
+def audit(
+    ledger: LedgerArgument,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DIR]...", help="Releases (folders or certificates) that must be in it."),
+    ] = None,
+    dataset: DatasetFlag = None,
+    json: JsonFlag = False,
+) -> None:
+    """Verify the chain of every book, and that it contains the charge of each release that is named.
+
+    Examples:
+
+    ```
+    dualquery ledger audit census.ledger
+    dualquery ledger audit census.ledger released-2024 released-2025
+    ```
+    """
+    from dualquery.cli import output
+    from dualquery.releases.audit import as_json
+    from dualquery.releases.audit import audit as verify
+
+    found = verify(ledger, folders or [], dataset=dataset)
+    if json:
+        output.print_json({"certificates": found.certificates, "books": as_json(found.statements)})
+        return
+    for statement in found.statements:
+        print(
+            f"{statement.book.name}: {len(statement.charges)} charges follow from each other and add up to what is "
+            f"spent, within the cap. Head {statement.head}"
+        )
+    if found.certificates:
+        print(f"The charges of all certificates named ({found.certificates}) are in it.")
+    else:
+        print("No certificate was named: an old copy of the ledger would pass, too.")
+
+
+def _print(statements: Sequence[Statement], *, json: bool) -> None:
+    from dualquery.cli import output
+    from dualquery.releases.audit import as_json
+
+    if json:
+        output.print_json(as_json(statements))
+        return
+    for statement in statements:
+        output.print_facts(_facts(statement))
+        if statement.charges:
+            print()
+            output.print_table(
+                "Charges",
+                ["what", "number", "day", _unit(statement.book), "spent", "hash"],
+                [
+                    [
+                        each.what,
+                        str(each.sequence),
+                        each.day,
+                        *_amounts(each.units, each.spent_after),
+                        each.hash[:12],
+                    ]
+                    for each in statement.charges
+                ],
+            )
+
+
+def _facts(statement: Statement) -> dict[str, str]:
+    from dualquery.privacy.book.books import below
+    from dualquery.releases.sentences import number, number_above
+
+    book = statement.book
+    spent, cap = _amounts(book.spent, book.cap)
+    return {
+        "dataset": book.name,
+        "neighbours": book.neighbours,
+        "cap": f"ε = {number(float(book.epsilon))}, δ = {number(float(book.delta))} ({_unit(book)} = {cap})",
+        "spent": f"ε = {number_above(book.epsilon_spent)} ({_unit(book)} = {spent})",
+        "left": f"enough for one release of ε = {below(book.epsilon_left)} at the same δ",
+        "opened": book.created,
+        "head": statement.head,
+    }
+
+
+def _unit(book: Book) -> str:
+    return "ρ" if book.currency == "rho" else "ε"
+
+
+def _amounts(*units: int) -> list[str]:
+    from dualquery.privacy.book.book import written
+
+    return [written(each) for each in units]

@@ -1,0 +1,156 @@
+"""What a book is: a cap on all releases of one dataset, what is spent of it, and the charges in their order."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import TypeAlias
+
+from dualquery.errors import BudgetError
+from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.caps import pure_cap, rho_cap
+from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
+from dualquery.privacy.neighbours import Neighbours
+
+Place: TypeAlias = str | os.PathLike[str]  # of a ledger: a file or a URL
+
+FORMAT = 1
+MOST_UNITS = 2**62  # two of them still fit the 64 bits of a database
+LONGEST_NAME = 200
+
+
+class Currency(Enum):
+    """What a book adds up, in whole units of 10⁻¹²; one for its life."""
+
+    RHO = "rho"
+    EPSILON = "epsilon"
+
+    def price(self, budget: Budget) -> int:
+        """What a release within a budget is charged: the most that its own ledger can pay, whatever it pays."""
+        units = rho_cap(budget) if self is Currency.RHO else pure_cap(budget)
+        if not 0 < units <= MOST_UNITS:
+            raise BudgetError(
+                f"a budget of epsilon = {budget.epsilon:g} is too small or too large to be charged"
+            )
+        return units
+
+
+@dataclass(frozen=True, kw_only=True)
+class Book:
+    """One dataset: everything released about it is (ε, δ)-DP together, between tables of one relation.
+
+    `neighbours` is the relation as it prints itself, `epsilon` and `delta` are the decimals that were asked for;
+    `cap` and `spent` are units of the currency: ρ, or pure ε where δ = 0. `nonce` tells apart two books of one name.
+    """
+
+    format: int
+    name: str
+    nonce: str
+    neighbours: str
+    currency: str
+    epsilon: str
+    delta: str
+    cap: int
+    created: str
+    origin: str  # the hash of all of the above: what the first charge follows
+    spent: int
+
+    @property
+    def left(self) -> int:
+        return self.cap - self.spent
+
+    @property
+    def epsilon_spent(self) -> float:
+        """The ε of everything so far, at the δ of the cap, rounded up."""
+        if self.currency == Currency.EPSILON.value:
+            return self.spent / UNITS
+        return min(epsilon_of(Fraction(self.spent, UNITS), delta=float(self.delta)), float(self.epsilon))
+
+    @property
+    def epsilon_left(self) -> float:
+        """The largest ε, about, that one more release could have at the δ of the cap: never too large."""
+        if self.spent == 0:
+            return float(self.epsilon)
+        if self.currency == Currency.EPSILON.value:
+            return max(0.0, self.left / UNITS * (1 - 1e-12))
+        if self.left == 0:
+            return 0.0
+        found = epsilon_of(Fraction(self.left, UNITS), delta=float(self.delta))
+        while found > 0 and rho_units_of(epsilon=found, delta=float(self.delta)) > self.left:
+            found *= 1 - 1e-9
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """One release, charged before it read a count; never changed and never taken back."""
+
+    sequence: int  # 1, 2, 3, … in each book
+    day: str  # no time: beside that of the certificate it would say how long the run took
+    release: str  # a random number, which stands on the certificate too
+    what: str  # in words
+    units: int
+    spent_after: int
+    previous: str  # the hash of the charge before, or the origin of the book
+    hash: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A book and all its charges, which have been found to follow from each other."""
+
+    book: Book
+    charges: tuple[Charge, ...]
+
+    @property
+    def head(self) -> str:
+        """The hash that stands for everything charged so far."""
+        return self.charges[-1].hash if self.charges else self.book.origin
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a certificate says of its charge. Whoever keeps it can tell whether the book still contains it."""
+
+    book: Book
+    charge: Charge
+
+    def to_json(self) -> dict[str, str | int]:
+        currency = self.book.currency
+        return {
+            "name": self.book.name,
+            "origin": self.book.origin,
+            "release": self.charge.release,
+            "sequence": self.charge.sequence,
+            "head": self.charge.hash,
+            f"charged_{currency}": written(self.charge.units),
+            f"spent_{currency}": written(self.charge.spent_after),
+            f"cap_{currency}": written(self.book.cap),
+            "cap_epsilon_delta": f"{self.book.epsilon}, {self.book.delta}",
+        }
+
+
+def cap_units(*, epsilon: float, delta: float, neighbours: Neighbours) -> tuple[Currency, int]:
+    """What (ε, δ) may be spent in a book: ρ = rho_of(ε, δ), or ε itself where δ = 0."""
+    accounting = Accounting.PURE if delta == 0 else Accounting.ZCDP
+    budget = Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+    currency = Currency.EPSILON if delta == 0 else Currency.RHO
+    return currency, currency.price(budget)
+
+
+def written(units: int) -> str:
+    """Units as an exact decimal number."""
+    return f"{units // UNITS}.{units % UNITS:012d}"
+
+
+def covers(book: Book) -> bool:
+    """Whether the cap in units still implies the (ε, δ) that the book names; true of every book ever created."""
+    epsilon, delta = float(book.epsilon), float(book.delta)
+    if delta == 0:
+        return book.currency == Currency.EPSILON.value and book.cap <= decimal(epsilon) * UNITS
+    implied = epsilon_of(Fraction(book.cap, UNITS), delta=delta)
+    return book.currency == Currency.RHO.value and implied <= epsilon * (
+        1 + 1e-9
+    )  # another library's logarithms
