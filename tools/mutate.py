@@ -244,7 +244,8 @@ def sampled(number: int, seed: int, only: str | None) -> list[Mutant]:
 
 def tests_for(module: str, home: Path, everything: bool) -> list[list[str]]:
     """The tests that know a module, and in a second run all others."""
-    others = sorted(str(path.relative_to(home)) for path in (home / TESTS).rglob("test_*.py"))
+    found = [*(home / TESTS).glob("test_*.py"), home / TESTS / "book" / "test_book.py"]
+    others = sorted(str(path.relative_to(home)) for path in found)
     known = [path for name in FIRST.get(module, ()) if (path := str(TESTS / f"{name}.py")) in others]
     rest = [path for path in others if path not in known] + ["tests/golden"]
     return [known, rest] if everything and known else [known or rest]
