@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError
-from dualquery.privacy import conversion, hazard, noise, noise_law
+from dualquery.privacy import conversion, hazard, noise, noise_law, selection
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import (
     advanced_composition,
+    best_order,
     delta_of,
     discrete_gaussian_epsilon,
     epsilon_of,
@@ -24,13 +25,15 @@ from dualquery.privacy.conversion import (
     rho_of,
     tight_gaussian_epsilon,
 )
-from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.hazard import HazardTest, Side, Table, last_row, price_holds
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise_law import Law
+from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import TableErrors
-from dualquery.privacy.selection import Rate
+from dualquery.privacy.selection import LN2_ABOVE, Rate
+from dualquery.privacy.selection_kernels import mantissa
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain
@@ -71,7 +74,7 @@ def test_zero_epsilon_has_a_delta_and_less_has_none() -> None:
 
 
 def test_costs_below_nothing_or_beyond_all_bounds_are_refused() -> None:
-    for cost in (-1e-300, 1e300, math.inf, math.nan):
+    for cost in (-1e-300, 10**300, math.inf, math.nan):
         with pytest.raises(BudgetError, match="finite number of at least 0"):
             epsilon_of(cost, delta=1e-6)
     with pytest.raises(BudgetError, match="at least 2"):
@@ -103,6 +106,9 @@ def test_events_at_their_edges() -> None:
         lambda: LaplaceMeasurement(Fraction(-1, 9), Fraction(1)),
         lambda: LaplaceMeasurement(Fraction(1), Fraction(0)),
         lambda: Epoch(Fraction(0)),
+        lambda: Fire(Fraction(0), 1, 9),
+        lambda: Fire(Fraction(1, 100), 0, 9),
+        lambda: Fire(Fraction(1, 100), 1, 1),
     ):
         with pytest.raises(BudgetError):
             make()
@@ -110,6 +116,8 @@ def test_events_at_their_edges() -> None:
 
 def test_a_rate_of_nothing_is_a_rate() -> None:
     assert Rate(0, 40).nats == 0
+    assert Rate(0, 40).largest == Rate(1, 40).largest == 2**62 - 1
+    assert Rate(2, 40).largest == 2**61 - 1
     assert Rate.below(0.0, 10) == Rate(0, 60)
 
 
@@ -121,6 +129,56 @@ def test_the_constants_of_the_page() -> None:
     assert tuple(map(Fraction, ("1", "1.5", "2", "2.5", "3"))) == conversion._ROUNDING_VARIANCES
     assert (hazard._SLOWEST, hazard._FASTEST, hazard._BITS) == (40, 6, 128)
     assert 0 < float(hazard._LN_2) - math.log(2) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1.0, 1e-6), (0.3, 1e-6), (2.0, 1e-3), (5.0, 1e-9), (30.0, 1e-2)]
+)
+def test_the_best_order_is_best_among_all(epsilon: float, delta: float) -> None:
+    def buys(order: int) -> Fraction:
+        return Fraction(renyi_cap(epsilon=epsilon, delta=delta, order=order), order)
+
+    assert best_order(epsilon=epsilon, delta=delta) == max(range(2, 90), key=buys)
+
+
+def test_ln_2_is_rounded_up_by_less_than_a_unit() -> None:
+    with mpmath.workdps(40):
+        assert (
+            0 < mpmath.mpf(LN2_ABOVE.numerator) / LN2_ABOVE.denominator - mpmath.ln(2) < mpmath.mpf(10) ** -16
+        )
+
+
+@pytest.mark.parametrize("shift", [11, 12, 30, 52, 60])
+def test_the_mantissa_is_within_kappa_where_its_polynomial_is_worst(shift: int) -> None:
+    """Just before each entry of the table the Taylor polynomial is farthest from 2^f."""
+    for entry in (1, 2, 700, 1365, 2047, 2048):
+        fraction = (entry << shift - 11) - 1
+        got = int(mantissa(np.int64(fraction), shift, selection._POWERS))
+        with mpmath.workdps(40):
+            exact = mpmath.mpf(2) ** (mpmath.mpf(fraction) / mpmath.mpf(2) ** shift + 40)
+            assert abs(mpmath.log(got / exact)) < mpmath.mpf(2) ** -38
+            assert got <= exact * (1 + mpmath.mpf(2) ** -49)
+            assert got >= exact * (1 - mpmath.mpf(2) ** -49) - 1
+
+
+def test_exponentials_at_their_ends() -> None:
+    assert noise_law.exp_minus(Fraction(0), 64) == (1 << 64, 1 << 64)
+    assert noise_law.exp_minus(Fraction(64), 64) == noise_law.exp_minus(Fraction(10**9), 64) == (0, 1)
+
+
+def test_the_smallest_price_and_the_finest_root() -> None:
+    def price(epsilon: float) -> Price:
+        return equal_prices(
+            Budget(epsilon=epsilon, delta=0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE), 1
+        )
+
+    assert price(2e-12).pure == Fraction(1, 10**12)
+    assert price(3e-12).pure == Fraction(2, 10**12)
+    with pytest.raises(BudgetError, match="too small"):
+        price(1e-12)
+    for rho in (Fraction(1, 10**12), Fraction(1, 8), Fraction(7, 3)):
+        root = Price(None, rho).selection_range()
+        assert (1 - Fraction(11, 10**11)) ** 2 * 8 * rho <= root**2 <= 8 * rho
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 2.5, 8.0])
@@ -139,7 +197,7 @@ def test_the_gaussian_curve_is_bounded_from_above_and_closely(mu: float) -> None
         assert 0 <= excess <= 2**-46 * (2 + room * (2 + abs(b)))
 
 
-@pytest.mark.parametrize("x", [0.0, 0.5, 1.999, 2.0, 2.5, 9.0, 30.0])
+@pytest.mark.parametrize("x", [0.0, 0.5, 1.0, 1.3, 1.999, 2.0, 2.5, 9.0, 30.0])
 def test_mills_ratio(x: float) -> None:
     with mpmath.workdps(40):
         exact = mpmath.ncdf(-x) / mpmath.npdf(x)
@@ -293,6 +351,7 @@ def test_the_longest_table() -> None:
     epsilon = Fraction(1, 1000)
     most = hazard._LONGEST - 1 - math.ceil(6 * hazard._LN_2 / epsilon)
     HazardTest(epsilon, most, 9)
+    HazardTest(epsilon, 0, 9)
     with pytest.raises(BudgetError, match="rows"):
         HazardTest(epsilon, most + 1, 9)
     with pytest.raises(BudgetError, match="cannot be negative"):
