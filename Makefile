@@ -10,12 +10,14 @@ READY := $(VENV)/.ready
 MAKER := $(VENV)-maker
 LOWEST := $(VENV)-lowest
 
-.PHONY: demo test check bench experiments wheel-check lower-bounds lock clean help
+.PHONY: demo test check coverage mutants bench experiments wheel-check lower-bounds lock clean help
 
 help:
 	@echo "make demo     release an invented survey, print its errors and where the report is"
 	@echo "make test     run the tests (make test TESTS=tests/release for some of them)"
 	@echo "make check    ruff and mypy"
+	@echo "make coverage line coverage of the privacy code by its own tests"
+	@echo "make mutants  put 200 faults into the privacy code, one at a time, and count those that tests notice"
 	@echo "make bench    measure speed, memory and accuracy (make bench BENCH=counting for one of them)"
 	@echo "make experiments          the papers' figures and the peers, in minutes (ONLY=accounting for some of them)"
 	@echo "make experiments FULL=1   the same at the papers' sizes; goes on where a broken run stopped"
@@ -48,6 +50,16 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Compiled kernels run as plain Python in the second run, where their lines can be counted.
+coverage: $(READY)
+	$(BIN)/python -m pytest tests/privacy tests/golden --cov=dualquery.privacy --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/privacy/test_noise.py tests/privacy/test_selection.py tests/golden \
+	    -k "not any_number_of_threads and not about_its_size" \
+	    --cov=dualquery.privacy --cov-append --cov-report=term-missing
+
+mutants: $(READY)
+	$(BIN)/python tools/mutate.py
 
 bench: $(READY)
 	@for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name || exit 1; done

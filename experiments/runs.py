@@ -24,7 +24,8 @@ from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown, silent
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import epsilon_of
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Ledger, Spent
+from dualquery.privacy.interpreters import Spent
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.families import random_conjunctions

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.privacy import selection
+from dualquery.privacy import selection, selection_kernels
 from dualquery.privacy.selection import CHUNK, SLACK, Candidates, Rate, Scored, draw
 from dualquery.randomness import SeededEntropy
 
@@ -24,12 +24,18 @@ class Scripted:
         return [min(bound - 1, int(bound * Fraction(self.share)))] * count
 
 
+def raised(scores, rate):
+    """Log-weights in units of 2^-shift bits, none farther than B bits below the largest."""
+    logs = [c * rate.multiplier for c in scores]
+    floor = max(logs) - (selection.most_bits(len(scores)) << rate.shift)
+    return [max(x, floor) for x in logs]
+
+
 def exact_weights(scores, rate):
     """Integer weights from the definition, with big rational arithmetic, over a common power of two."""
-    exponents = [(c * rate.multiplier) >> rate.shift for c in scores]
-    mantissas = [
-        selection._mantissa(np.int64(c * rate.multiplier), rate.shift, selection._POWERS) for c in scores
-    ]
+    logs = raised(scores, rate)
+    exponents = [x >> rate.shift for x in logs]
+    mantissas = [selection_kernels.mantissa(np.int64(x), rate.shift, selection._POWERS) for x in logs]
     least = min(exponents)
     return [int(m) << (e - least) for m, e in zip(mantissas, exponents, strict=True)]
 
@@ -44,7 +50,7 @@ def test_a_rate_never_exceeds_what_was_asked(nats, largest):
 
 @given(fraction=st.integers(0, 2**52 - 1))
 def test_the_mantissa_is_within_kappa(fraction):
-    mantissa = int(selection._mantissa(np.int64(fraction), 52, selection._POWERS))
+    mantissa = int(selection_kernels.mantissa(np.int64(fraction), 52, selection._POWERS))
     ideal = Fraction(2 ** (fraction / 2**52))  # correct to about 2^-52
     assert 1 << 40 <= mantissa <= 1 << 41
     assert abs(math.log(mantissa / float(ideal * (1 << 40)))) <= 2**-38
@@ -81,7 +87,7 @@ def test_every_point_below_the_total_finds_its_candidate(counts, repeats, share,
     assert entropy.total is not None
     assert Fraction(entropy.total, sum(weights)).numerator.bit_count() == 1  # equal up to a power of two
     # Walk the same order: bands from low to high, candidates in order within a band.
-    exponents = [(c * rate.multiplier) >> rate.shift for _, _, c in candidates]
+    exponents = [x >> rate.shift for x in raised([c for _, _, c in candidates], rate)]
     drawn_point = min(entropy.total - 1, int(entropy.total * Fraction(share)))
     point = Fraction(drawn_point, entropy.total) * sum(weights)
     for i in sorted(range(len(weights)), key=lambda i: exponents[i]):

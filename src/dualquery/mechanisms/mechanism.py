@@ -27,6 +27,7 @@ from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
@@ -51,6 +52,13 @@ class Task:
     rows: int
     budget: Budget
     rows_variance: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows <= MOST_PUBLIC_ROWS:
+            raise DualQueryError(
+                f"a table here has at least one record and at most {MOST_PUBLIC_ROWS:,}, and {self.rows:,} is not "
+                "between them; declare the number that the table has, roughly (--records)"
+            )
 
     @property
     def domain(self) -> Domain:

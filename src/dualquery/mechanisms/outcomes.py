@@ -19,6 +19,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 
 FEWEST_ROWS = 20_000  # of synthetic data
+MOST_ROWS = 10**7  # by default; more may be asked for
 
 
 class Iterate(Enum):
@@ -107,7 +108,7 @@ def released(distribution: Factored, rows: int, rng: np.random.Generator) -> Out
 
 
 def synthetic_rows(task: Task, wanted: int | None) -> int:
-    """As many rows as asked for; by default as the table has, or a good number where it is small."""
+    """As many rows as asked for; by default as the table has, within bounds that a computer can hold."""
     if wanted is not None and wanted < 1:
         raise DualQueryError("a synthetic table has at least one row")
-    return wanted or max(FEWEST_ROWS, task.rows)
+    return wanted or min(max(FEWEST_ROWS, task.rows), MOST_ROWS)

@@ -1,7 +1,9 @@
 """What happened: one frozen record, in exact rationals, for each use of private data.
 
 An event says what was done and carries the bounds that hold for it alone; what several events cost together
-is for the interpreters of `ledger`. `renyi(order)` bounds the Rényi divergence at a whole order α > 1.
+is for the `interpreters`. `renyi(order)` bounds the Rényi divergence at a whole order α > 1. `for_records(k)` is the
+same event between tables that differ in k records: k neighbours on end, along which moves add up, so that a range or
+a sensitivity is k times, and its square k² times, what it is for one.
 """
 
 from __future__ import annotations
@@ -81,6 +83,9 @@ class Selection(_Concentrated):
     def pure(self) -> Fraction:
         return self.draws * self.range
 
+    def for_records(self, records: int) -> Selection:
+        return Selection(records * self.range, self.draws)
+
     def words(self) -> str:
         draws = "one draw" if self.draws == 1 else f"{self.draws} draws"
         return f"{draws} of the exponential mechanism, log-weights within a range of {float(self.range):.6g}"
@@ -106,6 +111,9 @@ class GaussianMeasurement(_Concentrated):
     def rho(self) -> Fraction:
         return self.sensitivity_squared / (2 * self.variance)
 
+    def for_records(self, records: int) -> GaussianMeasurement:
+        return GaussianMeasurement(records**2 * self.sensitivity_squared, self.variance)
+
     def words(self) -> str:
         return (
             f"discrete Gaussian noise of variance {float(self.variance):.6g} "
@@ -129,6 +137,9 @@ class LaplaceMeasurement(_Pure):
     @property
     def pure(self) -> Fraction:
         return self.sensitivity / self.scale
+
+    def for_records(self, records: int) -> LaplaceMeasurement:
+        return LaplaceMeasurement(records * self.sensitivity, self.scale)
 
     def words(self) -> str:
         return (
@@ -154,6 +165,9 @@ class Epoch(_Pure):
     @property
     def pure(self) -> Fraction:
         return self.epsilon
+
+    def for_records(self, records: int) -> Epoch:
+        return Epoch(records * self.epsilon)
 
     def words(self) -> str:
         return f"one epoch of the sparse vector technique, epsilon = {float(self.epsilon):.6g}"
@@ -188,6 +202,10 @@ class Fire(_Written):
             f"This test is priced at the order {self.order}, and the ledger keeps the order {order}.",
         )
         return self.cost
+
+    def for_records(self, records: int) -> Fire:
+        """BudgetError where a fire has no price for so many records at this order."""
+        return Fire(self.epsilon, records * self.sensitivity, self.order)
 
     def words(self) -> str:
         return (

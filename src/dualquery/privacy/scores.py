@@ -30,6 +30,12 @@ from dualquery.queries.workload import Workload
 FRACTION_BITS = 10  # answers of a hypothesis are told to a thousandth of a record
 FINE = 1 << FRACTION_BITS
 
+# Scores are computed in 64 bits, and one that wrapped around would move farther than its range says. These public
+# bounds keep every score below 2^62 for tables of up to 2^40 records (docs/privacy.md, "Selection").
+MOST_SCORE = 1 << 60  # of the public part of a score
+MOST_REPEATS = 1 << 20  # by how much one record may move a score
+MOST_PUBLIC_ROWS = MOST_SCORE >> FRACTION_BITS  # about 10^15
+
 
 class Score(Protocol):
     """One whole number a candidate."""
@@ -54,8 +60,8 @@ def selection_event(score: Score, neighbours: Neighbours, *, rate: Rate, draws: 
 def rate_within(price: Price, score: Score, neighbours: Neighbours) -> Rate:
     """The finest rate at which a selection by this score stays within a price."""
     nats = (price.selection_range() - SLACK) / score.range(neighbours)
-    rate = Rate.below(float(nats) * (1 - 1e-15), score.largest)
-    if nats <= 0 or rate.multiplier == 0:
+    rate = Rate.below(max(0.0, float(nats)) * (1 - 1e-15), score.largest)
+    if rate.multiplier == 0:
         raise BudgetError(TOO_SMALL)
     return rate
 
@@ -85,12 +91,17 @@ class SignedErrors:
     offsets: NDArray[np.int32] | NDArray[np.int64]
     among: NDArray[np.int64] | None = None  # the queries that may be drawn; None: all
 
+    def __post_init__(self) -> None:
+        _check_rows(self.repeats * self.workload.unit, self.public_rows)
+
     @staticmethod
     def of_answers(
         workload: Workload, public_rows: int, answers: NDArray[np.float64], among: NDArray[np.int64]
     ) -> SignedErrors:
         """Of answers in fractions of the table, told to a thousandth of a record."""
-        offsets = np.rint(FINE * workload.unit * public_rows * answers[among]).astype(np.int64)
+        whole = FINE * workload.unit * public_rows
+        _check_rows(FINE * workload.unit, public_rows)
+        offsets = np.rint(whole * np.clip(answers[among], 0, 1)).astype(np.int64)
         return SignedErrors(workload, public_rows, FINE, 1, offsets, among)
 
     @staticmethod
@@ -135,13 +146,21 @@ class TableErrors:
     answers: NDArray[np.float64] | None = None  # of every cell, in fractions
     among: NDArray[np.int64] | None = None  # the tables that may be drawn; None: all
 
+    def __post_init__(self) -> None:
+        _check_rows(FINE, self.public_rows)
+        if not 0 <= FINE * self.penalties.min() <= FINE * self.penalties.max() <= MOST_SCORE:
+            raise BudgetError(
+                "the noise of a table this large would drown any count; use a larger budget, fewer rounds or "
+                "smaller tables"
+            )
+
     def told(self, answers: NDArray[np.float64], among: NDArray[np.int64]) -> TableErrors:
         """The same score, of these answers and for a choice among these tables: at the same price."""
         return replace(self, answers=answers, among=among)
 
     def of(self, counter: Counter) -> Scored:
         assert self.answers is not None, "a score that was not told any answers has only a price"
-        offsets = np.rint(FINE * self.public_rows * self.answers).astype(np.int64)
+        offsets = np.rint(FINE * self.public_rows * np.clip(self.answers, 0, 1)).astype(np.int64)
         wrong = np.abs(FINE * counter.true_counts(self.tables, kept=True) - offsets)
         sums = np.add.reduceat(wrong, self.tables.starts[:-1])
         fixed = self._fixed
@@ -161,3 +180,14 @@ class TableErrors:
         """The penalties less the largest of them: a public constant makes every score positive."""
         penalties = np.rint(FINE * self.penalties).astype(np.int64)
         return penalties - penalties.max()
+
+
+def _check_rows(repeats: int, public_rows: int) -> None:
+    """Refuse, by public numbers alone, scores that 64 bits might not hold."""
+    if public_rows < 0 or repeats * public_rows > MOST_SCORE:
+        raise BudgetError(
+            f"{public_rows} is not a number of records that can be weighed here; declare the number that the table "
+            "has, roughly, or play fewer rounds"
+        )
+    if repeats > MOST_REPEATS:
+        raise BudgetError(f"a score may count a record at most {MOST_REPEATS} times; play fewer rounds")

@@ -1,15 +1,17 @@
 """The exponential mechanism over millions of candidates, drawn exactly.
 
 Precondition   integer scores c_i, clamped to a public bound; a public rate M / 2^S (bits of log-weight per
-               unit of score).
-Pseudocode     x_i = c_i · M / 2^S exactly; weight_i = ⌊2^40 · 2^(x_i − ⌊x_i⌋)⌋ · 2^⌊x_i⌋, an integer
-               multiple of a power of two; draw a uniform integer below the sum of all weights.
-Postcondition  candidate i is drawn with probability exactly weight_i / Σ weight, and ln weight_i is
-               within κ = 2⁻³⁸ of x_i · ln 2.
+               unit of score), 11 ≤ S ≤ 60.
+Pseudocode     x_i = c_i · M / 2^S exactly; y_i = max(x_i, max_j x_j − B), B bits public;
+               weight_i = ⌊2^40 · 2^(y_i − ⌊y_i⌋)⌋ · 2^⌊y_i⌋, an integer multiple of a power of two;
+               draw a uniform integer below the sum of all weights.
+Postcondition  candidate i is drawn with probability exactly weight_i / Σ weight, ln weight_i is within
+               κ = 2⁻³⁸ of y_i · ln 2, and the y_i move within the range in which the x_i move.
 Proof          docs/privacy.md, "Selection".
 
-Nothing underflows: weights of equal integer exponent ⌊x⌋ form a *band*, each band is summed in 64-bit
-integers, and the bands are joined as big integers. The fractional power of two is evaluated by a table
+Nothing underflows: weights of equal integer exponent ⌊y⌋ form a *band*, each band is summed in 64-bit
+integers, and the bands are joined as big integers. There are at most B + 1 bands, whatever the data, so that
+memory and time are bounded by public numbers. The fractional power of two is evaluated by a table
 and a short polynomial in IEEE double arithmetic (no library function), so it is one and the same function
 of the score on every machine; its rounding is part of κ.
 """
@@ -23,35 +25,32 @@ from enum import Enum
 from fractions import Fraction
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
+from dualquery.errors import BudgetError
+from dualquery.privacy.selection_kernels import (
+    CHUNK,
+    TABLE_BITS,
+    extreme_scores,
+    find_candidates,
+    powers_of_two,
+    sum_bands,
+)
 from dualquery.randomness import Entropy
 
-MANTISSA_BITS = 40
-TABLE_BITS = 11
-CHUNK = 2048  # candidates summed, and later searched, together
+FINEST_SHIFT = 52 + TABLE_BITS - 3  # S: the remainder of a table look-up then has 49 bits, exact as a double
+SPREAD_BITS = 64  # a candidate whose weight is raised is drawn with a chance of at most 2^-64, all together
 SCORE_BITS = 62  # |c · M| stays below 2^62
 SLACK = Fraction(1, 1 << 36)  # 4κ: what the rounding of log-weights can add to their range
 LN2_ABOVE = Fraction(6931471805599454, 10**16)  # ln 2 = 0.69314718055994530…
 
-_LN2 = 0.6931471805599453
+TOO_FAST = (
+    "the log-weights of a selection would leave the range that can be drawn from exactly; "
+    "use a lower learning rate, fewer rounds or a smaller budget"
+)
 
 
-def _powers_of_two() -> NDArray[np.float64]:
-    """2^(i / 2048) for each i, from integer square roots alone, so that every machine has the same table."""
-    precision = 256
-    root = 2 << precision
-    for _ in range(TABLE_BITS):
-        root = math.isqrt(root << precision)
-    powers, power = [], 1 << precision
-    for _ in range(1 << TABLE_BITS):
-        powers.append(math.ldexp(power >> (precision - 52), -52))
-        power = (power * root) >> precision
-    return np.array(powers)
-
-
-_POWERS = _powers_of_two()
+_POWERS = powers_of_two()
 
 
 class Candidates(Enum):
@@ -68,13 +67,25 @@ class Rate:
     multiplier: int
     shift: int
 
+    def __post_init__(self) -> None:
+        fits = 0 <= self.multiplier < 1 << SCORE_BITS and TABLE_BITS <= self.shift <= FINEST_SHIFT
+        if not fits:
+            raise BudgetError(TOO_FAST)
+
     @staticmethod
     def below(nats: float, largest_score: int) -> Rate:
-        """The finest rate of at most `nats` (natural log-weight per unit) that keeps c · M below 2^62."""
+        """The finest rate of at most `nats` (natural log-weight per unit) that keeps c · M below 2^62.
+
+        Precondition: nats · largest_score / ln 2, the log-weight in bits, is at most 2^50; then S ≥ 11.
+        """
+        if not 0 <= nats < math.inf:
+            raise BudgetError(TOO_FAST)
         bits = Fraction(nats) / LN2_ABOVE
         spread = bits * max(1, largest_score)
+        if spread > 1 << SCORE_BITS - 1 - TABLE_BITS:
+            raise BudgetError(TOO_FAST)
         shift = SCORE_BITS - 1 - max(0, math.ceil(math.log2(spread)) if spread > 0 else 0)
-        shift = min(shift, 52 + TABLE_BITS - 3)
+        shift = min(shift, FINEST_SHIFT)
         return Rate(math.floor(bits * (1 << shift)), shift)
 
     @property
@@ -112,21 +123,24 @@ class Selected:
     negated: NDArray[np.bool_]
 
 
+def most_bits(candidates: int) -> int:
+    """B: how many bits a log-weight may lie below the largest, of so many candidates. Public.
+
+    Weights farther below are raised to it. All of them together then weigh at most N · 2^-B < 2^-64 of the largest.
+    """
+    return SPREAD_BITS + candidates.bit_length()
+
+
 def draw(scored: Scored, *, rate: Rate, draws: int, entropy: Entropy) -> Selected:
     """Draw independently, each candidate with probability proportional to its weight."""
-    arguments = (
-        scored.counts,
-        scored.offsets,
-        scored.repeats,
-        scored.scale,
-        scored.surplus,
-        scored.candidates is Candidates.SIGNED,
-        rate.multiplier,
-        rate.shift,
-        rate.largest,
-        _POWERS,
-    )
-    low, high = exponent_range(*arguments)
+    signed = scored.candidates is Candidates.SIGNED
+    scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.surplus, signed)
+    least, greatest = map(int, extreme_scores(*scores, rate.largest))
+    highest = greatest * rate.multiplier
+    reach = most_bits(len(scored.counts) * (1 + signed)) << rate.shift
+    lowest = max(least * rate.multiplier, highest - reach)
+    low, high = lowest >> rate.shift, highest >> rate.shift
+    arguments = (*scores, rate.multiplier, rate.shift, rate.largest, np.int64(lowest), _POWERS)
     chunks = -(-len(scored.counts) // CHUNK)
     sums = np.zeros((chunks, high - low + 1), np.uint64)
     sum_bands(*arguments, low, sums)
@@ -164,7 +178,11 @@ def _draw_bands(
 def _find_chunks(
     sums: NDArray[np.uint64], bands: NDArray[np.int64], positions: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """The chunk of each draw, and what is left of its position there."""
+    """The chunk of each draw, and what is left of its position there.
+
+    Beyond 2^22 candidates positions may be Python integers: then an addition a chunk and drawn band, of which there
+    are at most min(draws, B + 1), hence fewer than one for every ten candidates.
+    """
     chunk = np.empty(len(bands), np.int64)
     residue = np.empty(len(bands), np.uint64)
     for band in np.unique(bands):
@@ -174,110 +192,3 @@ def _find_chunks(
         chunk[mine] = at
         residue[mine] = positions[mine] - (ends[at] - sums[at, band].astype(positions.dtype))
     return chunk, residue
-
-
-@njit(cache=True, inline="always")
-def _mantissa(x, shift, powers):  # type: ignore[no-untyped-def]
-    """⌊2^40 · 2^f⌋ for the fractional part f of x / 2^shift, up to a relative 2^-49 before the floor.
-
-    Unsigned, because the compiler then need not ask whether an index is negative.
-    """
-    below = np.uint64(shift - TABLE_BITS)
-    fraction = np.uint64(x) & ((np.uint64(1) << np.uint64(shift)) - np.uint64(1))
-    rest = np.int64(fraction & ((np.uint64(1) << below) - np.uint64(1)))
-    r = np.float64(rest) * (_LN2 / np.float64(np.int64(1) << shift))
-    power = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0)))
-    return np.uint64(np.int64(powers[fraction >> below] * power * 1099511627776.0))
-
-
-@njit(cache=True, inline="always")
-def _band(x, shift, low):  # type: ignore[no-untyped-def]
-    return np.uint64((x >> shift) - low)
-
-
-@njit(cache=True, inline="always")
-def _within(score, largest):  # type: ignore[no-untyped-def]
-    return min(max(score, -largest), largest)
-
-
-@njit(cache=True, inline="always")
-def _score(counts, offsets, repeats, scale, signed, q):  # type: ignore[no-untyped-def]
-    score = repeats * counts[q] - scale * np.int64(offsets[q])
-    if not signed and score < 0:
-        score = -score
-    return score
-
-
-@njit(cache=True, parallel=True)
-def exponent_range(counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, powers):  # type: ignore[no-untyped-def]
-    """The least and the greatest ⌊x⌋ over all candidates."""
-    low = np.int64(1) << 62
-    high = -low
-    for q in prange(counts.shape[0]):
-        score = _score(counts, offsets, repeats, scale, signed, q)
-        low = min(low, score)
-        high = max(high, score)
-    if signed:
-        low, high = min(low, surplus - high), max(high, surplus - low)
-    low, high = _within(low, largest), _within(high, largest)
-    return (low * rate) >> shift, (high * rate) >> shift
-
-
-@njit(cache=True, parallel=True)
-def sum_bands(counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, powers, low, sums):  # type: ignore[no-untyped-def]
-    """sums[chunk, band] = the sum of the mantissas of the chunk's candidates with exponent low + band."""
-    for chunk in prange(sums.shape[0]):
-        mine = sums[chunk]
-        for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
-            score = _score(counts, offsets, repeats, scale, signed, q)
-            x = _within(score, largest) * rate
-            mine[_band(x, shift, low)] += _mantissa(x, shift, powers)
-            if signed:
-                x = _within(surplus - score, largest) * rate
-                mine[_band(x, shift, low)] += _mantissa(x, shift, powers)
-
-
-@njit(cache=True, parallel=True)
-def find_candidates(  # type: ignore[no-untyped-def]
-    counts,
-    offsets,
-    repeats,
-    scale,
-    surplus,
-    signed,
-    rate,
-    shift,
-    largest,
-    powers,
-    low,
-    bands,
-    first,
-    band,
-    residue,
-):
-    """The candidate (2·query + negated) of each draw; draws are sorted by chunk, band and residue.
-
-    The draws of chunk k are first[k] : first[k + 1]. One walk over a chunk serves all of its draws.
-    """
-    found = np.empty(residue.shape[0], np.int64)
-    for chunk in prange(first.shape[0] - 1):
-        begin, end = first[chunk], first[chunk + 1]
-        if begin == end:
-            continue
-        running = np.zeros(bands, np.uint64)
-        pending = np.full(bands, -1, np.int64)  # the next draw of each band
-        for i in range(end - 1, begin - 1, -1):
-            pending[band[i]] = i
-        for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
-            score = _score(counts, offsets, repeats, scale, signed, q)
-            for side in range(2 if signed else 1):
-                x = _within(surplus - score if side else score, largest) * rate
-                b = _band(x, shift, low)
-                i = pending[b]
-                if i >= 0:
-                    running[b] += _mantissa(x, shift, powers)
-                    while i >= 0 and residue[i] < running[b]:
-                        found[i] = 2 * q + side
-                        i = i + 1 if i + 1 < end and np.uint64(band[i + 1]) == b else -1
-                    pending[b] = i
-    return found

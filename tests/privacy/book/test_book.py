@@ -152,10 +152,10 @@ def test_no_gaussian_ledger_pays_more_than_its_release_was_charged(
 
 def test_a_gaussian_ledger_refuses_rho_above_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its theorem says: the limit is part of the ledger, not an estimate of it."""
-    from dualquery.privacy import ledger as ledgers
+    from dualquery.privacy import interpreters
 
     limit = rho_units_of(epsilon=0.5, delta=1e-6) + 10
-    monkeypatch.setattr(ledgers, "gaussian_rho_units", lambda **_: limit)
+    monkeypatch.setattr(interpreters, "gaussian_rho_units", lambda **_: limit)
     paying = Ledger(budget(accounting=Accounting.GAUSSIAN))
     paying.charge(GaussianMeasurement(Fraction(1), Fraction(UNITS, 2 * limit)))
     assert paying.spent().rho_units == limit

@@ -48,7 +48,7 @@ from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import TableErrors, rate_within, selection_event
+from dualquery.privacy.scores import MOST_PUBLIC_ROWS, TableErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.privacy.statistics import TableCells
 from dualquery.queries.tables import Tables
@@ -186,7 +186,7 @@ def run(
     """Choose, measure, fit, repeat; then fit at full length."""
     chosen, task = plan.parameters, plan.task
     measured = chosen.ones.measure(curator, task)
-    rows = max(1, round(measured.total))
+    rows = min(max(1, round(measured.total)), MOST_PUBLIC_ROWS)
     known = Known(measured, chosen.noise.deviation / rows)
     scouts = product_start(task.domain, known.ones, SCOUT, rng)
     questions = RowTables(errors_of(chosen.tables, rows, chosen.noise), scouts)

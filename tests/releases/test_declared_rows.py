@@ -1,0 +1,92 @@
+"""A declared number of records that no table has: a sentence before anything is charged, or a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import dualquery
+from dualquery import Accounting, Budget, DualQueryError, Neighbours, Records
+from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.outcomes import FEWEST_ROWS, MOST_ROWS, synthetic_rows
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.scores import MOST_PUBLIC_ROWS
+from dualquery.queries.families import from_spec
+
+WIDE = ["independent-gaussian", "mwem", "adaptive-projection", "dualquery"]
+
+
+@pytest.mark.parametrize("mechanism", sorted(MECHANISMS))
+@pytest.mark.parametrize("rows", [MOST_PUBLIC_ROWS + 1, 10**16, 10**19, 10**300])
+def test_too_many_declared_records_are_refused_before_a_charge(
+    records: Records,
+    budget: Callable[..., Budget],
+    monkeypatch: pytest.MonkeyPatch,
+    mechanism: str,
+    rows: int,
+) -> None:
+    charged: list[object] = []
+    monkeypatch.setattr(Ledger, "charge", lambda self, *events: charged.extend(events))
+    with pytest.raises(DualQueryError, match="--records"):
+        dualquery.release(
+            records,
+            budget=budget(neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP),
+            workload="marginals:2",
+            mechanism=mechanism,
+            public_rows=rows,
+            seed=1,
+        )
+    assert charged == []
+
+
+@pytest.mark.parametrize("mechanism", WIDE)
+@pytest.mark.parametrize("rows", [1, 3, 10**12, MOST_PUBLIC_ROWS])
+def test_any_other_number_gives_a_release_or_a_sentence(
+    records: Records, budget: Callable[..., Budget], mechanism: str, rows: int
+) -> None:
+    """A wrongly declared number spoils the answers, never the arithmetic."""
+    options: dict[str, object] = {} if mechanism == "independent-gaussian" else {"rounds": 2}
+    if mechanism in ("mwem", "adaptive-projection"):
+        options["synthetic_rows"] = 200
+    try:
+        made = dualquery.release(
+            records,
+            budget=budget(neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP),
+            workload="marginals:2",
+            mechanism=mechanism,
+            public_rows=rows,
+            seed=1,
+            **options,
+        )
+    except DualQueryError as refused:
+        assert str(refused).count("\n") == 0  # noqa: PT017
+    else:
+        assert made.certificate["mechanism"] == mechanism
+
+
+def test_gaussian_accounting_never_measures_the_number_of_records_first(
+    records: Records, budget: Callable[..., Budget]
+) -> None:
+    """Its theorem wants the sizes of all events fixed beforehand; a plan that follows a measured n fixes them after.
+
+    (docs/privacy.md, "The ledger as a filter".) So with this accounting the number is public or declared.
+    """
+    for accounting in (Accounting.GAUSSIAN, Accounting.THEOREM_4_3):
+        with pytest.raises(DualQueryError, match="must be declared as public"):
+            dualquery.release(
+                records,
+                budget=budget(neighbours=Neighbours.ADD_REMOVE, accounting=accounting),
+                workload="marginals:2",
+                seed=1,
+            )
+
+
+def test_no_more_rows_by_default_than_a_computer_holds(
+    records: Records, budget: Callable[..., Budget]
+) -> None:
+    workload = from_spec(records.domain, "marginals:1")
+    rows = [synthetic_rows(Task(workload, n, budget()), None) for n in (1, 10**6, 10**12)]
+    assert rows == [FEWEST_ROWS, 10**6, MOST_ROWS]
+    assert synthetic_rows(Task(workload, 10**12, budget()), 2 * MOST_ROWS) == 2 * MOST_ROWS
