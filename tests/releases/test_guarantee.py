@@ -199,3 +199,29 @@ def test_tiny_budgets_and_huge_tables_are_planned_or_refused(
         assert str(refusal)  # noqa: PT017
     else:
         assert made.mean_error > 0
+
+
+# Several records
+
+
+@pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.GAUSSIAN, Accounting.PURE])
+def test_several_records_are_told_from_the_events(accounting: Accounting, tmp_path: Path) -> None:
+    """The report said "k records as with k times ε", which is false at the same δ."""
+    delta = 0.0 if accounting is Accounting.PURE else 1e-6
+    paid = Budget(epsilon=1, delta=delta, neighbours=REPLACE, accounting=accounting)
+    mechanism = "laplace" if accounting is Accounting.PURE else "gaussian"
+    made = dualquery.release(
+        people(tmp_path), schema=DOMAIN, workload="marginals:1", budget=paid, mechanism=mechanism
+    )
+    several, spent = made.certificate["several"], made.certificate["spent"]["epsilon"]
+    assert list(several) == ["2", "5", "10"]
+    for k, epsilon in several.items():
+        if accounting is Accounting.PURE:
+            assert epsilon == pytest.approx(int(k) * spent, rel=1e-9)
+        else:
+            assert epsilon > int(k) * spent
+    page = report_html(made, made.certificate)
+    assert "k times ε" not in page
+    assert "10 records with ε =" in page
+    if accounting is Accounting.ZCDP:
+        assert several["5"] == pytest.approx(5.84, abs=0.02)

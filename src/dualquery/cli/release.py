@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -12,8 +13,10 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
+    from dualquery.mechanisms.mechanism import Progress
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
+    from dualquery.table.records import Records
     from dualquery.table.schema import Schema
 
 
@@ -98,22 +101,17 @@ def release(
         --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
     ```
     """
-    known = 2 if neighbours.size_is_public else None
-    flags.budget_from(epsilon, delta, rows=records or known, neighbours=neighbours, accounting=accounting)
+    budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
+    budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
     from dualquery.cli import output
     from dualquery.cli.progress import Bars
 
     with Bars(wanted=not (json or quiet)) as progress:
-        from dualquery.releases.making import read_records, refuse_dropping
         from dualquery.releases.making import release as make_release
-        from dualquery.releases.persons import records_per_person as most_of_a_person
 
         described, workload = _prepared(schema, queries, mechanism, out, sign)
-        refuse_dropping(described, neighbours)
-        most = most_of_a_person(described, neighbours)
-        encoded = read_records(table, described, progress, most)
-        public = encoded.rows if neighbours.size_is_public else records
-        budget = flags.budget_from(epsilon, delta, rows=public, neighbours=neighbours, accounting=accounting)
+        encoded = _read(table, described, neighbours, progress)
+        budget = budget_for(rows=encoded.rows if neighbours.size_is_public else records)
         made = make_release(
             encoded,
             schema=described,
@@ -135,6 +133,15 @@ def release(
         print_summary(out, made.certificate)
     if not quiet:
         output.print_warnings(made.certificate["warnings"])
+
+
+def _read(table: Path, schema: Schema, neighbours: Neighbours, progress: Progress) -> Records:
+    """The records, read so that these neighbours stay neighbours."""
+    from dualquery.releases.making import read_records, refuse_dropping
+    from dualquery.releases.persons import records_per_person
+
+    refuse_dropping(schema, neighbours)
+    return read_records(table, schema, progress, records_per_person(schema, neighbours))
 
 
 def _prepared(

@@ -7,6 +7,7 @@ how long a run took stands nowhere, because time can depend on the data.
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ from dualquery.releases.prediction import PredictedError
 from dualquery.releases.shape import check_shape, read_json
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
+SEVERAL = (2, 5, 10)  # records, or persons, for which the certificate says what is left of the promise
 FORMAT = 3
 _PACKAGES = ("numpy", "numba", "pyarrow", "opendp")
 
@@ -130,6 +132,7 @@ def certify(
                 "accounting": budget.accounting.value,
                 "accounting_words": budget.accounting.words(),
             },
+            "several": {str(k): finite(ledger.epsilon_for(k)) for k in SEVERAL},
             "spent": {
                 "epsilon": spent.epsilon,
                 "delta": spent.delta,
@@ -154,6 +157,11 @@ def certify(
             "files": {},
         }
     )
+
+
+def finite(epsilon: float) -> float | None:
+    """JSON has no word for an infinite ε."""
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def event_list(events: Sequence[Event]) -> list[dict[str, Any]]:

@@ -169,7 +169,7 @@ def public(certificate: Certificate) -> list[str]:
 def not_promised(certificate: Certificate) -> list[str]:
     """Where the promise ends."""
     return [
-        _who_else(relation(certificate).records_per_person),
+        f"{_who_else(relation(certificate).records_per_person)} {several(certificate)}",
         "It covers this release. Another release about the same people costs again, and the costs add up.",
         "It does not hide what is true of people in general. That smokers fall ill more often may be learned "
         "from it, and believed of a smoker who was never in the table.",
@@ -179,17 +179,28 @@ def not_promised(certificate: Certificate) -> list[str]:
     ]
 
 
+def several(certificate: Certificate) -> str:
+    """What the promise is for several records, or persons, together: worse than so many times ε, except at δ = 0."""
+    kind = "persons" if relation(certificate).records_per_person is not None else "records"
+    costs = [
+        f"{k} {kind} with ε = {number_above(epsilon) if epsilon is not None else '∞'}"
+        for k, epsilon in certificate["several"].items()
+    ]
+    at = f", at the same δ = {number(certificate['spent']['delta'])}" if certificate["spent"]["delta"] else ""
+    return f"It protects {', '.join(costs[:-1])} and {costs[-1]}{at}."
+
+
 def _who_else(most: int | None) -> str:
     if most is None:
         return (
             "It protects one record. A person with several records in the table, or a household, is protected "
-            "less: k records as with k times ε."
+            "less."
         )
     return (
         f"It protects one person, as the table's ids tell persons apart. Of each at most {most:,} "
         f"record{'s' if most > 1 else ''} counted, chosen by a rule that looks at that person alone; what was "
-        "dropped is not described here. A household, or a person with several ids, is protected less: k ids as "
-        "with k times ε. A record without an id counts as a person of its own."
+        "dropped is not described here. A household, or a person with several ids, is protected less. A record "
+        "without an id counts as a person of its own."
     )
 
 
