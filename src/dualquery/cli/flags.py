@@ -104,6 +104,12 @@ RecordsPerPersonFlag: TypeAlias = Annotated[
         help="How many records of each person count, where neighbours are persons; more are dropped.",
     ),
 ]
+DatasetFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset", metavar="NAME", help="The dataset. [default: all there are]", show_default=False
+    ),
+]
 JsonFlag: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, for a program to read; no progress bar.")
 ]

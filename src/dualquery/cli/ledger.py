@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from dualquery.cli.flags import JsonFlag, NeighboursFlag
+from dualquery.cli.flags import DatasetFlag, JsonFlag, NeighboursFlag
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
 LedgerArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="LEDGER", help="A file, or `postgresql://user@host/database`.")
-]
-DatasetFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--dataset", metavar="NAME", help="The dataset. [default: all there are]", show_default=False
-    ),
 ]
 
 

@@ -46,7 +46,6 @@ SignFlag: TypeAlias = Annotated[
     Path | None,
     typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
 ]
-
 LedgerFlag: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -54,15 +53,6 @@ LedgerFlag: TypeAlias = Annotated[
         metavar="LEDGER",
         show_default=False,
         help="The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
-    ),
-]
-DatasetFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--dataset",
-        metavar="NAME",
-        show_default=False,
-        help="The dataset in the ledger. [default: the only one there is]",
     ),
 ]
 
@@ -83,7 +73,7 @@ def release(
     records: RecordsFlag = None,
     seed: SeedFlag = None,
     ledger: LedgerFlag = None,
-    dataset: DatasetFlag = None,
+    dataset: flags.DatasetFlag = None,
     csv: CsvFlag = False,
     sign: SignFlag = None,
     json: flags.JsonFlag = False,
@@ -95,15 +85,13 @@ def release(
     Examples:
 
     ```
-    dualquery release people.csv --schema schema.toml --queries marginals:3 \\
-        --epsilon 1 --out released
+    dualquery release people.csv --schema schema.toml --queries marginals:3 --epsilon 1 --out released
     dualquery release people.csv --schema schema.toml \\
         --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
     ```
     """
     budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
     budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
-    from dualquery.cli import output
     from dualquery.cli.progress import Bars
 
     with Bars(wanted=not (json or quiet)) as progress:
@@ -127,12 +115,18 @@ def release(
         )
         progress("writing the release", 0, 1)
         made.save(out, csv=csv, sign=sign)
+    _tell(out, made.certificate, json=json, quiet=quiet)
+
+
+def _tell(folder: Path, certificate: Certificate, *, json: bool, quiet: bool) -> None:
+    from dualquery.cli import output
+
     if json:
-        output.print_json(_json(out, made.certificate))
+        output.print_json(_json(folder, certificate))
     elif not quiet:
-        print_summary(out, made.certificate)
+        print_summary(folder, certificate)
     if not quiet:
-        output.print_warnings(made.certificate["warnings"])
+        output.print_warnings(certificate["warnings"])
 
 
 def _read(table: Path, schema: Schema, neighbours: Neighbours, progress: Progress) -> Records:

@@ -107,17 +107,16 @@ def read_private_key(file: str | os.PathLike[str]) -> PrivateKey:
 def read_public_key(file: str | os.PathLike[str]) -> PublicKey:
     """The key that checks signatures."""
     _cryptography()
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric import ed25519
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     text = _contents(Path(file), secret=False)
     if b"PRIVATE KEY" in text:
         raise ReleaseError(f"'{file}' is a private key; check with the public one, '{file}.pub'")
-    try:
+    key: object = None
+    with suppress(Exception):  # the package has many of its own
         key = load_pem_public_key(text)
-    except Exception:  # the package has many of its own
-        raise ReleaseError(f"'{file}' is not a public key") from None
-    if not isinstance(key, Ed25519PublicKey):
+    if not isinstance(key, ed25519.Ed25519PublicKey):
         raise ReleaseError(f"'{file}' is not a public key of Ed25519")
     return PublicKey(key.public_bytes_raw().hex())
 

@@ -72,20 +72,11 @@ FOR EACH ROW EXECUTE FUNCTION dualquery_start_empty()
 CREATE TRIGGER dualquery_books_only_spend BEFORE UPDATE ON dualquery_books
 FOR EACH ROW EXECUTE FUNCTION dualquery_only_spend()
 
-CREATE TRIGGER dualquery_books_stay BEFORE DELETE ON dualquery_books
-FOR EACH ROW EXECUTE FUNCTION dualquery_refuse()
-
-CREATE TRIGGER dualquery_books_stay_all BEFORE TRUNCATE ON dualquery_books
+CREATE TRIGGER dualquery_books_stay BEFORE DELETE OR TRUNCATE ON dualquery_books
 FOR EACH STATEMENT EXECUTE FUNCTION dualquery_refuse()
 
 CREATE TRIGGER dualquery_charges_follow BEFORE INSERT ON dualquery_charges
 FOR EACH ROW EXECUTE FUNCTION dualquery_follow()
 
-CREATE TRIGGER dualquery_charges_keep BEFORE UPDATE ON dualquery_charges
-FOR EACH ROW EXECUTE FUNCTION dualquery_refuse()
-
-CREATE TRIGGER dualquery_charges_stay BEFORE DELETE ON dualquery_charges
-FOR EACH ROW EXECUTE FUNCTION dualquery_refuse()
-
-CREATE TRIGGER dualquery_charges_stay_all BEFORE TRUNCATE ON dualquery_charges
+CREATE TRIGGER dualquery_charges_keep BEFORE UPDATE OR DELETE OR TRUNCATE ON dualquery_charges
 FOR EACH STATEMENT EXECUTE FUNCTION dualquery_refuse()

@@ -16,36 +16,24 @@ from dualquery.errors import LedgerError
 
 METADATA = sql.MetaData()
 
-BOOKS = sql.Table(
-    "dualquery_books",
-    METADATA,
-    sql.Column("id", sql.BigInteger, primary_key=True),
-    sql.Column("format", sql.BigInteger),
-    sql.Column("name", sql.Text),
-    sql.Column("nonce", sql.Text),
-    sql.Column("neighbours", sql.Text),
-    sql.Column("currency", sql.Text),
-    sql.Column("epsilon", sql.Text),
-    sql.Column("delta", sql.Text),
-    sql.Column("cap", sql.BigInteger),
-    sql.Column("created", sql.Text),
-    sql.Column("origin", sql.Text),
-    sql.Column("spent", sql.BigInteger),
-)
 
-CHARGES = sql.Table(
-    "dualquery_charges",
-    METADATA,
-    sql.Column("id", sql.BigInteger, primary_key=True),
-    sql.Column("book", sql.BigInteger),
-    sql.Column("sequence", sql.BigInteger),
-    sql.Column("day", sql.Text),
-    sql.Column("release", sql.Text),
-    sql.Column("what", sql.Text),
-    sql.Column("units", sql.BigInteger),
-    sql.Column("spent_after", sql.BigInteger),
-    sql.Column("previous", sql.Text),
-    sql.Column("hash", sql.Text),
+def _table(name: str, columns: str) -> sql.Table:
+    """A table of these columns, each `name` a text or `name#` a whole number; the first is its key."""
+    first, *others = columns.split()
+    return sql.Table(
+        name,
+        METADATA,
+        sql.Column(first.rstrip("#"), sql.BigInteger, primary_key=True),
+        *(sql.Column(each.rstrip("#"), sql.BigInteger if "#" in each else sql.Text) for each in others),
+    )
+
+
+BOOKS = _table(
+    "dualquery_books",
+    "id# format# name nonce neighbours currency epsilon delta cap# created origin spent#",
+)
+CHARGES = _table(
+    "dualquery_charges", "id# book# sequence# day release what units# spent_after# previous hash"
 )
 
 
