@@ -102,7 +102,10 @@ def _from_frame(source: ArrowStream, names: Sequence[str] | None) -> pa.Table:
         raise DataError(f"a {kind} is not a table; give a file name or a pandas, Polars or Arrow table")
     frame: Any = source
     if isinstance(frame, pa.Table) or not (hasattr(frame, "columns") and hasattr(frame, "__getitem__")):
-        return _selected(pa.table(frame), names, describe(source))
+        # A copy of an Arrow table is not only idle: of chunked dictionaries of string views it ends the process in
+        # versions of Arrow before 25.
+        whole = frame if isinstance(frame, pa.Table) else pa.table(frame)
+        return _selected(whole, names, describe(source))
     # pandas and Polars: convert the columns that are wanted and no others, and no index.
     labels = list(frame.columns)
     chosen = [labels[i] for i in choose(names, [str(label) for label in labels], describe(source))]
