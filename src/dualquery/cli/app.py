@@ -8,6 +8,7 @@ import typer
 
 from dualquery import __version__
 from dualquery.cli.answer import answer
+from dualquery.cli.audit import audit
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
 from dualquery.cli.plan import plan
@@ -30,6 +31,7 @@ app.command()(plan)
 app.command()(release)
 app.command()(answer)
 app.command()(evaluate)
+app.command()(audit)
 app.command()(demo)
 
 
