@@ -21,12 +21,12 @@ from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, REPLACED
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query import game as dual_query_game
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.hazard import HazardTest, Side, Table, tabulate
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.noise import Laplace, discrete_laplace
+from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import draw
 from dualquery.privacy.sparse_vector import OpenEpoch, SparseVector
@@ -69,6 +69,13 @@ def four_fifths_of_the_scale(patch: Patch) -> None:
         return discrete_laplace(count, scale=self.scale * Fraction(4, 5), entropy=entropy)
 
     patch.setattr(Laplace, "draw", narrow)
+
+
+def four_fifths_of_the_deviation(patch: Patch) -> None:
+    def narrow(self: Gaussian, count: int, entropy: Any) -> Any:
+        return discrete_gaussian(count, variance=self.variance * Fraction(16, 25), entropy=entropy)
+
+    patch.setattr(Gaussian, "draw", narrow)
 
 
 def one_draw_charged(patch: Patch) -> None:
@@ -116,6 +123,12 @@ SAID = [
         "scale off by a fifth",
         four_fifths_of_the_scale,
         sampled(lambda: verbs.measured(ALONE, number_of_records(BITS), verbs.pure(ALONE), verbs.laplace)),
+        100_000,
+    ),
+    Twin(
+        "scale off by a fifth, Gaussian",
+        four_fifths_of_the_deviation,
+        lambda: verbs.gaussian_case(ALONE, Accounting.GAUSSIAN),
         100_000,
     ),
     Twin(
@@ -296,7 +309,10 @@ def ten_in_flight(at_once: int) -> Sampler:
                 fired += sum(found)
             fires.append(float(fired))
             tell(1)
-        return Sampled({"fires": np.array(fires)}, Claim(thresholds.HAZARD_BUDGET.epsilon, thresholds.HAZARD_BUDGET.delta))
+        return Sampled(
+            {"fires": np.array(fires)},
+            Claim(thresholds.HAZARD_BUDGET.epsilon, thresholds.HAZARD_BUDGET.delta),
+        )
 
     return sample
 
@@ -329,7 +345,9 @@ def tested_value(reused: bool) -> Sampler:
         above = tested >= threshold[:, None]
         first = np.where(above.any(axis=1), above.argmax(axis=1), 5)
         values = tested[np.arange(runs), np.minimum(first, 4)] if reused else np.zeros(runs, np.int64)
-        seen = np.array([f"{place} {value}" for place, value in zip(first.tolist(), values.tolist(), strict=True)])
+        seen = np.array(
+            [f"{place} {value}" for place, value in zip(first.tolist(), values.tolist(), strict=True)]
+        )
         return Sampled({"session": seen}, Claim(float(VECTOR.epsilon)))
 
     return sample

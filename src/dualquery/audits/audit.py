@@ -71,7 +71,9 @@ def audit(
     """
     listed = [case for case in cases if case.exact is not None or runs or case.runs(None, quick=quick)]
     if runs is not None and runs < FEWEST_RUNS:
-        raise AuditError(f"an audit needs at least {FEWEST_RUNS} runs on each table, of which half choose an event")
+        raise AuditError(
+            f"an audit needs at least {FEWEST_RUNS} runs on each table, of which half choose an event"
+        )
     failure = (1 - CONFIDENCE) / max(1, len(listed))
     planned = [case.runs(runs, quick=quick) for case in listed]
     findings = []

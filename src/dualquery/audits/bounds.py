@@ -51,7 +51,7 @@ def lower_bound(hits: int, runs: int, *, failure: float) -> float:
 
 
 def upper_bound(hits: int, runs: int, *, failure: float) -> float:
-    """The probability above which so few hits or fewer have less than this chance: Clopper and Pearson, rounded up."""
+    """The probability above which so few hits or fewer have less than this chance, rounded up."""
     if hits >= runs:
         return 1.0
     low, high = 0.0, 1.0

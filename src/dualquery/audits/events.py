@@ -47,11 +47,12 @@ class Event:
 
 def aligned(one: Seen, other: Seen) -> tuple[Seen, Seen]:
     """The same features on both sides: a text that only one side shows is empty on the other."""
-    kinds = {name: values for seen in (one, other) for name, values in seen.items()}
+    names = dict.fromkeys((*one, *other))
 
     def completed(seen: Seen) -> Seen:
         length = len(next(iter(seen.values())))
-        return {name: seen.get(name, np.zeros(length, kind.dtype)) for name, kind in kinds.items()}
+        nothing = np.array([""] * length)
+        return {name: seen.get(name, nothing) for name in names}
 
     return completed(one), completed(other)
 
@@ -76,9 +77,7 @@ def choose_event(seen: tuple[Seen, Seen], *, delta: float) -> Event:
 
 def _rankings(seen: tuple[Seen, Seen]) -> dict[str, Ranking]:
     numbers = [name for name, values in seen[0].items() if values.dtype.kind == "f"]
-    rankings = {
-        name: _number(name) if name in numbers else _text(name, seen) for name in seen[0]
-    }
+    rankings = {name: _number(name) if name in numbers else _text(name, seen) for name in seen[0]}
     if len(numbers) > 1:
         rankings[TOGETHER] = _discriminant(numbers, seen)
     return rankings

@@ -102,7 +102,7 @@ def exact_selection(pair: Pair, score: Score, epsilon: Fraction) -> Callable[[],
 
 
 def exact_hazard(test: HazardTest) -> Callable[[], Computed]:
-    """The least price of a fire with which (∗) of docs/privacy.md holds between all neighbours, beside the price paid.
+    """The least price of a fire with which (∗) of docs/privacy.md holds between neighbours, beside the price paid.
 
     ln(Σ_fires p^α p′^{1−α} / (1 − p₀^α p′₀^{1−α})) / (α − 1), the largest over x and x′ at most K apart.
     """
@@ -136,4 +136,3 @@ def least_price(one: dict[str, Fraction], other: dict[str, Fraction], order: int
     if silence >= 1:
         return math.inf if fires else 0.0
     return _log(fires / (1 - silence)) / (order - 1)
-

@@ -55,7 +55,7 @@ class FilePair:
     texts: tuple[str, str]
     accounting: Accounting = Accounting.PURE
     mechanism: str | None = "laplace"
-    options: Mapping[str, object] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     schema: str = SCHEMA
     public_rows: int | None = None
     refuses: Refusal = Refusal.NEVER
@@ -142,9 +142,7 @@ def _fields(data: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 REPLACE, ADD_REMOVE, ZCDP = Neighbours.REPLACE, Neighbours.ADD_REMOVE, Accounting.ZCDP
 
-OPPOSITE = FilePair(
-    "the one king replaced by a clerk", REPLACE, (CROWD + "king,29\n", CROWD + "clerk,12\n")
-)
+OPPOSITE = FilePair("the one king replaced by a clerk", REPLACE, (CROWD + "king,29\n", CROWD + "clerk,12\n"))
 EXTREME = FilePair(
     "an income of 12 replaced by one of 1e300",
     REPLACE,
@@ -165,9 +163,7 @@ DUPLICATE = FilePair(
     {"rounds": 1, "synthetic_rows": 50},
     public_rows=12,
 )
-DROPPED = FilePair(
-    "a row that the schema drops", ADD_REMOVE, (CROWD, CROWD + "?,12\n"), schema=DROPPING
-)
+DROPPED = FilePair("a row that the schema drops", ADD_REMOVE, (CROWD, CROWD + "?,12\n"), schema=DROPPING)
 DROPPED_IN_PUBLIC = FilePair(
     "a record replaced by one that the schema drops",
     REPLACE,

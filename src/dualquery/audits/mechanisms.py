@@ -91,7 +91,7 @@ def published(outcome: Outcome) -> dict[str, float | str]:
 
 
 def _column(values: list[float | str]) -> Feature:
-    return np.array(values, np.str_ if isinstance(values[0], str) else np.float64)
+    return np.array(values, np.str_) if isinstance(values[0], str) else np.array(values, np.float64)
 
 
 def cases() -> list[Case]:
@@ -110,7 +110,9 @@ def cases() -> list[Case]:
         ).case(*many),
         Setting("mwem", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
         Setting("mwem", ALONE, options={**rows, "rounds": 2}).case(*many),
-        Setting("mwem", DUPLICATES, zcdp, options={**once, "start": "noisy"}, words=", noisy start").case(*late),
+        Setting("mwem", DUPLICATES, zcdp, options={**once, "start": "noisy"}, words=", noisy start").case(
+            *late
+        ),
         Setting("pmw", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
         Setting("pmw", MANY, options={**rows, "rounds": 2}).case(*many),
         Setting("projection", DUPLICATES, zcdp, options=rows, workload=ONE_TABLE).case(*few),

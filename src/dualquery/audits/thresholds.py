@@ -84,7 +84,9 @@ class Session:
                 "pattern": np.array(patterns),
                 "fires": np.array([float(_fires(each)) for each in patterns]),
                 "tests": np.array([float(len(each)) for each in patterns]),
-                "fires of the first half": np.array([float(_fires(each[: len(asked) // 2])) for each in patterns]),
+                "fires of the first half": np.array(
+                    [float(_fires(each[: len(asked) // 2])) for each in patterns]
+                ),
                 "first answer": np.array(values),
             }
             return Sampled(seen, spent)
@@ -106,9 +108,7 @@ class Session:
 
 
 # A large δ, because with it the order is low, a single test may say much, and few questions decide.
-HAZARD_BUDGET = Budget(
-    epsilon=1.0, delta=0.3, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.RENYI
-)
+HAZARD_BUDGET = Budget(epsilon=1.0, delta=0.3, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.RENYI)
 TEST = HazardTest(Fraction(1, 2), threshold=4, order=2)
 QUIET = Gaussian(Fraction(1000))  # what follows a fire tells next to nothing, and costs as little
 
@@ -125,7 +125,10 @@ ANSWER = Fraction(1, 4)  # ε of the measurement that ends an epoch
 def epoch_budget(number: int, pair: Pair) -> Budget:
     """A pure budget for so many epochs and their answers."""
     return Budget(
-        epsilon=float(number * (VECTOR.epsilon + ANSWER)), delta=0.0, neighbours=pair.neighbours, accounting=Accounting.PURE
+        epsilon=float(number * (VECTOR.epsilon + ANSWER)),
+        delta=0.0,
+        neighbours=pair.neighbours,
+        accounting=Accounting.PURE,
     )
 
 

@@ -18,7 +18,17 @@ from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.events import Feature
 from dualquery.audits.exact import exact_selection
-from dualquery.audits.pairs import ALONE, BASKETS, BITS, DUPLICATES, EXTREMES, FULL_BASKET, GRADES, MANY, REPLACED, Pair
+from dualquery.audits.pairs import (
+    ALONE,
+    BITS,
+    DUPLICATES,
+    EXTREMES,
+    FULL_BASKET,
+    GRADES,
+    MANY,
+    REPLACED,
+    Pair,
+)
 from dualquery.counting.counter import Counter, Integers
 from dualquery.counting.memory import MemoryCounter
 from dualquery.privacy.budget import Accounting, Budget
@@ -68,9 +78,7 @@ class Copies:
 
 def pure(pair: Pair, epsilon: Fraction = EPSILON) -> Budget:
     """A budget of pure ε for a pair."""
-    return Budget(
-        epsilon=float(epsilon), delta=0.0, neighbours=pair.neighbours, accounting=Accounting.PURE
-    )
+    return Budget(epsilon=float(epsilon), delta=0.0, neighbours=pair.neighbours, accounting=Accounting.PURE)
 
 
 def of_each(event: Event, copies: int) -> Event:
@@ -205,10 +213,12 @@ def _gaussian_noise(budget: Budget) -> Callable[[Sensitivity], Noise]:
     return noise_of
 
 
-def _gaussian_case(pair: Pair, accounting: Accounting) -> Case:
+def gaussian_case(pair: Pair, accounting: Accounting) -> Case:
     budget = Budget(epsilon=1.0, delta=0.05, neighbours=pair.neighbours, accounting=accounting)
     sampler = measured(pair, GroupCounts(SAME.groups[0]), budget, _gaussian_noise(budget), block=2000)
-    return Case(f"measure: counts, Gaussian by {accounting}", pair.words, sampler, quick=20_000, long=1_000_000)
+    return Case(
+        f"measure: counts, Gaussian by {accounting}", pair.words, sampler, quick=20_000, long=1_000_000
+    )
 
 
 def _measurements() -> list[tuple[str, Pair, Statistic]]:
@@ -230,15 +240,21 @@ def _measurements() -> list[tuple[str, Pair, Statistic]]:
 def cases() -> list[Case]:
     """Every statistic and every score, each between the neighbours that move it most."""
     found = [
-        Case(f"measure: {name}", pair.words, measured(pair, statistic, pure(pair), laplace), quick=20_000, long=1_000_000)
+        Case(
+            f"measure: {name}",
+            pair.words,
+            measured(pair, statistic, pure(pair), laplace),
+            quick=20_000,
+            long=1_000_000,
+        )
         for name, pair, statistic in _measurements()
     ]
     few = measured(ALONE, number_of_records(BITS), pure(ALONE), laplace, block=FEW)
     found += [
         Case("measure: number of records, few draws", ALONE.words, few, quick=20_000, long=400_000),
         Case("measure: two in a row", REPLACED.words, twice(REPLACED, OPPOSED), quick=20_000, long=1_000_000),
-        _gaussian_case(ALONE, Accounting.GAUSSIAN),
-        _gaussian_case(ALONE, Accounting.ZCDP),
+        gaussian_case(ALONE, Accounting.GAUSSIAN),
+        gaussian_case(ALONE, Accounting.ZCDP),
     ]
     for pair in (REPLACED, ALONE, MANY):
         score = signed_errors(pair, OPPOSED)

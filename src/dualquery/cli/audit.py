@@ -31,15 +31,16 @@ def audit(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Repeatable chance, for tests.", show_default=False)
+        int | None,
+        typer.Option("--seed", metavar="N", help="Repeatable chance, for tests.", show_default=False),
     ] = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Attack the mechanisms, and compare what an adversary can prove with what is claimed.
 
-    Every case releases two neighbouring tables many times, chooses an event on half of the runs and bounds the privacy
-    loss on the other half. The exit code is 1 where a bound lies above its claim.
+    Every case releases two neighbouring tables many times, chooses an event on half of the runs and bounds the
+    privacy loss on the other half. The exit code is 1 where a bound lies above its claim.
 
     Examples:
 
