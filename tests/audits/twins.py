@@ -358,7 +358,7 @@ def nothing(patch: Patch) -> None:
 
 
 ASKED = [
-    Twin("no cap on fires", no_cap_on_fires, sampled(thresholds.hazard_session().sampler), 300),
+    Twin("no cap on fires", no_cap_on_fires, sampled(thresholds.hazard_session().sampler), 500),
     Twin(
         "tests after the last fire",
         tests_after_the_last_fire,
@@ -380,7 +380,7 @@ ASKED = [
     Twin(
         "an epoch that does not close",
         an_epoch_that_does_not_close,
-        sampled(thresholds.epoch_session(REPLACED, ((0, 0),) * 60 + ((1, 0),) * 60, 1).sampler),
+        sampled(thresholds.epoch_session(REPLACED, ((0, 0),) * 80 + ((1, 0),) * 80, 1).sampler),
         600,
     ),
     Twin(

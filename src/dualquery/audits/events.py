@@ -65,10 +65,14 @@ def split(seen: Seen) -> tuple[Seen, Seen]:
 
 
 def choose_event(seen: tuple[Seen, Seen], *, delta: float) -> Event:
-    """The event that would prove the most, were these the runs that judge."""
+    """The event that would prove the most: ranked by one half of these runs, the ranking tried on the other.
+
+    (Tried on the runs that made it, a ranking of many texts would look perfect.)
+    """
+    learning, trying = zip(*map(split, seen), strict=True)
     best: tuple[float, Event] | None = None
-    for name, rank in _rankings(seen).items():
-        value, event = _best_threshold(name, rank, seen, delta)
+    for name, rank in _rankings(learning).items():
+        value, event = _best_threshold(name, rank, trying, delta)
         if best is None or value > best[0]:
             best = value, event
     assert best is not None, "a run shows something"

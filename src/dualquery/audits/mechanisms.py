@@ -109,12 +109,12 @@ def cases() -> list[Case]:
             "dualquery", REPLACED, options=density, workload=ONE_ATTRIBUTE, words=", one attribute free"
         ).case(*many),
         Setting("mwem", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
-        Setting("mwem", ALONE, options={**rows, "rounds": 2}).case(*many),
+        Setting("mwem", MANY, options={**rows, "rounds": 2}).case(*many),
         Setting("mwem", DUPLICATES, zcdp, options={**once, "start": "noisy"}, words=", noisy start").case(
             *late
         ),
-        Setting("pmw", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
-        Setting("pmw", MANY, options={**rows, "rounds": 2}).case(*many),
+        Setting("pmw", DUPLICATES, options={**once, "iterate": "last"}, workload=ONE_ATTRIBUTE).case(*many),
+        Setting("pmw", MANY, options={**rows, "rounds": 2, "iterate": "last"}).case(*many),
         Setting("projection", DUPLICATES, zcdp, options=rows, workload=ONE_TABLE).case(*few),
         Setting("projection", MANY, zcdp, options=rows).case(*late),
         Setting("adaptive-projection", DUPLICATES, zcdp, options=rows).case(*few),

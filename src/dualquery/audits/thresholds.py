@@ -54,6 +54,10 @@ def _fires(pattern: str) -> int:
     return len(pattern) - pattern.count(".")
 
 
+def _difference(pattern: str, half: int) -> float:
+    return float(_fires(pattern[:half]) - _fires(pattern[half:]))
+
+
 @dataclass(frozen=True)
 class Session:
     """The analyst's questions, in order, until the budget ends: queries of `OPPOSED`, each with a hypothesis."""
@@ -80,13 +84,12 @@ class Session:
                 spent = max(spent, Claim(paid.epsilon, paid.delta), key=lambda claim: claim.epsilon)
                 tell(1)
             patterns, values = zip(*found, strict=True)
+            half = len(asked) // 2
             seen = {
                 "pattern": np.array(patterns),
                 "fires": np.array([float(_fires(each)) for each in patterns]),
                 "tests": np.array([float(len(each)) for each in patterns]),
-                "fires of the first half": np.array(
-                    [float(_fires(each[: len(asked) // 2])) for each in patterns]
-                ),
+                "fires, first half less second": np.array([_difference(each, half) for each in patterns]),
                 "first answer": np.array(values),
             }
             return Sampled(seen, spent)
