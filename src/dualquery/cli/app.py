@@ -8,10 +8,12 @@ import typer
 
 from dualquery import __version__
 from dualquery.cli.answer import answer
+from dualquery.cli.audit import audit
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
 from dualquery.cli.key import create as create_key
-from dualquery.cli.ledger import audit, create, show
+from dualquery.cli.ledger import audit as audit_ledger
+from dualquery.cli.ledger import create, show
 from dualquery.cli.plan import plan
 from dualquery.cli.release import release
 from dualquery.cli.schema import draft
@@ -31,7 +33,7 @@ schema.command("draft")(draft)
 ledger = typer.Typer(help="What all releases of a dataset may cost together.", rich_markup_mode="markdown")
 ledger.command("create")(create)
 ledger.command("show")(show)
-ledger.command("audit")(audit)
+ledger.command("audit")(audit_ledger)
 
 key = typer.Typer(help="Keys that sign releases.", rich_markup_mode="markdown")
 key.command("create")(create_key)
@@ -44,6 +46,7 @@ app.command()(answer)
 app.command()(evaluate)
 app.command()(verify)
 app.add_typer(key, name="key")
+app.command()(audit)
 app.command()(demo)
 
 

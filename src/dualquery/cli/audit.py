@@ -1,0 +1,94 @@
+"""`dualquery audit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualquery.cli.flags import JsonFlag, QuietFlag
+
+if TYPE_CHECKING:
+    from dualquery.audits.audit import Audit
+    from dualquery.audits.case import Finding
+
+
+def audit(
+    mechanisms: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MECHANISM]...",
+            help="What to audit: mechanisms by name, `measure`, `select`, `exceeds`, or `file to folder`. "
+            "[default: everything]",
+            show_default=False,
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: about a minute.")] = False,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            "--runs", metavar="N", help="Runs on each table. [default: by case]", min=1, show_default=False
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="Repeatable chance, for tests.", show_default=False),
+    ] = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Attack the mechanisms, and compare what an adversary can prove with what is claimed.
+
+    Every case releases two neighbouring tables many times, chooses an event on half of the runs and bounds the
+    privacy loss on the other half. The exit code is 1 where a bound lies above its claim.
+
+    Examples:
+
+    ```
+    dualquery audit --quick
+    dualquery audit mwem dualquery --runs 50000 --json
+    ```
+    """
+    from dualquery.audits.audit import audit as attack
+    from dualquery.audits.audit import chosen_cases
+    from dualquery.cli import output
+    from dualquery.cli.progress import Bars
+
+    with Bars(wanted=not (json or quiet)) as progress:
+        found = attack(chosen_cases(mechanisms or []), quick=quick, runs=runs, seed=seed, progress=progress)
+    if json:
+        output.print_json(found.to_json())
+    elif not quiet:
+        print_audit(found)
+    if found.broken:
+        raise typer.Exit(1)
+
+
+def print_audit(found: Audit) -> None:
+    """One line a case, then what it means."""
+    from dualquery.cli import output
+
+    columns = ["mechanism", "neighbours", "claimed ε (δ)", "proven ε", "ratio", "runs", "seen in", "verdict"]
+    output.print_table(
+        f"What an adversary can prove, at {found.confidence:.1%} confidence over all cases",
+        columns,
+        [_row(each) for each in found.findings],
+    )
+    if found.broken:
+        print(f"{len(found.broken)} of {len(found.findings)} claims are broken.")
+    else:
+        print(f"All {len(found.findings)} claims hold.")
+
+
+def _row(each: Finding) -> list[str]:
+    delta = f" ({each.claim.delta:g})" if each.claim.delta else ""
+    return [
+        each.mechanism,
+        each.pair,
+        f"{each.claim.epsilon:.3f}{delta}",
+        f"{each.found:.3f}",
+        f"{each.ratio:.2f}",
+        f"{each.runs:,}" if each.runs else "exact",
+        each.event,
+        each.verdict.value,
+    ]

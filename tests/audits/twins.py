@@ -1,0 +1,401 @@
+"""Broken twins: the real code with one fault each. An audit that misses one of them is not an audit."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dualquery.audits import files, mechanisms, thresholds, verbs
+from dualquery.audits.bounds import Claim
+from dualquery.audits.case import Case, Sampled, Sampler
+from dualquery.audits.exact import exact_hazard, exact_selection
+from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, REPLACED
+from dualquery.errors import BudgetError
+from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.dual_query import game as dual_query_game
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.hazard import HazardTest, Side, Table, tabulate
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
+from dualquery.privacy.scores import SignedErrors, selection_event
+from dualquery.privacy.selection import draw
+from dualquery.privacy.sparse_vector import OpenEpoch, SparseVector
+from dualquery.privacy.statistics import GroupCounts, number_of_records
+from dualquery.queries.tables import Tables
+from dualquery.randomness import SeededEntropy
+from dualquery.releases import making
+from dualquery.table.encoding import encode
+from dualquery.table.schema import Schema
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A fault, and the case that must catch it within so many runs."""
+
+    name: str
+    breaks: Callable[[Patch], None]
+    case: Callable[[], Case]
+    runs: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def sampled(sampler: Callable[[], Any]) -> Callable[[], Case]:
+    return lambda: Case("a twin", "its pair", sampler())
+
+
+# ── What the curator says ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def half_the_sensitivity(patch: Patch) -> None:
+    patch.setattr(type(Neighbours.REPLACE), "largest", lambda self, *, alone, apart: alone)
+
+
+def four_fifths_of_the_scale(patch: Patch) -> None:
+    def narrow(self: Laplace, count: int, entropy: Any) -> Any:
+        return discrete_laplace(count, scale=self.scale * Fraction(4, 5), entropy=entropy)
+
+    patch.setattr(Laplace, "draw", narrow)
+
+
+def four_fifths_of_the_deviation(patch: Patch) -> None:
+    def narrow(self: Gaussian, count: int, entropy: Any) -> Any:
+        return discrete_gaussian(count, variance=self.variance * Fraction(16, 25), entropy=entropy)
+
+    patch.setattr(Gaussian, "draw", narrow)
+
+
+def one_draw_charged(patch: Patch) -> None:
+    def select(self: Curator, score: Any, *, rate: Any, draws: int = 1) -> Any:
+        event = selection_event(score, self.neighbours, rate=rate, draws=1)
+        assert event is not None
+        self._ledger.charge(event)
+        return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)
+
+    patch.setattr(Curator, "select", select)
+
+
+def normalised_by_the_private_count(patch: Patch) -> None:
+    honest = SignedErrors.of
+
+    def of(self: SignedErrors, counter: Any) -> Any:
+        scored = honest(self, counter)
+        offsets = scored.offsets * counter.true_rows // self.public_rows
+        return replace(scored, offsets=offsets.astype(np.int64), surplus=0)
+
+    patch.setattr(SignedErrors, "of", of)
+
+
+def the_same_seed_again(patch: Patch) -> None:
+    def measure(self: Curator, statistic: Any, *, noise: Any) -> Any:
+        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))
+        truth = statistic.of(self._counter)
+        return truth + noise.draw(len(truth), SeededEntropy(7))
+
+    patch.setattr(Curator, "measure", measure)
+
+
+SAID = [
+    Twin(
+        "sensitivity off by two",
+        half_the_sensitivity,
+        sampled(
+            lambda: verbs.measured(
+                DUPLICATES, GroupCounts(Tables(BITS, ((0, 1),))), verbs.pure(DUPLICATES), verbs.laplace
+            )
+        ),
+        20_000,
+    ),
+    Twin(
+        "scale off by a fifth",
+        four_fifths_of_the_scale,
+        sampled(lambda: verbs.measured(ALONE, number_of_records(BITS), verbs.pure(ALONE), verbs.laplace)),
+        100_000,
+    ),
+    Twin(
+        "scale off by a fifth, Gaussian",
+        four_fifths_of_the_deviation,
+        lambda: verbs.gaussian_case(ALONE, Accounting.GAUSSIAN),
+        100_000,
+    ),
+    Twin(
+        "draws that are not charged",
+        one_draw_charged,
+        sampled(verbs.eight_draws),
+        20_000,
+    ),
+    Twin(
+        "weights normalised by the private count",
+        normalised_by_the_private_count,
+        lambda: Case(
+            "a twin",
+            "its pair",
+            exact=exact_selection(ALONE, verbs.signed_errors(ALONE, verbs.OPPOSED), verbs.EPSILON),
+        ),
+        0,
+    ),
+    Twin(
+        "a seed that is used again",
+        the_same_seed_again,
+        sampled(lambda: verbs.twice(REPLACED, verbs.OPPOSED)),
+        20_000,
+    ),
+]
+
+
+# ── Mechanisms ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def free_values_look_at_the_truth(patch: Patch) -> None:
+    honest = MECHANISMS["dualquery"]
+
+    def run(plan: Any, curator: Curator, rng: Any, progress: Any) -> Any:
+        truth = curator._counter.true_counts(Tables(BITS, ((1,),)))
+        record = np.array([0, int(truth.argmax())], np.int32)
+        patch.setattr(dual_query_game, "zeros", lambda domain: lambda rng: record)
+        return honest.run(plan, curator, rng, progress)
+
+    patch.setitem(MECHANISMS, "dualquery", replace(honest, run=run))
+
+
+def a_stop_looks_at_the_true_error(patch: Patch) -> None:
+    honest = MECHANISMS["mwem"]
+
+    def run(plan: Any, curator: Curator, rng: Any, progress: Any) -> Any:
+        truth = curator._counter.true_counts(Tables(BITS, ((0,),)))
+        error = abs(truth[1] / plan.task.rows - 0.5)
+        rounds = plan.parameters.rounds if error >= 0.45 else 1
+        return honest.run(
+            replace(plan, parameters=replace(plan.parameters, rounds=rounds)), curator, rng, progress
+        )
+
+    patch.setitem(MECHANISMS, "mwem", replace(honest, run=run))
+
+
+PLAYED = [
+    Twin(
+        "free values that look at the truth",
+        free_values_look_at_the_truth,
+        sampled(
+            lambda: mechanisms.runs_of(
+                mechanisms.Setting(
+                    "dualquery",
+                    REPLACED,
+                    options={"rounds": 2, "samples": 1, "free": "zeros"},
+                    workload=mechanisms.ONE_ATTRIBUTE,
+                )
+            )
+        ),
+        400,
+    ),
+    Twin(
+        "a stop that looks at the true error",
+        a_stop_looks_at_the_true_error,
+        sampled(
+            lambda: mechanisms.runs_of(
+                mechanisms.Setting("mwem", DUPLICATES, options={"rounds": 2, "synthetic_rows": 100})
+            )
+        ),
+        400,
+    ),
+]
+
+
+# ── Files ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rows_are_dropped_from_a_public_number(patch: Patch) -> None:
+    patch.setattr(making, "refuse_dropping", lambda schema, neighbours: None)
+
+
+def a_reader_that_swallows(patch: Patch) -> None:
+    """Reads as many programs do: a quote that nobody closes takes the rest of the file with it."""
+
+    def lax(table: Any, schema: Schema) -> Any:
+        with open(table, newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file)
+        rows = [[*row, ""][: len(header)] for row in rows if row]
+        columns = {name: pa.array([row[i] for row in rows], pa.string()) for i, name in enumerate(header)}
+        return encode(pa.table(columns), schema)
+
+    patch.setattr(making, "encode", lax)
+
+
+READ = [
+    Twin(
+        "rows dropped from a number that is public",
+        rows_are_dropped_from_a_public_number,
+        lambda: files.DROPPED_IN_PUBLIC.case(60, 60),
+        60,
+    ),
+    Twin("the unclosed quote", a_reader_that_swallows, lambda: files.UNCLOSED.case(60, 60), 60),
+]
+
+
+# ── Threshold tests ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Unlimited:
+    """A reservation that nobody pays for."""
+
+    def settle(self, *, fired: bool) -> None:
+        pass
+
+
+def no_cap_on_fires(patch: Patch) -> None:
+    patch.setattr(Ledger, "reserve", lambda self, fire, *follow_up: Unlimited())
+
+
+def tests_after_the_last_fire(patch: Patch) -> None:
+    """The ledger is asked, and its refusal is not heard."""
+    honest = HazardTest.pay
+
+    def pay(self: HazardTest, ledger: Ledger, entropy: Any, follow_up: Any) -> Any:
+        try:
+            return honest(self, ledger, entropy, follow_up)
+        except BudgetError:
+            return partial(self.draw, entropy=entropy)
+
+    patch.setattr(HazardTest, "pay", pay)
+
+
+@cache
+def _doubled_table(epsilon: Fraction, threshold: int) -> Table:
+    return tabulate(2 * epsilon, threshold)
+
+
+class Doubled(HazardTest):
+    """Draws with twice the ε that it is charged for."""
+
+    def draw(self, x: int, entropy: Any) -> Side | None:
+        table = _doubled_table(self.epsilon, self.threshold)
+        row = min(abs(x), table.last)
+        chance = entropy.below(1 << 128, 1)[0]
+        if chance >= table.fires[row]:
+            return None
+        return Side.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else Side.TOO_HIGH
+
+
+IN_FLIGHT = HazardTest(Fraction(1, 5), threshold=8, order=2)
+
+
+def ten_in_flight(at_once: int) -> Sampler:
+    """Questions at the threshold, so many against one reservation, until nothing more can be reserved."""
+
+    def sample(side: int, runs: int, entropy: Any, tell: Any) -> Sampled:
+        fires = []
+        for _ in range(runs):
+            ledger, fired = Ledger(thresholds.HAZARD_BUDGET), 0
+            for _ in range(60):
+                try:
+                    reservation = ledger.reserve(IN_FLIGHT.event)
+                except BudgetError:
+                    break
+                found = [IN_FLIGHT.draw(10 + side, entropy) is not None for _ in range(at_once)]
+                reservation.settle(fired=any(found))
+                fired += sum(found)
+            fires.append(float(fired))
+            tell(1)
+        return Sampled(
+            {"fires": np.array(fires)},
+            Claim(thresholds.HAZARD_BUDGET.epsilon, thresholds.HAZARD_BUDGET.delta),
+        )
+
+    return sample
+
+
+def an_epoch_that_does_not_close(patch: Patch) -> None:
+    def exceeds(self: OpenEpoch, x: int) -> bool:
+        return abs(x) + self._noise(self._law.query_scale) >= self._noisy_threshold
+
+    patch.setattr(OpenEpoch, "exceeds", exceeds)
+
+
+def no_query_noise(patch: Patch) -> None:
+    patch.setattr(OpenEpoch, "exceeds", lambda self, x: abs(x) >= self._noisy_threshold)
+
+
+VECTOR = SparseVector(Fraction(4), threshold=1)
+
+
+def tested_value(reused: bool) -> Sampler:
+    """An epoch of four questions that a record moves up and one that it moves down, a whole sample at a time.
+
+    Reused, the number that was compared with the threshold is the answer; else nothing is answered but "above".
+    """
+
+    def sample(side: int, runs: int, entropy: Any, tell: Any) -> Sampled:
+        threshold = 1 + discrete_laplace(runs, scale=VECTOR.threshold_scale, entropy=entropy)
+        truth = np.array([side] * 4 + [1 - side])
+        noise = discrete_laplace(5 * runs, scale=VECTOR.query_scale, entropy=entropy).reshape(runs, 5)
+        tested = truth + noise
+        above = tested >= threshold[:, None]
+        first = np.where(above.any(axis=1), above.argmax(axis=1), 5)
+        values = tested[np.arange(runs), np.minimum(first, 4)] if reused else np.zeros(runs, np.int64)
+        seen = np.array(
+            [f"{place} {value}" for place, value in zip(first.tolist(), values.tolist(), strict=True)]
+        )
+        return Sampled({"session": seen}, Claim(float(VECTOR.epsilon)))
+
+    return sample
+
+
+def nothing(patch: Patch) -> None:
+    """The fault is in the case itself."""
+
+
+ASKED = [
+    Twin("no cap on fires", no_cap_on_fires, sampled(thresholds.hazard_session().sampler), 500),
+    Twin(
+        "tests after the last fire",
+        tests_after_the_last_fire,
+        sampled(thresholds.hazard_session().sampler),
+        500,
+    ),
+    Twin(
+        "epsilon of the test doubled",
+        nothing,
+        lambda: Case("a twin", "its pair", exact=exact_hazard(Doubled(Fraction(1, 5), 4, 2))),
+        0,
+    ),
+    Twin(
+        "ten tests in flight against one reservation",
+        nothing,
+        sampled(lambda: ten_in_flight(10)),
+        1500,
+    ),
+    Twin(
+        "an epoch that does not close",
+        an_epoch_that_does_not_close,
+        sampled(thresholds.epoch_session(REPLACED, ((0, 0),) * 80 + ((1, 0),) * 80, 1).sampler),
+        600,
+    ),
+    Twin(
+        "no query noise",
+        no_query_noise,
+        sampled(thresholds.epoch_session(REPLACED, thresholds.UP_AND_DOWN, 1).sampler),
+        2000,
+    ),
+    Twin("the tested value is the answer", nothing, sampled(lambda: tested_value(reused=True)), 300_000),
+]
+
+# What the twins whose fault is in the case itself look like without it.
+HONEST = [
+    Twin("one test a reservation", nothing, sampled(lambda: ten_in_flight(1)), 1500),
+    Twin("the tested value is kept", nothing, sampled(lambda: tested_value(reused=False)), 300_000),
+]
+
+TWINS = [*SAID, *PLAYED, *READ, *ASKED]
