@@ -42,8 +42,9 @@ def some_records(rows: int, width: int) -> Records:
 
 
 def test_figure_2_errors_fall_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
-    rows = rows_after_run(figure_2.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
-    assert len(rows) == 4 * 2 * 2  # data sets, accountings, epsilons
+    runs = 5  # of a single one the errors vary by more than what is compared
+    rows = rows_after_run(figure_2.EXPERIMENT, Setting(invented_data, Size.TOY, runs), tmp_path)
+    assert len(rows) == 4 * 2 * 2 * runs  # data sets, accountings, epsilons
     errors = mean_by(rows, ("data", "accounting", "epsilon"), "squared_error")
     bound = mean_by(rows, ("data", "epsilon"), "svd_bound")
     for name in RANGES:
