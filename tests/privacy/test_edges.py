@@ -28,7 +28,7 @@ from dualquery.privacy.conversion import (
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.hazard import HazardTest, Side, Table, last_row, price_holds
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.neighbours import MOST_RECORDS, Neighbours
 from dualquery.privacy.noise_law import Law
 from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import TableErrors
@@ -141,6 +141,26 @@ def test_the_best_order_is_best_among_all(epsilon: float, delta: float) -> None:
     assert best_order(epsilon=epsilon, delta=delta) == max(range(2, 90), key=buys)
 
 
+def test_the_coarsest_rate_and_the_first_that_is_too_fast() -> None:
+    widest = 2**50 * math.log(2)
+    assert (
+        Rate.below(widest * (1 - 1e-12), 1).shift
+        == Rate.below(widest / 2**20 * (1 - 1e-12), 2**20).shift
+        == 11
+    )
+    for nats, largest in ((widest * (1 + 1e-12), 1), (widest / 2**20 * (1 + 1e-12), 2**20)):
+        with pytest.raises(BudgetError):
+            Rate.below(nats, largest)
+
+
+def test_the_most_records_of_a_person() -> None:
+    for relation in ("person-replace", "person-add-remove"):
+        assert Neighbours.named(relation, MOST_RECORDS).records_per_person == MOST_RECORDS
+        for wrong in (0, MOST_RECORDS + 1):
+            with pytest.raises(BudgetError, match="whole number"):
+                Neighbours.named(relation, wrong)
+
+
 def test_ln_2_is_rounded_up_by_less_than_a_unit() -> None:
     with mpmath.workdps(40):
         assert (
@@ -163,6 +183,9 @@ def test_the_mantissa_is_within_kappa_where_its_polynomial_is_worst(shift: int) 
 
 def test_exponentials_at_their_ends() -> None:
     assert noise_law.exp_minus(Fraction(0), 64) == (1 << 64, 1 << 64)
+    for tiny in (Fraction(1, 10**9), Fraction(1, 10**19), Fraction(1, 10**60)):
+        low, high = noise_law.exp_minus(tiny, 64)
+        assert (1 << 64) * (1 - tiny) - 4 <= low <= high <= 1 << 64
     assert noise_law.exp_minus(Fraction(64), 64) == noise_law.exp_minus(Fraction(10**9), 64) == (0, 1)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from bisect import bisect_right
 from fractions import Fraction
-from itertools import product
+from itertools import accumulate, product
 
 import numpy as np
 import pytest
@@ -145,6 +146,24 @@ def test_what_is_raised_is_hardly_ever_drawn(candidates: int) -> None:
     """All raised candidates together weigh at most 2^-64 of the largest."""
     assert candidates << 64 <= 1 << most_bits(candidates)
     assert most_bits(candidates) <= 65 + math.log2(candidates)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_many_draws_over_several_chunks_and_bands(signed: bool) -> None:
+    """Every draw of two thousand, over four chunks, is the candidate at its point of the joined sum."""
+    size = 3 * CHUNK + 7
+    rng = np.random.default_rng(3)
+    kind = Candidates.SIGNED if signed else Candidates.ABSOLUTE
+    scored = Scored(rng.integers(0, 40, size), 1, 1, np.full(size, 20), 3, kind)
+    rate = Rate.below(0.3, 100)
+    logs = log_weights(candidate_scores(scored, rate), rate, raised=True)
+    expected = weights(logs, rate)
+    order = sorted(range(len(logs)), key=lambda i: (logs[i] >> rate.shift, i))
+    ends = list(accumulate(expected[i] for i in order))
+    points = [int(x) for x in rng.integers(0, ends[-1], 2000)]
+    total, found = drawn_at(scored, rate, points)
+    assert total == ends[-1]
+    assert found == [order[bisect_right(ends, point)] for point in points]
 
 
 # ── The lemma: raising does not widen the range ─────────────────────────────────────────────────────────────────
