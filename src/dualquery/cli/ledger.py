@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from dualquery.cli.flags import DatasetFlag, JsonFlag, NeighboursFlag
+from dualquery.cli.flags import DatasetFlag, JsonFlag, NeighboursFlag, RecordsPerPersonFlag
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def create(
         typer.Option("--delta", metavar="δ", help="The δ of the cap; 0 for a book of pure releases only."),
     ],
     neighbours: NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: RecordsPerPersonFlag = None,
     json: JsonFlag = False,
 ) -> None:
     """Open a book: a cap on all releases of a dataset together.
