@@ -160,7 +160,7 @@ def test_many_draws_over_several_chunks_and_bands(signed: bool) -> None:
     expected = weights(logs, rate)
     order = sorted(range(len(logs)), key=lambda i: (logs[i] >> rate.shift, i))
     ends = list(accumulate(expected[i] for i in order))
-    points = [int(x) for x in rng.integers(0, ends[-1], 2000)]
+    points = SeededEntropy(9).below(ends[-1], 2000)
     total, found = drawn_at(scored, rate, points)
     assert total == ends[-1]
     assert found == [order[bisect_right(ends, point)] for point in points]
