@@ -224,7 +224,7 @@ def rows_are_dropped_from_a_public_number(patch: Patch) -> None:
 def a_reader_that_swallows(patch: Patch) -> None:
     """Reads as many programs do: a quote that nobody closes takes the rest of the file with it."""
 
-    def lax(table: Any, schema: Schema) -> Any:
+    def lax(table: Any, schema: Schema, records_per_person: int | None = None) -> Any:
         with open(table, newline="", encoding="utf-8") as file:
             header, *rows = csv.reader(file)
         rows = [[*row, ""][: len(header)] for row in rows if row]

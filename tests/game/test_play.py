@@ -160,7 +160,7 @@ def test_its_score_is_the_payoff_summed_over_the_replies_and_the_first_round_is_
     for _ in range(3):
         transcript = transcript.append(player.challenge(transcript), row)
     assert asked[0].range(Neighbours.REPLACE) == 0
-    assert selection_event(asked[0], Neighbours.REPLACE, rate=Rate(1, 1), draws=3) is None
+    assert selection_event(asked[0], Neighbours.REPLACE, rate=Rate(1, 11), draws=3) is None
     scored = asked[2].of(MemoryCounter(records()))
     truth, answered = MIXED.counts(records()), MIXED.counts(Records.from_rows(DOMAIN, row[None]))
     found = scored.repeats * scored.counts - scored.scale * scored.offsets
