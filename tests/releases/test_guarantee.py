@@ -79,6 +79,7 @@ def test_the_command_refuses_before_it_reads(tmp_path: Path, capsys: pytest.Capt
 def test_the_schema_of_adult_may_be_used_under_replace() -> None:
     schema = read_schema(Path(__file__).parents[2] / "experiments" / "schemas" / "adult.toml")
     refuse_dropping(schema, REPLACE)
+    assert not schema.drops_rows
 
 
 # Drafts
