@@ -28,6 +28,7 @@ AT_ONCE = 2
 STATISTICS = "tests/privacy/test_statistics.py"
 EXCEEDS = "tests/privacy/test_exceeds.py"
 ROUNDING = "tests/privacy/test_rounding.py"
+ALLOWANCE = "tests/privacy/test_allowance.py"
 IMPORTS = "tests/test_import_graph.py"
 
 
@@ -46,6 +47,10 @@ def exceeds(*tests: str) -> tuple[str, ...]:
 
 def rounding(*tests: str) -> tuple[str, ...]:
     return tuple(f"{ROUNDING}::test_{test}" for test in tests)
+
+
+def allowance(*tests: str) -> tuple[str, ...]:
+    return tuple(f"{ALLOWANCE}::test_{test}" for test in tests)
 
 
 @dataclass(frozen=True)
@@ -225,17 +230,28 @@ VERBS = [
         statistics(_SELECT),
     ),
     Mutant("measure is free", "privacy/curator.py",
-           "        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))\n", "",
+           "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n", "",
            statistics(_MEASURE)),
     Mutant(
         "measure is charged after it read",
         "privacy/curator.py",
-        "        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))\n"
+        "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n"
         "        truth = statistic.of(self._counter)\n",
         "        truth = statistic.of(self._counter)\n"
-        "        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))\n",
+        "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n",
         statistics(_MEASURE),
     ),
+    Mutant("allow is free", "privacy/curator.py", "        self._ledger.charge(*events)\n", "",
+           allowance("allowances_are_paid_for_all_at_once_or_not_at_all")),
+    Mutant("an allowance is never used up", "privacy/allowance.py", "self._used.acquire(blocking=False)", "True",
+           allowance("an_allowance_is_used_once")),
+    Mutant("an allowance serves anybody", "privacy/allowance.py", "user is self._owner", "True",
+           allowance("an_allowance_serves_whoever_paid_for_it")),
+    Mutant("an allowance of any sensitivity", "privacy/allowance.py",
+           "event.sensitivity_squared <= self._event.sensitivity_squared", "True",
+           allowance("a_larger_sensitivity_is_refused")),
+    Mutant("an allowance of any variance", "privacy/allowance.py", "event.variance == self._event.variance", "True",
+           allowance("another_variance_is_refused_even_at_the_same_ratio")),
     Mutant("measure tells the truth", "privacy/curator.py", "truth + noise.draw(len(truth), self._entropy)",
            "truth", statistics("noise_is_fresh_and_around_the_truth")),
     Mutant(

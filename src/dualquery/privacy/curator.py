@@ -11,7 +11,8 @@ from typing import Protocol
 
 from dualquery.counting.counter import Counter, Integers
 from dualquery.errors import BudgetError
-from dualquery.privacy.events import Concentrated
+from dualquery.privacy.allowance import Allowance
+from dualquery.privacy.events import Concentrated, GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.hazard import Side
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
@@ -64,9 +65,18 @@ class Curator:
             self._ledger.charge(event)
         return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)
 
-    def measure(self, statistic: Statistic, *, noise: Noise) -> Integers:
-        """The numbers of a statistic with fresh integer noise on each."""
-        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))
+    def allow(self, *events: GaussianMeasurement) -> tuple[Allowance, ...]:
+        """Pay at once for measurements whose content is chosen later: one allowance for each.
+
+        Their sensitivities and variances are fixed here, by public things; what is measured within them may depend on
+        what was measured before.
+        """
+        self._ledger.charge(*events)
+        return tuple(Allowance(event, self) for event in events)
+
+    def measure(self, statistic: Statistic, *, noise: Noise, within: Allowance | None = None) -> Integers:
+        """The numbers of a statistic with fresh integer noise on each; paid for now, or `within` an allowance."""
+        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)
         truth = statistic.of(self._counter)
         return truth + noise.draw(len(truth), self._entropy)
 
@@ -89,3 +99,9 @@ class Curator:
         if side is None:
             return None
         return Surprise(side, truth + int(noise.draw(1, self._entropy)[0]))
+
+    def _pay(self, measurement: GaussianMeasurement | LaplaceMeasurement, within: Allowance | None) -> None:
+        if within is None:
+            self._ledger.charge(measurement)
+        else:
+            within.use(measurement, self)
