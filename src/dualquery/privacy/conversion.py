@@ -41,7 +41,7 @@ def rho_of(*, epsilon: float, delta: float) -> Fraction:
 def rho_units_of(*, epsilon: float, delta: float) -> int:
     """`rho_of` as a number of units."""
     _require(0 < epsilon < math.inf, "epsilon must be a positive number.")
-    return _largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
+    return largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
 
 
 def epsilon_of(rho: Fraction | float, *, delta: float) -> float:
@@ -94,7 +94,7 @@ def renyi_epsilon(cost: Fraction | float, *, order: int, delta: float) -> float:
 def renyi_cap(*, epsilon: float, delta: float, order: int) -> int:
     """The largest C, in whole units, for which D_α ≤ C implies (ε, δ)-DP; 0 where this order has none."""
     _require(0 < epsilon < math.inf, "epsilon must be a positive number.")
-    return _largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)
+    return largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)
 
 
 @lru_cache(maxsize=256)
@@ -137,13 +137,13 @@ def fire_units(*, epsilon: Fraction, sensitivity: int, order: int) -> int:
     def too_cheap(cost: Fraction) -> bool:
         return exp_minus((order - 1) * cost, _PRECISION)[1] > target
 
-    return _largest_units(too_cheap) + 2
+    return largest_units(too_cheap) + 2
 
 
 _PRECISION = 256  # bits after the point
 
 
-def _largest_units(holds: Callable[[Fraction], bool]) -> int:
+def largest_units(holds: Callable[[Fraction], bool]) -> int:
     """The largest number of units for which a property of costs holds that, once lost, stays lost; or 0."""
     largest, too_much = 0, 1
     while holds(Fraction(too_much, UNITS)):
@@ -214,7 +214,7 @@ def discrete_gaussian_epsilon(noises: Iterable[tuple[Fraction, Fraction]], *, de
     smallest = min((variance for _, variance in counted), default=Fraction(0))
     cells = math.floor(sum(times * sensitivity for (sensitivity, _), times in counted.items()))
     for rounding in _ROUNDING_VARIANCES:
-        distortion = cells * _distortion(rounding)
+        distortion = cells * distortion_of(rounding)
         if rounding < smallest and distortion < 1:
             real = gaussian_epsilon(_mu_squared(counted, rounding), delta=delta * math.exp(-2 * distortion))
             best = min(best, (real + 2 * distortion) * (1 + _ROUNDING))
@@ -230,7 +230,7 @@ def _mu_squared(counted: Counter[tuple[Fraction, Fraction]], rounding: Fraction)
     return Fraction(sum(terms), UNITS)
 
 
-def _distortion(rounding: Fraction) -> float:
+def distortion_of(rounding: Fraction) -> float:
     """An upper bound of τ: for r² ≥ 1, η < 2.001 exp(−2π²r²) and τ < 2.001 η; and π² > 9.8696."""
     return 4.005 * math.exp(-2 * 9.8696 * float(rounding))
 

@@ -108,6 +108,13 @@ class GaussianMeasurement(_Concentrated):
         _require(self.variance > 0, "The variance of Gaussian noise must be positive.")
 
     @property
+    def moved(self) -> Fraction:
+        return self.sensitivity_squared
+
+    def same_noise(self, other: object) -> bool:
+        return isinstance(other, GaussianMeasurement) and other.variance == self.variance
+
+    @property
     def rho(self) -> Fraction:
         return self.sensitivity_squared / (2 * self.variance)
 
@@ -133,6 +140,13 @@ class LaplaceMeasurement(_Pure):
     def __post_init__(self) -> None:
         _require(self.sensitivity >= 0, "A sensitivity cannot be negative.")
         _require(self.scale > 0, "The scale of Laplace noise must be positive.")
+
+    @property
+    def moved(self) -> Fraction:
+        return self.sensitivity
+
+    def same_noise(self, other: object) -> bool:
+        return isinstance(other, LaplaceMeasurement) and other.scale == self.scale
 
     @property
     def pure(self) -> Fraction:
