@@ -222,6 +222,7 @@ VERBS = [
         "privacy/curator.py",
         "        if event is not None:\n"
         "            self._ledger.charge(event)\n"
+        "            self._ledger.begin()\n"
         "        return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n",
         "        drawn = draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n"
         "        if event is not None:\n"
@@ -260,9 +261,11 @@ VERBS = [
         "exceeds is charged after it read",
         "privacy/curator.py",
         "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        self._ledger.begin()\n"
         "        (truth,) = question.of(self._counter).tolist()\n",
         "        (truth,) = question.of(self._counter).tolist()\n"
-        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n",
+        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        self._ledger.begin()\n",
         exceeds("a_hazard_test_is_paid_for_before_anything_is_read", "an_epoch_is_paid_for_before_anything_is_read"),
     ),
     Mutant("exceeds hears questions that move too far", "privacy/curator.py", "if moved.l1 > law.sensitivity:",
