@@ -9,8 +9,9 @@ promises between tables that differ in k records. Proofs: docs/privacy.md.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 from typing import TypeAlias
@@ -77,7 +78,7 @@ class GaussianSum:
 
     budget: Budget
     filtered: GaussianFilter
-    noises: tuple[tuple[Fraction, Fraction], ...] = ()
+    noises: Counter[tuple[Fraction, Fraction]] = field(default_factory=Counter)  # Δ² and σ², how often
     others: int = 0  # μ², in units
     total: int = 0  # ρ, in units
 
@@ -89,7 +90,7 @@ class GaussianSum:
         event = _not_a_fire(event, self.budget)
         noises, others = self.noises, self.others
         if isinstance(event, GaussianMeasurement):
-            noises = (*noises, (event.sensitivity_squared, event.variance))
+            noises = noises + Counter([(event.sensitivity_squared, event.variance)])
         else:
             others += units(event.mu_squared(Fraction(0)))
         return GaussianSum(
