@@ -1,0 +1,187 @@
+"""What pairs of attributes have in common: one covariance an attribute, learned from all its pairs.
+
+The deviation of a pair's table from independence, in orthonormal contrasts y_S = B_iᵀ (I_S/n − C(p_i p_jᵀ)) B_j, is taken
+to be a draw from N(0, a_S Σ_i ⊗ Σ_j), seen through noise of variance t_S. Attributes whose values go together in one pair (neighbouring
+ages, states of one region) do so in the others: Σ_i says which, a_S how strongly a pair depends at all. Both are found by
+expectation and maximisation; Ψ_i = B_iᵀ diag(p_i) B_i, what sampling alone would give, is the first guess of Σ_i and counts as
+`GUESS` observations. Everything here is post-processing of released numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.game.moves import Cells
+from dualquery.game.residual import Set
+from dualquery.queries.tables import centred
+
+GUESS = 4.0  # observations that the guess of a covariance counts as
+STEPS = 30  # of expectation and maximisation
+LEAST_EIGENVALUE = 1e-12  # relative to the largest
+LEAST_STRENGTH = 0.1  # of a_S at first, in units of the noise
+LEAST_FRACTION = 1e-9
+
+Matrix = NDArray[np.float64]
+
+
+def contrasts(size: int) -> Matrix:
+    """Helmert's: size − 1 orthonormal columns, each orthogonal to the constant."""
+    out = np.zeros((size, size - 1))
+    for j in range(1, size):
+        out[:j, j - 1] = 1.0 / math.sqrt(j * (j + 1))
+        out[j, j - 1] = -j / math.sqrt(j * (j + 1))
+    return out
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Pairs of the same shape, side by side: contrasts y (pair, p, q) and the variance of their noise."""
+
+    pairs: tuple[Set, ...]
+    seen: Matrix
+    noise: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PairPosterior:
+    """Of a pair's cells, given the separable prior: deviation from independence, its variance, and the prior's."""
+
+    deviation: Cells
+    variance: Cells
+    prior: Cells
+
+
+class SeparablePrior:
+    """Fitted to interactions of pairs (in fractions of the table), their noise variance, and one-way tables."""
+
+    def __init__(
+        self,
+        interactions: Mapping[Set, Cells],
+        variance: Mapping[Set, float],
+        ones: Mapping[int, Cells],
+    ) -> None:
+        self._basis = {j: contrasts(len(ones[j])) for members in interactions for j in members}
+        self._groups = _grouped(interactions, variance, ones, self._basis)
+        guess = {
+            j: basis.T @ (np.maximum(ones[j], LEAST_FRACTION)[:, None] * basis)
+            for j, basis in self._basis.items()
+        }
+        self._covariance = dict(guess)
+        self._strength = [_first_strength(group, guess) for group in self._groups]
+        for _ in range(STEPS):
+            self._improve(guess)
+        self._values, self._vectors = _eigen(self._covariance)
+        self._turned = {j: self._basis[j] @ self._vectors[j] for j in self._basis}
+
+    def _improve(self, guess: Mapping[int, Matrix]) -> None:
+        """One step: the posterior of every pair, then a_S and Σ_i that make it most likely."""
+        values, vectors = _eigen(self._covariance)
+        total = {j: GUESS * each for j, each in guess.items()}
+        weight = dict.fromkeys(guess, GUESS)
+        for place, group in enumerate(self._groups):
+            left, right = (np.stack([vectors[s[side]] for s in group.pairs]) for side in (0, 1))
+            rows, columns = (np.stack([values[s[side]] for s in group.pairs]) for side in (0, 1))
+            strength = self._strength[place]
+            scale = rows[:, :, None] * columns[:, None, :]
+            prior, noise = strength[:, None, None] * scale, group.noise[:, None, None]
+            mean = left.transpose(0, 2, 1) @ group.seen @ right * (prior / (prior + noise))
+            spread = prior * noise / (prior + noise)
+            by_row = _second_moment(left, mean, spread, columns)
+            by_column = _second_moment(right, mean.transpose(0, 2, 1), spread.transpose(0, 2, 1), rows)
+            for n, (i, j) in enumerate(group.pairs):
+                total[i] = total[i] + by_row[n] / strength[n]
+                total[j] = total[j] + by_column[n] / strength[n]
+                weight[i] += mean.shape[2]
+                weight[j] += mean.shape[1]
+            self._strength[place] = ((mean**2 + spread) / scale).mean(axis=(1, 2))
+        self._covariance = {j: each / weight[j] for j, each in total.items()}
+
+    def posteriors(self) -> dict[Set, PairPosterior]:
+        """Of every pair, cell by cell."""
+        out = {}
+        for group, strength in zip(self._groups, self._strength, strict=True):
+            for n, (i, j) in enumerate(group.pairs):
+                left, right = self._turned[i], self._turned[j]
+                seen = self._vectors[i].T @ group.seen[n] @ self._vectors[j]
+                prior, noise = strength[n] * np.outer(self._values[i], self._values[j]), group.noise[n]
+                mean, spread = seen * prior / (prior + noise), prior * noise / (prior + noise)
+                out[(i, j)] = PairPosterior(
+                    left @ mean @ right.T,
+                    left**2 @ spread @ (right**2).T,
+                    left**2 @ prior @ (right**2).T,
+                )
+        return out
+
+    def expected_errors(
+        self, precisions: Mapping[Set, NDArray[np.float64]]
+    ) -> dict[Set, NDArray[np.float64]]:
+        """Σ_cells of the posterior deviation of each pair, were it measured with so much more precision (1/variance)."""
+        out = {}
+        for group, strength in zip(self._groups, self._strength, strict=True):
+            for n, (i, j) in enumerate(group.pairs):
+                prior = strength[n] * np.outer(self._values[i], self._values[j])
+                noise = 1.0 / (1.0 / group.noise[n] + precisions[(i, j)])[:, None, None]
+                spread = self._turned[i] ** 2 @ (prior * noise / (prior + noise)) @ (self._turned[j] ** 2).T
+                out[(i, j)] = np.sqrt(np.maximum(spread, 0.0)).sum(axis=(1, 2))
+        return out
+
+
+def _grouped(
+    interactions: Mapping[Set, Cells],
+    variance: Mapping[Set, float],
+    ones: Mapping[int, Cells],
+    basis: Mapping[int, Matrix],
+) -> list[_Alike]:
+    shapes: dict[tuple[int, ...], list[Set]] = {}
+    for members, cells in interactions.items():
+        shapes.setdefault(cells.shape, []).append(members)
+    groups = []
+    for alike in shapes.values():
+        apart = [interactions[s] - centred(np.outer(ones[s[0]], ones[s[1]])) for s in alike]
+        seen = [basis[s[0]].T @ each @ basis[s[1]] for s, each in zip(alike, apart, strict=True)]
+        groups.append(_Alike(tuple(alike), np.stack(seen), np.array([variance[s] for s in alike])))
+    return groups
+
+
+def _first_strength(group: _Alike, guess: Mapping[int, Matrix]) -> NDArray[np.float64]:
+    """a_S by moments: what is seen beyond the noise, in units of the guess."""
+    size = group.seen[0].size
+    seen = (group.seen**2).sum(axis=(1, 2)) - size * group.noise
+    scale = np.array([np.trace(guess[i]) * np.trace(guess[j]) for i, j in group.pairs])
+    strength: NDArray[np.float64] = np.maximum(seen, LEAST_STRENGTH * size * group.noise) / scale
+    return strength
+
+
+def _second_moment(vectors: Matrix, mean: Matrix, spread: Matrix, other: Matrix) -> Matrix:
+    """E[θ Λ⁻¹ θᵀ] of each pair, turned back; Λ are the eigenvalues of the other attribute."""
+    weighted = (mean / other[:, None, :]) @ mean.transpose(0, 2, 1)
+    diagonal = (spread / other[:, None, :]).sum(axis=2)
+    return vectors @ (weighted + diagonal[:, :, None] * np.eye(mean.shape[1])) @ vectors.transpose(0, 2, 1)
+
+
+def _eigen(covariance: Mapping[int, Matrix]) -> tuple[dict[int, Matrix], dict[int, Matrix]]:
+    values, vectors = {}, {}
+    for j, each in covariance.items():
+        found, vectors[j] = np.linalg.eigh((each + each.T) / 2)
+        values[j] = np.maximum(found, LEAST_EIGENVALUE * max(float(found.max()), np.finfo(np.float64).tiny))
+    return values, vectors
+
+
+def effective(posterior: PairPosterior) -> tuple[Cells, Cells]:
+    """The cell-wise measurement that says as much about a cell as all cells together did: its residual and variance.
+
+    With prior N(0, t) a measurement r of variance e gives the posterior variance v, 1/v = 1/t + 1/e, and mean r·v/e.
+    """
+    spread = posterior.variance
+    variance = 1.0 / np.maximum(1.0 / spread - 1.0 / posterior.prior, 1e-3 / spread)
+    return posterior.deviation * variance / spread, variance
+
+
+def sets_of_at_most(sets: Sequence[Set], sizes: NDArray[np.integer], most: int) -> list[Set]:
+    """Those whose attributes all have at most so many values."""
+    return [members for members in sets if all(int(sizes[j]) <= most for j in members)]
