@@ -109,17 +109,13 @@ class ClippedCentreSums:
         return _of_vectors(clip.longest, axes, self.sums.count_factor * clip.most, squares, neighbours)
 
 
-def _of_vectors(
-    longest: int, numbers: int, count: int, squares: int, neighbours: Neighbours
-) -> Sensitivity:
+def _of_vectors(longest: int, numbers: int, count: int, squares: int, neighbours: Neighbours) -> Sensitivity:
     """Of (count up to `count`, vector of squared length up to `longest`) in one of several places, and a number."""
     l1, l2 = count + _l1(longest, numbers), count**2 + longest
     in_one = Sensitivity(count + 2 * _l1(longest, numbers), count**2 + 4 * longest)
     return neighbours.sensitivity(
         alone=Sensitivity(l1 + squares, l2 + squares**2),
-        apart=Sensitivity(
-            max(in_one.l1, 2 * l1) + squares, max(in_one.l2_squared, 2 * l2) + squares**2
-        ),
+        apart=Sensitivity(max(in_one.l1, 2 * l1) + squares, max(in_one.l2_squared, 2 * l2) + squares**2),
     )
 
 
@@ -135,6 +131,4 @@ class ClippedCrossSums:
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         longest = self.sums.clip.longest * self.sums.axes_clip.longest
         l1 = _l1(longest, self.sums.centred.binary.width * self.sums.axes.number)
-        return neighbours.sensitivity(
-            alone=Sensitivity(l1, longest), apart=Sensitivity(2 * l1, 4 * longest)
-        )
+        return neighbours.sensitivity(alone=Sensitivity(l1, longest), apart=Sensitivity(2 * l1, 4 * longest))

@@ -48,9 +48,7 @@ class Binary:
     def bits(self, records: Records, first: int, rows: int) -> NDArray[np.uint64]:
         """A bit column for each attribute, over `rows` records from `first` (a multiple of 64)."""
         ones = np.ones(self.width, np.int32)
-        which = Predicates(
-            self.attributes.astype(np.int32), np.arange(self.width + 1, dtype=np.int64), ones
-        )
+        which = Predicates(self.attributes.astype(np.int32), np.arange(self.width + 1, dtype=np.int64), ones)
         return predicate_bits(which, records, first, rows)
 
     def matrix(self, records: Records, first: int, rows: int) -> NDArray[np.float64]:

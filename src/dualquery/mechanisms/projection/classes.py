@@ -2,9 +2,9 @@
 
 One-way counts of d attributes cost Δ² = d/4, and of centred, clipped vectors about Σ p(1 − p): a sum within classes,
 which partition the records, costs no more. So 400 public random attributes say, through their noisy second moments,
-along which axes records spread and around which centres they lie; every attribute is then summed up within the classes,
-once to centre it there and once more around those centres, where vectors are shorter. Where records spread without
-classes, each attribute's covariances with the axes are measured instead; where nothing stands out, its total.
+along which axes records spread and around which centres they lie; every attribute is then summed up within the
+classes, once to centre it there and once more around those centres, where vectors are shorter. Where records spread
+without classes, each attribute's covariances with the axes are measured instead; where nothing stands out, its total.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dualquery.mechanisms.projection.shares import TOO_SMALL, Purse
 from dualquery.mechanisms.projection.structure import (
     TAIL,
     Centres,
+    CentreTotals,
     Spectrum,
     length_edges,
     spectrum_of,
@@ -50,6 +51,7 @@ Numbers = NDArray[np.float64]
 
 FEW = 400  # public random attributes on which structure is looked for
 ROUNDS = 8  # of noisy k-means
+LATE = 4  # of them, at the end, are averaged
 LEAST_CENTRES = 16
 MOST_WEIGHT = 64  # F, where the room allows it
 PURE = 1.3  # of the attributes' own chance: up to there, what is left within classes is nothing else
@@ -149,21 +151,23 @@ class Measuring:
         return spectrum_of(covariances, noisy.deviation / unit, fractions * (1 - fractions), self.total)
 
     def _centres(self, around: Around) -> tuple[Centres, float]:
-        """Noisy k-means (Lloyd's rounds on noisy sums), and the mean square within the last classes."""
+        """Noisy k-means (Lloyd's rounds on noisy sums), and the mean square within the classes.
+
+        At first centres without records are moved; the rounds after that are averaged.
+        """
         spread = np.sqrt(around.variances)
         number = max(LEAST_CENTRES, 4 * (len(spread) + 1))
         places = self.rng.standard_normal((number, len(spread))) * spread
+        late: list[CentreTotals] = []
         for i, name in enumerate(CENTRES):
-            centres, squares = self._round(around, Classes(around.axes, on_grid(places)), name)
-            places = (
-                centres.reseeded(around.length, spread, self.rng) if i < ROUNDS - 3 else centres.places
-            )
-        counts = np.maximum(centres.counts, 0.0)
-        noise = np.where(counts > 0, np.minimum(centres.noise, around.length), 0.0) ** 2
-        between = (counts * ((centres.places**2).sum(axis=1) - noise)).sum() / max(1.0, counts.sum())
-        return centres, squares - float(between)
+            late = [*late, self._round(around, Classes(around.axes, on_grid(places)), name)]
+            late = late[-1:] if i <= ROUNDS - LATE else late
+            centres = CentreTotals.averaged(late).centres(places, around.length)
+            searching = i < ROUNDS - LATE
+            places = centres.reseeded(around.length, spread, self.rng) if searching else centres.places
+        return centres, CentreTotals.averaged(late).squares / self.total - centres.between(around.length)
 
-    def _round(self, around: Around, classes: Classes, name: str) -> tuple[Centres, float]:
+    def _round(self, around: Around, classes: Classes, name: str) -> CentreTotals:
         count_factor = max(1, round(COUNT_PART * math.sqrt(around.longest)))
 
         def sums(most: int) -> CentreSums:
@@ -176,23 +180,15 @@ class Measuring:
         statistic, most = fitting
         noisy = self.purse.measure(statistic, name)
         table = noisy.numbers[:-1].reshape(classes.number, -1)
-        counts = table[:, 0] / (most * count_factor)
-        sums_of = table[:, 1:] / (most * GRID)
-        found = Centres(
-            np.where((counts > 1)[:, None], sums_of / np.maximum(counts, 1.0)[:, None], classes.centres / GRID),
-            counts,
+        return CentreTotals(
+            table[:, 0] / (most * count_factor),
+            table[:, 1:] / (most * GRID),
+            float(noisy.numbers[-1]) * sums(most).divisor / (most * GRID) ** 2,
             noisy.deviation / (most * count_factor),
             noisy.deviation / (most * GRID),
         )
-        alive = found.alive(around.length)
-        places = np.where(alive[:, None], found.places, classes.centres / GRID)
-        kept = Centres(places, counts, found.count_noise, found.place_noise)
-        squares = noisy.numbers[-1] * sums(most).divisor / (most * GRID) ** 2 / self.total
-        return kept, float(squares)
 
-    def _sums(
-        self, centred: Centred, longest: int, *names: str, together: bool = False
-    ) -> NoisySums:
+    def _sums(self, centred: Centred, longest: int, *names: str, together: bool = False) -> NoisySums:
         """Every attribute, summed up around the centres."""
         factor = 0 if together else max(1, round(CLASS_COUNT_PART * math.sqrt(longest)))
         fitting = self._fitting(
@@ -253,7 +249,8 @@ class Measuring:
         unit = most * max(1, most // 4) * GRID**2 * self.total
         covariances = noisy.numbers.reshape(self.binary.width, -1) / unit
         covariances -= (ones.value - centre / GRID)[:, None] * around.mean
-        covariances[around.places] -= around.spectrum.scaled * (totals.value * (1 - totals.value))[around.places][:, None]
+        own = totals.value[around.places] * (1 - totals.value[around.places])
+        covariances[around.places] -= around.spectrum.scaled * own[:, None]
         covariances = shrunk_by_axis(covariances, noisy.deviation / unit)
         number = int(np.clip(LATENT_CELLS // self.binary.width, 128, LATENT_CLASSES))
         t = latent_places(around.spectrum, centres, number, self.rng)

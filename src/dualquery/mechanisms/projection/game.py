@@ -9,11 +9,9 @@ Nikolov and Talwar (2014); playing it row by row gives the synthetic data as wel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
@@ -26,33 +24,21 @@ from dualquery.mechanisms.mechanism import (
     hidden,
 )
 from dualquery.mechanisms.projection import item_rows
-from dualquery.mechanisms.projection.allocation import TablePlan, available_rho, plan_tables
+from dualquery.mechanisms.projection.allocation import TablePlan, plan_tables
 from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.fit import fit
-from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
+from dualquery.mechanisms.projection.fitting import Fitting, too_noisy
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables, replica
+from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 
-MOST_ITEMS_AS_TABLES = 200  # a block of more items is measured by items and pairs
 MEAN_ERROR = 0.45  # of a random conjunction, in units of the noise of a cell (benchmarks/projection.py)
 MAX_ERROR = 8.0
 COUNT_SECONDS = 2e-9  # per record and table, two cores
-
-Rows = NDArray[np.unsignedinteger]
-
-
-@dataclass(frozen=True)
-class Fitting:
-    """How rows are fitted to a measurement, become records, and how a replica of it is made from them."""
-
-    fit: Callable[[Pace, np.random.Generator, item_rows.Progress], Rows]
-    records: Callable[[Rows, np.random.Generator], Records]
-    replica: Callable[[Rows, Records, np.random.Generator], Fitting]
 
 
 def of_tables(measured: MeasuredTables) -> Fitting:
@@ -60,14 +46,6 @@ def of_tables(measured: MeasuredTables) -> Fitting:
         lambda pace, rng, tell: pace.released(fit(measured, pace, rng, tell)),
         lambda rows, rng: Records.from_rows(measured.domain, rows),
         lambda rows, released, rng: of_tables(replica(released, measured, rng)),
-    )
-
-
-def of_items(domain: Domain, measured: item_rows.MeasuredItems) -> Fitting:
-    return Fitting(
-        lambda pace, rng, tell: pace.released(item_rows.fit(measured, pace, rng, tell)),
-        lambda rows, rng: item_rows.to_records(domain, rows, measured, rng),
-        lambda rows, released, rng: of_items(domain, item_rows.replica(rows, measured, rng)),
     )
 
 
@@ -85,26 +63,15 @@ class ByTables:
         return of_tables(self.tables.measure(curator, task))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ByItems:
-    """Items and pairs of items, where a record holds few of very many."""
-
-    measured: str = "items and pairs"
-    items_per_record: int
-    fitted_items: int
-    pair_noise: float
-    pace: Pace
-    items: ItemPlan = hidden()
-
-    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        return of_items(task.domain, self.items.measure(curator, task, rng))
+Way = ByTables | ByItems | ByClasses
 
 
-def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
-    """Tables where the workload asks about few sets of attributes, items and their pairs for transactions."""
+def plan(task: Task, wanted: ProjectionWishes) -> Plan[Way]:
+    """Tables where the workload asks about few sets of attributes; classes, or items, of wide binary tables."""
+    wide = plan_wide(task, wanted)
+    if wide is not None:
+        return wide
     pace = Pace.of(wanted.synthetic_rows)
-    if is_transactions(task.domain) and task.domain.width > MOST_ITEMS_AS_TABLES:
-        return _plan_for_items(task, wanted, pace)
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
     planned = plan_tables(task)
@@ -134,50 +101,11 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
         max_error=min(MAX_ERROR * noise, 1.0),
         seconds=pace.seconds(planned.visits()) + task.rows * sets * COUNT_SECONDS,
         bytes=need,
-        notes=_warning(noise),
+        notes=too_noisy(noise),
     )
 
 
-def _plan_for_items(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByTables | ByItems]:
-    rho = available_rho(task)
-    planned = plan_items(task, wanted.items_per_record)
-    noise = planned.in_records(planned.pairs) / task.rows
-    per_query = math.sqrt(task.workload.size / (2 * rho)) / task.rows
-    return Plan(
-        mechanism="projection",
-        task=task,
-        reason=(
-            f"the workload asks about very many sets of items, so all items and the pairs of the {planned.fitted} "
-            f"that matter most are counted, at most {planned.limit} items a record (noise {noise:.2g}; one "
-            f"by one the queries would have {per_query:.2g}), and rows are fitted to them"
-        ),
-        parameters=ByItems(
-            items_per_record=planned.limit,
-            fitted_items=planned.fitted,
-            pair_noise=noise,
-            pace=pace,
-            items=planned,
-        ),
-        steps=planned.steps(task),
-        mean_error=min(noise, 0.5),
-        max_error=min(15 * noise, 1.0),
-        seconds=pace.seconds(planned.fitted / 2) + task.rows * 2e-6 + task.domain.width * 1e-4,
-        bytes=pace.bytes(planned.fitted, 2 * planned.fitted**2) + 400 * task.rows,
-        notes=_warning(noise),
-    )
-
-
-def _warning(noise: float) -> tuple[str, ...]:
-    if noise < 0.1:
-        return ()
-    return (
-        f"the budget is so small that the noise of a cell is {noise:.0%} of the table; expect little of the answers",
-    )
-
-
-def run(
-    plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
+def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     """Measure as planned, fit, release; then fit a replica, made from what is released, for the error bars."""
     pace, shorter = plan.parameters.pace, plan.parameters.pace.shorter()
     first = plan.parameters.measure(curator, plan.task, rng)

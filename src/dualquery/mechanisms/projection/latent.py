@@ -21,9 +21,7 @@ FARTHEST = 15.0  # a log-odds beyond this is as good as certain
 AT_ONCE = 1 << 22  # numbers of a batch of attributes
 
 
-def latent_places(
-    spectrum: Spectrum, centres: Centres, number: int, rng: np.random.Generator
-) -> Numbers:
+def latent_places(spectrum: Spectrum, centres: Centres, number: int, rng: np.random.Generator) -> Numbers:
     """Places t along the scaled axes: around the centres, with the covariance √λ that the spectrum says, exactly."""
     share = np.maximum(centres.counts, 1.0) / np.maximum(centres.counts, 1.0).sum()
     wanted = np.sqrt(spectrum.strengths)

@@ -1,4 +1,4 @@
-"""A mixture of products: classes of rows, and within a class independent attributes. Nothing here knows of privacy."""
+"""A mixture of products: classes of rows, within which attributes are independent. Nothing here knows of privacy."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from dualquery.table.domain import Domain, Items
-from dualquery.table.records import BitItems, ColumnCodes, Records, unpack_bits
+from dualquery.table.records import BitItems, ColumnCodes, Records, pack_bits, unpack_bits
 
 Numbers = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
-PULL = np.float32(1 / 32)  # how strongly a row makes up for what the rows before it have too much or too little
+PULL = np.float32(
+    1 / 32
+)  # how strongly a row makes up for what the rows before it have too much or too little
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +29,17 @@ class Mixture:
     noise: NDArray[np.float32]  # of the means of each class
 
     def rows(self, number: int, rng: np.random.Generator) -> Words:
-        """So many rows in bits, an attribute a row of words: the classes in exact shares, in random order.
+        """So many rows in bits, an attribute a row of words, and at the end one that says which rows exist.
+
+        The classes come in exact shares, in random order.
 
         Within a class an attribute is drawn row by row, with a chance that leans against the excess so far: its total
         comes out within a few rows of the expectation, and rows are otherwise independent.
         """
         ends = np.round(np.cumsum(self.shares) / self.shares.sum() * number).astype(np.int64)
         group = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-        words = np.zeros((len(self.attributes), -(-number // 64)), np.uint64)
+        words = np.zeros((len(self.attributes) + 1, -(-number // 64)), np.uint64)
+        words[-1] = pack_bits(np.ones((1, number), np.bool_))[0]
         seeds = rng.integers(0, 1 << 63, len(self.attributes), dtype=np.uint64)
         draw_rows(rng.permutation(group), np.clip(self.means, 0, 1), seeds, words)
         return words
@@ -65,9 +70,10 @@ def draw_rows(group, means, seeds, words):  # type: ignore[no-untyped-def]
             excess[c] -= mean
 
 
-def to_records(domain: Domain, mixture: Mixture, words: Words, rows: int) -> Records:
+def to_records(domain: Domain, mixture: Mixture, made: Words) -> Records:
     """Rows as records of the whole domain; attributes that nobody asked about are 0."""
     columns: list[ColumnCodes] = []
+    words, rows = made[:-1], int(np.bitwise_count(made[-1]).sum())
     place = np.full(domain.width, -1, np.int64)
     place[mixture.attributes] = np.arange(len(mixture.attributes))
     for position, column in enumerate(domain.columns):

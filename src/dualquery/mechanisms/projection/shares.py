@@ -8,7 +8,7 @@ a statistic turns out to be (how many classes, how long the vectors) changes nei
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -92,11 +92,11 @@ class Purse:
         return Noisy(total / precision, 1 / (times * math.sqrt(precision)))
 
 
-def shares_of(budget: Budget, parts: Sequence[tuple[str, float]]) -> Shares:
-    """The smallest variances that the budget affords, in inverse proportion to the parts (which need not add to 1)."""
+def shares_of(budget: Budget, parts: Mapping[str, float]) -> Shares:
+    """The smallest variances that the budget affords, in inverse proportion to the parts."""
     room = MOST_ROOM
     while True:
-        wanted = {name: room / Fraction(part).limit_denominator(100_000) for name, part in parts}
+        wanted = {name: room / Fraction(part).limit_denominator(100_000) for name, part in parts.items()}
         events = [GaussianMeasurement(Fraction(room), variance) for variance in wanted.values()]
         factor = smallest_gaussian_scale(budget, events)
         if max(wanted.values()) * factor < MOST_VARIANCE:

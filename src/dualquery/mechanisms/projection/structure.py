@@ -5,7 +5,8 @@ Everything here is post-processing of released numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,23 +90,59 @@ def spectrum_of(upper: Numbers, deviation: float, spread: Numbers, total: float)
 
 
 @dataclass(frozen=True)
+class CentreTotals:
+    """Noisy sums of a round of k-means: records and places of each centre, and the squared length of all places."""
+
+    counts: Numbers
+    sums: Numbers  # centres × axes
+    squares: float
+    count_noise: float
+    sum_noise: float
+
+    @staticmethod
+    def averaged(rounds: Sequence[CentreTotals]) -> CentreTotals:
+        """Several rounds around about the same centres."""
+        root = np.sqrt(len(rounds))
+        return CentreTotals(
+            np.mean([each.counts for each in rounds], axis=0),
+            np.mean([each.sums for each in rounds], axis=0),
+            float(np.mean([each.squares for each in rounds])),
+            rounds[0].count_noise / root,
+            rounds[0].sum_noise / root,
+        )
+
+    def centres(self, before: Numbers, spread: float) -> Centres:
+        """Means where there are records enough for one; other centres stay where they were."""
+        means = Centres(
+            self.sums / np.maximum(self.counts, 1.0)[:, None], self.counts, self.count_noise, self.sum_noise
+        )
+        return replace(means, places=np.where(means.alive(spread)[:, None], means.places, before))
+
+
+@dataclass(frozen=True)
 class Centres:
     """Where records lie along the axes: centres, how many records each has, and the noise of both."""
 
     places: Numbers  # centres × axes
     counts: Numbers
     count_noise: float
-    place_noise: float  # of the sum over the records of a centre, along one axis
+    sum_noise: float  # of the sum over the records of a centre, along one axis
 
     @property
     def noise(self) -> Numbers:
         """The length of the noise of each centre."""
-        length: Numbers = self.place_noise * np.sqrt(self.places.shape[1]) / np.maximum(self.counts, 1.0)
+        length: Numbers = self.sum_noise * np.sqrt(self.places.shape[1]) / np.maximum(self.counts, 1.0)
         return length
 
     def alive(self, spread: float) -> NDArray[np.bool_]:
         """Centres with clearly some records, enough for their noise to stay below half of the spread."""
         return (self.counts > 4 * self.count_noise) & (self.noise < spread / 2)
+
+    def between(self, spread: float) -> float:
+        """The mean square of the centres, less that of their noise."""
+        counts = np.maximum(self.counts, 0.0)
+        squares = (self.places**2).sum(axis=1) - np.minimum(self.noise, spread) ** 2
+        return float((counts * squares).sum() / max(1.0, counts.sum()))
 
     def reseeded(self, spread: float, around: Numbers, rng: np.random.Generator) -> Numbers:
         """Where to look next: each centre without records moves beside one that has many."""
