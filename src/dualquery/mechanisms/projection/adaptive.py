@@ -31,9 +31,9 @@ from dualquery.mechanisms.mechanism import (
     hidden,
 )
 from dualquery.mechanisms.projection.allocation import TablePlan, closure, one_way_plan
+from dualquery.mechanisms.projection.by_tables import MAX_ERROR, MEAN_ERROR
 from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.fit import product_start
-from dualquery.mechanisms.projection.game import MAX_ERROR, MEAN_ERROR
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.refitting import (
     SCOUT,
