@@ -31,8 +31,19 @@ from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.fit import fit
 from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
 from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.signed_allocation import SignedPlan, plan_signed
+from dualquery.mechanisms.projection.signed_prediction import (
+    bytes_of,
+    cell_noise,
+    mean_error,
+    reason_of,
+    seconds_of,
+    steps_of,
+)
+from dualquery.mechanisms.projection.signed_rounds import measure as measure_signed
 from dualquery.mechanisms.projection.tables import MeasuredTables, replica
 from dualquery.mechanisms.wishes import ProjectionWishes
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
@@ -99,9 +110,26 @@ class ByItems:
         return of_items(task.domain, self.items.measure(curator, task, rng))
 
 
-def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
+@dataclass(frozen=True, kw_only=True)
+class BySignedTables:
+    """Signed tables with Laplace noise, where the budget is pure ε."""
+
+    measured: str = "signed tables"
+    sets: int
+    rounds: int
+    cell_noise: float
+    tables: SignedPlan = hidden()
+    pace: Pace
+
+    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
+        return of_tables(measure_signed(self.tables, curator, task, rng))
+
+
+def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems | BySignedTables]:
     """Tables where the workload asks about few sets of attributes, items and their pairs for transactions."""
     pace = Pace.of(wanted.synthetic_rows)
+    if task.budget.accounting is Accounting.PURE:
+        return _plan_for_signed_tables(task, wanted, pace)
     if is_transactions(task.domain) and task.domain.width > MOST_ITEMS_AS_TABLES:
         return _plan_for_items(task, wanted, pace)
     if wanted.items_per_record is not None:
@@ -137,7 +165,44 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
     )
 
 
-def _plan_for_items(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByTables | ByItems]:
+def _plan_for_signed_tables(
+    task: Task, wanted: ProjectionWishes, pace: Pace
+) -> Plan[ByTables | ByItems | BySignedTables]:
+    if wanted.items_per_record is not None:
+        raise DualQueryError(
+            "--items-per-record needs Gaussian noise; leave it out, or ask for zcdp accounting"
+        )
+    planned = plan_signed(task)
+    need = bytes_of(planned, task, pace)
+    if wanted.memory is not None and need > wanted.memory:
+        raise DualQueryError(
+            f"the tables of this workload need {need / 1e6:,.0f} MB, more than --memory allows; ask about fewer "
+            "attributes at once, or allow more"
+        )
+    noise, rounds = cell_noise(planned, task), planned.rounds
+    return Plan(
+        mechanism="projection",
+        task=task,
+        reason=reason_of(planned),
+        parameters=BySignedTables(
+            sets=len(planned.first.sets),
+            rounds=0 if rounds is None else rounds.number,
+            cell_noise=noise,
+            tables=planned,
+            pace=pace,
+        ),
+        steps=steps_of(planned, task),
+        mean_error=mean_error(planned, task, noise),
+        max_error=min(MAX_ERROR * noise, 1.0),
+        seconds=seconds_of(planned, task, pace),
+        bytes=need,
+        notes=_warning(noise),
+    )
+
+
+def _plan_for_items(
+    task: Task, wanted: ProjectionWishes, pace: Pace
+) -> Plan[ByTables | ByItems | BySignedTables]:
     rho = available_rho(task)
     planned = plan_items(task, wanted.items_per_record)
     noise = planned.pairs.deviation / task.rows
@@ -175,7 +240,10 @@ def _warning(noise: float) -> tuple[str, ...]:
 
 
 def run(
-    plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
+    plan: Plan[ByTables | ByItems | BySignedTables],
+    curator: Curator,
+    rng: np.random.Generator,
+    progress: Progress,
 ) -> Outcome:
     """Measure as planned, fit, release; then fit a replica, made from what is released, for the error bars."""
     pace, shorter = plan.parameters.pace, plan.parameters.pace.shorter()
