@@ -80,15 +80,15 @@ class SignedTableErrors(TableErrors):
     def of(self, counter: Counter) -> Scored:
         assert self.answers is not None, "a score that was not told any answers has only a price"
         scale = FINE * self.public_rows
-        counts = self._signed(FINE * counter.true_counts(self.tables, kept=True))
-        offsets = np.rint(scale * self._signed(np.clip(self.answers, 0, 1))).astype(np.int64)
-        sums = np.add.reduceat(np.abs(counts - offsets), self._starts[:-1])
+        answers = np.rint(scale * np.clip(self.answers, 0, 1)).astype(np.int64)
+        wrong = self._signed(FINE * counter.true_counts(self.tables, kept=True) - answers)
+        sums = np.add.reduceat(np.abs(wrong), self._starts[:-1])
         fixed = self._fixed
         if self.among is not None:
             sums, fixed = sums[self.among], fixed[self.among]
         return Scored(sums, 1, 1, fixed, 0, Candidates.ABSOLUTE)
 
-    def _signed(self, cells: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64]:
+    def _signed(self, cells: Integers) -> Integers:
         """The cells of all tables as the entries of all signed tables."""
         tables = self.tables
         return np.concatenate(

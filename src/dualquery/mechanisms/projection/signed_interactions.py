@@ -64,11 +64,10 @@ def interaction_told(heard: SignedTable, subset: Set, domain: Domain) -> Cells:
 class Combination:
     """All interactions that some signed tables determine, by inverse variance.
 
-    `variance` is that of the number of records as it is known before: 0 where it is public, None where it must be
-    heard as the signed table over no attributes.
+    `variance` is that of the number of records as it is known before: 0 where it is public.
     """
 
-    def __init__(self, domain: Domain, rows: float, variance: float | None) -> None:
+    def __init__(self, domain: Domain, rows: float, variance: float) -> None:
         self._domain = domain
         self._exact = rows if variance == 0 else None
         self._weighted: dict[Set, Cells] = {}

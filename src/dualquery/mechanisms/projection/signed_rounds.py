@@ -25,17 +25,25 @@ from dualquery.privacy.selection import Selected
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
 from dualquery.table.records import Records
 
+ROUGHLY = 0.05  # the relative deviation of a declared number of records
+
 
 def measure(plan: SignedPlan, curator: Curator, task: Task, rng: np.random.Generator) -> MeasuredTables:
     """Everything that the plan asks of the curator, as interactions."""
-    variance = 0.0 if task.budget.neighbours.size_is_public else task.rows_variance
-    combination = Combination(task.domain, task.rows, variance)
+    combination = Combination(task.domain, task.rows, _variance_of_rows(task))
     noisy = plan.first.in_records(curator.measure(plan.first, noise=plan.noise))
     variances = plan.variances()
     combination.hear(*(SignedTable(s, entries, variances[s]) for s, entries in noisy.items()))
     if plan.rounds is not None:
         _play(plan.rounds, combination, curator, rng)
     return combination.measured()
+
+
+def _variance_of_rows(task: Task) -> float:
+    """How well the number of records is known: exactly, as it was measured, or as somebody declared it, roughly."""
+    if task.budget.neighbours.size_is_public:
+        return 0.0
+    return task.rows_variance or (ROUGHLY * task.rows) ** 2
 
 
 def _play(rounds: Rounds, combination: Combination, curator: Curator, rng: np.random.Generator) -> None:
