@@ -23,6 +23,7 @@ from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.pmw.game import PMW
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
+from dualquery.mechanisms.projection.allocation import closure
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting
 
@@ -111,6 +112,16 @@ def _under_pure_epsilon(task: Task) -> list[tuple[AnyMechanism, str]]:
         DUAL_QUERY,
         "Chosen because the pairs of the workload are too many to measure, and DualQuery need not measure them.",
     )
+    if not _pairs_can_be_listed(task):
+        return [dual_query]
     if records < FEW_RECORDS:
         return [mwem, projection, dual_query]
     return [projection, (MWEM, "Chosen because the universe can be held."), dual_query]
+
+
+def _pairs_can_be_listed(task: Task) -> bool:
+    try:
+        closure(task.workload.scope)
+    except DualQueryError:
+        return False
+    return True
