@@ -48,6 +48,8 @@ CASES: list[Case] = [
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 4}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 1}),
     ("adaptive-projection", MIXED, "marginals:3", ZCDP, {"synthetic_rows": 200, "rounds": 3}),
+    ("projection", MIXED, "marginals:2", PURE, {"synthetic_rows": 200}),
+    ("projection", BINARY, "marginals:3", PURE, {"synthetic_rows": 200}),
     ("dualquery", MIXED, "random:3:200", ZCDP, {"rounds": 5, "samples": 4, "free": "density"}),
     ("dualquery", MIXED, "marginals:2", PURE, {"rounds": 3, "samples": 2, "free": "density"}),
     ("dualquery", BINARY, "parities:2", THEOREM, {"rounds": 4, "samples": 3, "free": "random"}),
@@ -142,7 +144,11 @@ def test_a_private_number_of_records_is_measured_once_and_first(case: Case) -> N
     assert ledger.spent().epsilon <= ledger.budget.epsilon
 
 
-@pytest.mark.parametrize("case", CASES[:5], ids=["tables", "triples", "items", "lone items", "adaptive"])
+@pytest.mark.parametrize(
+    "case",
+    CASES[:7],
+    ids=["tables", "triples", "items", "lone items", "adaptive", "signed tables", "chosen triples"],
+)
 def test_where_no_measurement_came_before_projection_measures_the_number_itself(case: Case) -> None:
     _, _, counter = ran(case, Neighbours.ADD_REMOVE, ROWS)
     assert counter.totals == 1

@@ -22,6 +22,7 @@ import pytest
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy import scores as scores_module
+from dualquery.privacy import signed_tables as signed_tables_module
 from dualquery.privacy import statistics as statistics_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -30,6 +31,7 @@ from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
+from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
 from dualquery.privacy.statistics import (
     Balance,
     GroupCounts,
@@ -130,6 +132,10 @@ def interactions(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int,
     return Interactions(domain, sets, multipliers or (1,) * len(sets))
 
 
+def signed_tables(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int, ...] = ()) -> SignedTables:
+    return SignedTables(domain, sets, multipliers or (1,) * len(sets))
+
+
 TWICE = "in L1 twice the length of one record is charged"
 AT_ONCE = "two records are not farthest apart in all sets at once"
 BOUND = "a kind of query that bounds the number of queries is charged the bound"
@@ -185,6 +191,20 @@ STATISTICS = [
         short=3,
     ),
     Case("two short ones beside a long", LONG, interactions(LONG, (0, 1)), short=3),
+    Case("signed table of two values", MIXED, signed_tables(MIXED, (0,))),
+    Case("signed table of three values", MIXED, signed_tables(MIXED, (1,), multipliers=(5,))),
+    Case("signed table of both", MIXED, signed_tables(MIXED, (0, 1))),
+    Case("signed table of one value", MIXED, signed_tables(MIXED, (2,))),
+    Case("signed table of two values and one", MIXED, signed_tables(MIXED, (0, 2))),
+    Case("signed table of nothing", MIXED, signed_tables(MIXED, (), multipliers=(3,))),
+    Case("signed table of three binary", BINARY, signed_tables(BINARY, (0, 1, 2))),
+    Case("signed tables side by side", LONG, signed_tables(LONG, (0,), (1, 2), (), multipliers=(2, 5, 3))),
+    Case(
+        "signed tables that overlap",
+        BINARY,
+        signed_tables(BINARY, (0,), (1,), (0, 1), multipliers=(1, 2, 3)),
+        both(REPLACE, AT_ONCE),
+    ),
     Case("items", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 2))),
     Case("items, fewer than two records can hold", BASKETS, ItemCounts(HeldItems(1, RANK, 3, 2))),
     Case("items, one each", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 1)), sparse=True),
@@ -219,6 +239,12 @@ def whole_tables(tables: Tables, answers: Sequence[float], among=None) -> TableE
     return TableErrors(tables, 3, penalties, np.array(answers, float), among)
 
 
+def whole_signed(tables: Tables, answers: Sequence[float], among=None) -> SignedTableErrors:
+    return SignedTableErrors(
+        tables, 3, np.linspace(0.3, 1.7, len(tables.sets)), np.array(answers, float), among
+    )
+
+
 TWO_TABLES = Tables(MIXED, ((0,), (1,)))
 # Where a record leaves one cell for another, one table gets worse and the other better.
 CROSSED = [2, 0, 0, 2, 2]
@@ -243,6 +269,8 @@ SCORES = [
     ),
     Case("whole tables", MIXED, whole_tables(TWO_TABLES, CROSSED)),
     Case("whole tables among some", MIXED, whole_tables(TWO_TABLES, CROSSED, np.array([1, 0]))),
+    Case("whole signed tables", MIXED, whole_signed(TWO_TABLES, CROSSED)),
+    Case("whole signed tables among some", MIXED, whole_signed(TWO_TABLES, CROSSED, np.array([1, 0]))),
     Case(
         "one whole table",
         MIXED,
@@ -376,12 +404,14 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
 
 
 @pytest.mark.parametrize(
-    ("module", "member", "cases"),
-    [(statistics_module, "sensitivity", STATISTICS), (scores_module, "range", SCORES)],
+    ("member", "cases"),
+    [("sensitivity", STATISTICS), ("range", SCORES)],
     ids=["statistics", "scores"],
 )
-def test_no_statistic_and_no_score_is_left_out(module: ModuleType, member: str, cases: list[Case]) -> None:
-    assert classes_with(module, "of", member) == {type(case.subject) for case in cases}
+def test_no_statistic_and_no_score_is_left_out(member: str, cases: list[Case]) -> None:
+    modules = (statistics_module, scores_module, signed_tables_module)
+    known = set().union(*(classes_with(module, "of", member) for module in modules))
+    assert known == {type(case.subject) for case in cases}
 
 
 def test_the_exceptions_name_relations_and_norms_that_there_are() -> None:

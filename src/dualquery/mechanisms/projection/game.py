@@ -19,6 +19,7 @@ from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
 from dualquery.mechanisms.projection import fitting
+from dualquery.mechanisms.projection.by_signed_tables import BySignedTables, plan_by_signed_tables
 from dualquery.mechanisms.projection.by_tables import ByTables, plan_by_tables
 from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.pace import Pace
@@ -27,17 +28,20 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 
-Way = ByTables | ByItems | ByClasses
+Way = ByTables | ByItems | ByClasses | BySignedTables
 
 
 def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     """Tables where the workload asks about few sets of attributes; classes, or items, of wide binary tables."""
+    pace = Pace.of(wanted.synthetic_rows)
+    if task.budget.accounting is Accounting.PURE:
+        return plan_by_signed_tables(task, wanted, pace)
     wide = plan_wide(task, wanted)
     if wide is not None:
         return wide
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
-    return plan_by_tables(task, wanted, Pace.of(wanted.synthetic_rows))
+    return plan_by_tables(task, wanted, pace)
 
 
 def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
@@ -58,5 +62,10 @@ def _as(stage: str, progress: Progress) -> fitting.Progress:
 
 WORDS = "measures the tables of the workload once and lets rows answer the residual, one after another"
 PROJECTION = Mechanism(
-    "projection", WORDS, ProjectionWishes, plan, run, paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP)
+    "projection",
+    WORDS,
+    ProjectionWishes,
+    plan,
+    run,
+    paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE),
 )
