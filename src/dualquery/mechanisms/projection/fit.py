@@ -72,6 +72,12 @@ class Wanted:
             deviation = math.sqrt(self.measured.variance[members]) / self.measured.total
             maker.add_interaction(members, cells, (self.noise / deviation) ** 2)
 
+    def at_once(self) -> Targets:
+        """Everything that was measured, larger sets as they came."""
+        maker, measured = self.maker(self.pairs()), self.measured
+        self.add_larger(maker, {s: measured.interactions[s] / measured.total for s in measured.larger()})
+        return maker.targets()
+
     def heat(self, times: float) -> float:
         """A temperature, in fractions of the rows."""
         return max(times * self.noise, LEAST_TEMPERATURE)
@@ -118,11 +124,9 @@ def fit(
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
     if larger and at_once:
-        maker = wanted.maker(wanted.pairs())
-        wanted.add_larger(maker, {s: measured.interactions[s] / measured.total for s in larger})
         last = pace.chain_rows * wanted.heat(LEANING)
         heat = [last * factor for factor in WARM_UP] + [last] * pace.snapshots
-        return pace.released(play_residual(maker.targets(), wanted.ones, start, heat, rng, progress))
+        return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
     rounds = pace.rounds + (len(LONG_ROUNDS) if larger else 0)
     first = fit_pairs(wanted, start, pace, rng, lambda done, _: progress(done, rounds))
     if not larger:

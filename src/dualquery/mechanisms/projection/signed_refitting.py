@@ -11,7 +11,7 @@ import numpy as np
 
 from dualquery.game.moves import Cells, Transcript
 from dualquery.game.residual import Chains
-from dualquery.mechanisms.projection.fit import play_residual, product_start, targets_of
+from dualquery.mechanisms.projection.fit import Wanted, play_residual, product_start
 from dualquery.mechanisms.projection.pace import LEAST_TEMPERATURE, TEMPERATURE
 from dualquery.mechanisms.projection.refitting import SCOUT, SCOUT_PASSES, SCOUT_ROWS
 from dualquery.mechanisms.projection.signed_interactions import Combination, SignedTable
@@ -33,10 +33,8 @@ class SignedRefittingDataPlayer:
 
     def reply(self, transcript: Transcript[SignedTable, Chains], challenge: SignedTable) -> Chains:
         self._combination.hear(challenge)
-        measured = self._combination.measured()
-        ones = measured.ones()
-        targets, noise = targets_of(measured, ones, self._rng)
-        heat = [SCOUT_ROWS * max(TEMPERATURE * noise, LEAST_TEMPERATURE)] * SCOUT_PASSES
-        fit = play_residual(targets, ones, self._rows, heat, self._rng, lambda done, total: None)
+        wanted = Wanted.of(self._combination.measured(), self._rng)
+        heat = [SCOUT_ROWS * max(TEMPERATURE * wanted.noise, LEAST_TEMPERATURE)] * SCOUT_PASSES
+        fit = play_residual(wanted.at_once(), wanted.ones, self._rows, heat, self._rng, lambda done, total: None)
         self._rows = fit.last_reply()
         return self._rows
