@@ -42,11 +42,15 @@ BLIND = (
     "dualquery.oracles.*",
     "dualquery.distributions.*",
     "dualquery.game.residual*",
+    "dualquery.mechanisms.projection.class_means",
     "dualquery.mechanisms.projection.fit",
     "dualquery.mechanisms.projection.item_rows",
+    "dualquery.mechanisms.projection.latent",
+    "dualquery.mechanisms.projection.mixture",
     "dualquery.mechanisms.projection.refitting",
     "dualquery.mechanisms.projection.tables",
     "dualquery.mechanisms.projection.shrinkage",
+    "dualquery.mechanisms.projection.structure",
     "dualquery.mechanisms.projection.pace",
 )
 UNSEEN = {"privacy", "counting"}  # by the blind

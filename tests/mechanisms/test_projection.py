@@ -1,7 +1,5 @@
 """Projection end to end: better with budget, honest about its error, at home in awkward domains."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
@@ -173,14 +171,12 @@ def test_item_plan_shares_by_hand():
     records, _ = baskets(1000, 300, 0)
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
     plan = plan_items(Task(random_conjunctions(records.domain, 2, 100, seed=0), 1000, budget), 20)
-    rho = rho_of(epsilon=1.0, delta=1e-6)
-    assert float(Fraction(190) / (2 * plan.pairs.variance) / rho) == pytest.approx(0.7, rel=1e-6)
-    total = (
-        Fraction(1) / (2 * plan.total.variance)
-        + Fraction(20) / (2 * plan.order.variance)
-        + Fraction(20) / (2 * plan.items.variance)
-    )
-    assert float((total + Fraction(190) / (2 * plan.pairs.variance)) / rho) == pytest.approx(1, rel=1e-9)
+    rho = float(rho_of(epsilon=1.0, delta=1e-6))
+    share = {name: plan.shares.room / (2 * float(v)) / rho for name, v in plan.shares.variance.items()}
+    assert share == pytest.approx({"total": 0.01, "order": 0.06, "items": 0.40, "pairs": 0.53}, rel=1e-6)
+    assert plan.noise(
+        Task(random_conjunctions(records.domain, 2, 100, seed=0), 1000, budget)
+    ) == pytest.approx(np.sqrt(190 / (2 * 0.53 * rho)) / 1000)
 
 
 def test_adaptive_projection_chooses_tables_and_stays_within_budget():

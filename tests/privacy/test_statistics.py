@@ -24,6 +24,7 @@ from dualquery.errors import BudgetError
 from dualquery.privacy import scores as scores_module
 from dualquery.privacy import signed_tables as signed_tables_module
 from dualquery.privacy import statistics as statistics_module
+from dualquery.privacy import wide_statistics as wide_statistics_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
@@ -44,6 +45,24 @@ from dualquery.privacy.statistics import (
     integer_interaction,
     interaction_distance,
     number_of_records,
+)
+from dualquery.privacy.wide_statistics import (
+    ClippedCentreSums,
+    ClippedClassSums,
+    ClippedCrossSums,
+    ClippedMoments,
+    LengthCounts,
+    OneWayBalances,
+)
+from dualquery.queries.binary import SHIFT, Axes, Binary, Centred, Classes, Clip
+from dualquery.queries.binary_sums import (
+    Balances,
+    CentreSums,
+    ClassSums,
+    CrossSums,
+    HeldLengths,
+    Lengths,
+    SecondMoments,
 )
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
@@ -140,6 +159,85 @@ TWICE = "in L1 twice the length of one record is charged"
 AT_ONCE = "two records are not farthest apart in all sets at once"
 BOUND = "a kind of query that bounds the number of queries is charged the bound"
 
+# Of wide binary tables: a block of items and a column of two values, of which three attributes are looked at.
+WIDE = Domain((Items("item", 3), Categorical("sex", ("f", "m"))))
+LOOKED_AT = Binary(WIDE, np.array([0, 2, 3]))
+HALF = np.array([[8, 8, 8]])  # a centre of ½, ½, ½: every y is ±8, and |y|² = 192
+ASKEW = np.array([[3, 8, 13]])
+AXES = Axes(LOOKED_AT, HALF[0], np.array([[1, 0], [1, 1], [0, 1]]) << SHIFT)  # u = (y₀ + y₁, y₁ + y₂)
+SIDES = Classes(AXES, np.array([[-9, -9], [9, 9], [0, 5]]))
+IN_CLASSES = Centred(LOOKED_AT, np.array([[3, 8, 13], [8, 8, 8], [0, 4, 16]]), SIDES)
+DIAGONAL = "the diagonal is not counted, and its part is charged"
+CLIPPED = "weights are whole: a clipped vector falls short of the clip"
+TURNED = "where a vector turns around, so do its places, and their product does not"
+COUNT = "no two records of a class lie farthest apart in weight and in place at once"
+
+
+def everywhere(why: str) -> dict[tuple[str, str], str]:
+    return both(REPLACE, why) | both(ADD_REMOVE, why)
+
+
+WIDE_STATISTICS = [
+    Case("one-way balances", WIDE, OneWayBalances(Balances(LOOKED_AT))),
+    Case("lengths", WIDE, LengthCounts(Lengths(Centred(LOOKED_AT, ASKEW), np.array([150, 250])))),
+    Case("lengths in classes", WIDE, LengthCounts(Lengths(IN_CLASSES, np.array([100, 200, 300])))),
+    Case("items held", WIDE, LengthCounts(HeldLengths(LOOKED_AT, np.array([0, 1, 2])))),
+    Case(
+        "moments",
+        WIDE,
+        ClippedMoments(SecondMoments(Centred(LOOKED_AT, HALF), Clip(2, 192))),
+        {(ADD_REMOVE, L2): DIAGONAL} | both(REPLACE, DIAGONAL),
+    ),
+    Case(
+        "clipped moments",
+        WIDE,
+        ClippedMoments(SecondMoments(Centred(LOOKED_AT, ASKEW), Clip(5, 100))),
+        everywhere(DIAGONAL),
+    ),
+    Case(
+        "totals", WIDE, ClippedClassSums(ClassSums(Centred(LOOKED_AT, HALF), Clip(3, 192), 0, together=True))
+    ),
+    Case(
+        "class sums",
+        WIDE,
+        ClippedClassSums(ClassSums(Centred(LOOKED_AT, HALF), Clip(2, 192), 5)),
+        both(REPLACE, COUNT),
+    ),
+    Case(
+        "clipped class sums",
+        WIDE,
+        ClippedClassSums(ClassSums(IN_CLASSES, Clip(7, 120), 3)),
+        everywhere(CLIPPED),
+    ),
+    Case(
+        "totals around classes",
+        WIDE,
+        ClippedClassSums(ClassSums(IN_CLASSES, Clip(4, 500), 0, together=True)),
+        everywhere(CLIPPED),
+    ),
+    Case(
+        "centre sums", WIDE, ClippedCentreSums(CentreSums(SIDES, Clip(2, 512), 3, 50)), both(REPLACE, COUNT)
+    ),
+    Case(
+        "clipped centre sums",
+        WIDE,
+        ClippedCentreSums(CentreSums(SIDES, Clip(9, 300), 3, 70)),
+        everywhere(CLIPPED),
+    ),
+    Case(
+        "cross sums",
+        WIDE,
+        ClippedCrossSums(CrossSums(Centred(LOOKED_AT, HALF), Clip(1, 192), AXES, Clip(2, 512))),
+        both(REPLACE, TURNED),
+    ),
+    Case(
+        "clipped cross sums",
+        WIDE,
+        ClippedCrossSums(CrossSums(Centred(LOOKED_AT, ASKEW), Clip(3, 99), AXES, Clip(4, 200))),
+        everywhere(CLIPPED),
+    ),
+]
+
 STATISTICS = [
     Case("tables", MIXED, GroupCounts(CELLS)),
     Case("a table twice", MIXED, GroupCounts(Tables(MIXED, ((1,), (1,))))),
@@ -224,6 +322,7 @@ STATISTICS = [
         PairCounts(HeldPairs(1, RANK, 3, 7)),
         both(REPLACE, "two records must share items where there are fewer than twice the limit"),
     ),
+    *WIDE_STATISTICS,
 ]  # fmt: skip
 
 
@@ -409,7 +508,7 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
     ids=["statistics", "scores"],
 )
 def test_no_statistic_and_no_score_is_left_out(member: str, cases: list[Case]) -> None:
-    modules = (statistics_module, scores_module, signed_tables_module)
+    modules = (statistics_module, wide_statistics_module, scores_module, signed_tables_module)
     known = set().union(*(classes_with(module, "of", member) for module in modules))
     assert known == {type(case.subject) for case in cases}
 

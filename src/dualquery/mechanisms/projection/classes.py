@@ -56,7 +56,7 @@ LEAST_CENTRES = 16
 MOST_WEIGHT = 64  # F, where the room allows it
 PURE = 1.3  # of the attributes' own chance: up to there, what is left within classes is nothing else
 COUNT_PART = 0.3  # length of a class's count beside its vector, in k-means
-CLASS_COUNT_PART = 0.25  # and where all attributes are summed up
+CLASS_COUNT_PART = 0.12  # and where all attributes are summed up
 LATENT_CLASSES = 1024  # draws of a place, where there are no classes
 LATENT_CELLS = 1 << 26  # chances held at once
 
@@ -64,13 +64,13 @@ CENTRES = tuple(f"centres {i + 1}" for i in range(ROUNDS))
 PARTS = {
     "ones": 0.05,
     "some lengths": 0.002,
-    "moments": 0.08,
-    **dict.fromkeys(CENTRES, 0.0075),
+    "moments": 0.06,
+    **dict.fromkeys(CENTRES, 0.006),
     "lengths": 0.0015,
-    "first sums": 0.10,
+    "first sums": 0.07,
     "class lengths": 0.0015,
-    "totals": 0.20,
-    "sums": 0.495,
+    "totals": 0.19,
+    "sums": 0.567,
 }
 WORDS = {
     "ones": "measure every attribute",

@@ -117,10 +117,10 @@ def of_mixture(domain: Domain, mixture: Mixture) -> Fitting:
 
 def paid_by(task: Task) -> Spending:
     """How shares that were made for classes pay for baskets."""
-    light = ("moments", "some lengths", "lengths", "class lengths", "totals", *CENTRES)
+    light = ("moments", "some lengths", "lengths", "class lengths", "first sums", "totals", *CENTRES)
     if asks_about_pairs(task.workload):
-        return Spending(("ones",), light, ("first sums", "sums"))
-    return Spending((), ("ones", *light, "first sums", "sums"), ())
+        return Spending(("ones",), light, ("sums",))
+    return Spending((), ("ones", *light, "sums"), ())
 
 
 def is_wide(domain: Domain) -> bool:
@@ -218,7 +218,7 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         mechanism="projection",
         task=task,
         reason=(
-            f"{asked:,} attributes are too many for tables, so structure is looked for on {min(FEW, asked)} of them and "
+            f"{asked:,} attributes are too many for tables, structure is looked for on {min(FEW, asked)} of them and "
             f"all are measured within the classes found (noise {noise:.2g}; one by one the queries would have "
             f"{_per_query(task):.2g})"
         ),
