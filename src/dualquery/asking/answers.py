@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from dualquery.privacy.conversion import UNITS
 
-Json: TypeAlias = "str | int | float | bool | None | list[Json] | dict[str, Json]"
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 CONFIDENCE = 0.95  # of every guaranteed bound
 
@@ -64,7 +64,7 @@ class Left:
 
 @dataclass(frozen=True)
 class OnlineAnswer:
-    """Fractions of the table. A single question has one value and no labels; a table a value and labels for each cell.
+    """Fractions of the table. A single question has one value and no labels; a table has both for each cell.
 
     `typical` is about one standard error of each value. `bound` is guaranteed: with the stated confidence no value
     is off by more, all cells at once; None where nothing is guaranteed.

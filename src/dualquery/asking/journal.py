@@ -1,8 +1,8 @@
 """The journal: every change of state, in order, on disk before anybody is told of it.
 
-State is what follows from the journal. Whoever replays its entries over the same release holds the same hypothesis, to
-the byte, and the same ledger. What pays for anything is durable before the table is looked at; what came of it is durable
-before it is told. An unclean stop loses at most what nobody has heard.
+State is what follows from the journal. Whoever replays its entries over the same release holds the same hypothesis,
+to the byte, and the same ledger. What pays for anything is durable before the table is looked at; what came of it is
+durable before it is told. An unclean stop loses at most what nobody has heard.
 """
 
 from __future__ import annotations
@@ -20,8 +20,20 @@ LONGEST_NOTE = 500
 
 
 @dataclass(frozen=True)
+class Planned:
+    """A release will be made for this table, and is paid for. Nothing is counted before this is durable."""
+
+    kind: ClassVar[str] = "planned"
+
+    units: int
+
+
+@dataclass(frozen=True)
 class Opened:
-    """The first entry: what is asked about, under which promise, by which rule. A later opening must say the same."""
+    """What is asked about, under which promise, by which rule: the first entry, or the one behind `Planned`.
+
+    Every later opening must say the same.
+    """
 
     kind: ClassVar[str] = "opened"
 
@@ -34,7 +46,7 @@ class Opened:
     neighbours: str
     order: int
     cap: int
-    release_units: int  # what the release, and the number of records where it was measured, take of the cap
+    units: int  # that the release takes of the cap; 0 where `Planned` has paid for it
     rule: str  # canonical JSON
 
 
@@ -125,10 +137,11 @@ class Reopened:
 
 
 Entry: TypeAlias = Union[  # noqa: UP007 - a table of kinds is made of it
-    Opened, Prepaid, Answered, Fired, Charged, Bought, Burned, Closed, Reopened
+    Planned, Opened, Prepaid, Answered, Fired, Charged, Bought, Burned, Closed, Reopened
 ]
 KINDS: dict[str, type[Any]] = {
-    each.kind: each for each in (Opened, Prepaid, Answered, Fired, Charged, Bought, Burned, Closed, Reopened)
+    each.kind: each
+    for each in (Planned, Opened, Prepaid, Answered, Fired, Charged, Bought, Burned, Closed, Reopened)
 }
 
 

@@ -27,7 +27,7 @@ from dualquery.privacy.conversion import (
     rho_units_of,
     units,
 )
-from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement, Selection
+from dualquery.privacy.events import Concentrated, EarlierRelease, Event, Fire, GaussianMeasurement, Selection
 from dualquery.privacy.group_privacy import renyi_group_epsilon
 
 
@@ -215,7 +215,7 @@ def _not_a_fire(event: Event, budget: Budget) -> Concentrated:
 
 def _pure_or_refuse(event: Event, budget: Budget) -> Fraction:
     event = _not_a_fire(event, budget)
-    if isinstance(event, GaussianMeasurement):
+    if isinstance(event, GaussianMeasurement | EarlierRelease):
         raise BudgetError(
             f"Gaussian noise has no pure bound, which {budget.accounting.value} accounting needs; use zcdp."
         )

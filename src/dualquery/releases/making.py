@@ -64,7 +64,7 @@ def release(
     the release fails (docs/ledger.md).
     """
     tell = silent if progress is None else progress
-    described = _described(table, domain, schema)
+    described = public_schema(table, domain, schema)
     if isinstance(workload, str):
         workload = from_spec(described.domain, workload)
     if workload.domain != described.domain:
@@ -72,7 +72,7 @@ def release(
     wanted = checked_options(options)
     refuse_dropping(described, budget.neighbours)
     paying = ledger_of(budget, ledger=ledger, dataset=dataset)
-    records = _limited(table, described, budget.neighbours, tell)
+    records = limited_records(table, described, budget.neighbours, tell)
     entropy = entropy_from(seed)
     counter = MemoryCounter(records, progress=lambda done, total: tell("counting", done, total))
     curator = Curator(counter, paying, entropy)
@@ -101,7 +101,9 @@ def release(
     return Release(certificate, workload.domain, outcome.artefact)
 
 
-def _limited(table: Source | Records, schema: Schema, neighbours: Neighbours, tell: Progress) -> Records:
+def limited_records(
+    table: Source | Records, schema: Schema, neighbours: Neighbours, tell: Progress
+) -> Records:
     """The records, of each person no more than these neighbours allow for."""
     if isinstance(table, Records):
         check_records(table, schema, neighbours)
@@ -204,7 +206,7 @@ def _below(x: float, bound: Fraction) -> float:
     return x
 
 
-def _described(table: Source | Records, domain: Domain | None, schema: Schema | Domain | None) -> Schema:
+def public_schema(table: Source | Records, domain: Domain | None, schema: Schema | Domain | None) -> Schema:
     given = [each for each in (domain, schema) if each is not None]
     if isinstance(table, Records) and not given:
         return Schema.of(table.domain)
