@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import queue
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any, Generic, TypeVar
@@ -64,25 +65,35 @@ class Clerk:
 
     def _work(self) -> None:
         going_on = True
-        while going_on:
-            self._batch, going_on = self._next_batch()
-            try:
-                self._keeper.flush()  # what could not be written before
-                for job in self._batch:
-                    self._do(job)
-                self._keeper.flush()
-            except AwayError as problem:
-                self._tell_everybody(problem)
-            except LedgerError as problem:
-                self.broken = problem
-                self._tell_everybody(problem)
-            except BaseException as problem:  # a defect: nobody knows what was looked at
-                self.broken = LedgerError("the service met a defect and stopped asking; restart it")
-                self._tell_everybody(self.broken)
-                raise problem
-            else:
-                _hand_out(self._batch)
-        self._close()
+        try:
+            while going_on:
+                self._batch, going_on = self._next_batch()
+                self._do_batch()
+            self._online.close()
+            self._keeper.flush()
+        except LedgerError:
+            pass  # an unclean stop: the next start burns one prepaid fire
+        finally:
+            self._keeper.close()
+
+    def _do_batch(self) -> None:
+        """Everything that waits, in its order, then one sync, then the replies."""
+        try:
+            self._keeper.flush()  # what could not be written before
+            for job in self._batch:
+                self._do(job)
+            self._keeper.flush()
+        except AwayError as problem:
+            self._tell_everybody(problem)
+        except LedgerError as problem:
+            self.broken = problem
+            self._tell_everybody(problem)
+        except BaseException:  # a defect: nobody knows what was looked at
+            self.broken = LedgerError("the service met a defect and stopped asking; restart it")
+            self._tell_everybody(self.broken)
+            raise
+        else:
+            _hand_out(self._batch)
 
     def _next_batch(self) -> tuple[list[Job[Any]], bool]:
         found = [self._jobs.get()]
@@ -117,21 +128,13 @@ class Clerk:
             job.outcome = problem
         _hand_out(waiting)
 
-    def _close(self) -> None:
-        try:
-            self._online.close()
-            self._keeper.flush()
-        except LedgerError:
-            pass  # an unclean stop: the next start burns one prepaid fire
-        finally:
-            self._keeper.close()
-
 
 def _hand_out(jobs: list[Job[Any]]) -> None:
     """Wake whoever waits, all of one loop at once."""
     for loop in {job.loop for job in jobs}:
         own = [job for job in jobs if job.loop is loop]
-        loop.call_soon_threadsafe(_settle, own)
+        with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+            loop.call_soon_threadsafe(_settle, own)
 
 
 def _settle(jobs: list[Job[Any]]) -> None:

@@ -94,6 +94,8 @@ class Desk:
             return {
                 "dataset": self.settings.dataset,
                 **status.to_json(),
+                "release_share": keeper.release_units / status.cap,
+                "owner": holder.owns,
                 "quota": self._quota(online, keeper, holder),
                 "ledger": {
                     "origin": keeper.origin,

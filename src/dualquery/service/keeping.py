@@ -77,7 +77,7 @@ class Keeper:
 
     def append(self, *entries: Entry) -> int:
         for entry in entries:
-            asked = isinstance(entry, Charged | FOUND)
+            asked = isinstance(entry, (Charged, *FOUND))
             analyst = self.asking if asked else ""
             self._drafts.append(
                 Draft(kind=entry.kind, body=written(entry), units=units_of(entry), analyst=analyst)
