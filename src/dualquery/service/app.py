@@ -30,6 +30,11 @@ _PAGE = {
     "/page/pictures.js": ("pictures.js", "text/javascript; charset=utf-8"),
     "/page/views.js": ("views.js", "text/javascript; charset=utf-8"),
 }
+_SAID = {
+    400: "the body of this request cannot be read",
+    404: "there is nothing at this address; /v1/openapi.json says what there is",
+    405: "this address does not know this method",
+}
 # Nothing from elsewhere, nothing inline, no frames, no forms that leave, no place that tells where one came from.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -109,10 +114,15 @@ async def _http(_: Request, error: Exception) -> Response:
     """What the framework refuses: no such path, no such method."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    problem = ProblemError(
-        status, status.phrase.lower().replace(" ", "_"), f"{status.phrase}: there is no such thing here"
+    said = _SAID.get(error.status_code, status.phrase)
+    return _answer(
+        ProblemError(
+            error.status_code,
+            status.phrase.lower().replace(" ", "_"),
+            said,
+            headers=dict(error.headers or {}),
+        )
     )
-    return _answer(ProblemError(problem.status, problem.code, str(problem), headers=dict(error.headers or {})))
 
 
 async def _malformed(_: Request, error: Exception) -> Response:

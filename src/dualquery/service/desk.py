@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dualquery.asking.answers import OnlineAnswer, Quote
+from dualquery.asking.answers import Badge, OnlineAnswer, Quote
+from dualquery.asking.journal import Answered
 from dualquery.asking.online import Online
 from dualquery.service.clerk import Clerk
 from dualquery.service.keeping import Keeper
@@ -23,7 +24,7 @@ from dualquery.service.storage import Storage
 from dualquery.service.tokens import Holder, Tokens
 
 Json = dict[str, Any]
-_FREE = 'ask with "free": true for an answer that is not tested'
+_FREE = 'ask with "free": true (`--free`) for an answer that is not tested'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +146,7 @@ class Desk:
         if asked.dataset != self.settings.dataset:
             return online.ask(asked.question, release=asked.dataset)
         if asked.free:
-            return online.ask(asked.question, test=False)
+            return _untested(online, asked.question)
         quote = online.quote(asked.question, tolerance=asked.tolerance, error=asked.error)
         self._refuse_unaffordable(online, keeper, asked, quote)
         if asked.error is None:
@@ -181,3 +182,11 @@ class Desk:
             "line": keeper.next_line,
             "after": {"line": keeper.head.length, "hash": keeper.head.hash},
         }
+
+
+def _untested(online: Online, text: str) -> OnlineAnswer:
+    """The hypothesis alone."""
+    with online._lock, online._unbroken():
+        answer = online._of_hypothesis(online._reader.read(text), Badge.UNVERIFIED, None)
+        online._append(Answered(answer.question, answer.badge.value, answer.values, None, online._state.updates))
+    return answer

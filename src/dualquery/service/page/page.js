@@ -165,8 +165,7 @@ at("sign-out").addEventListener("click", () => {
 at("ask").addEventListener("submit", submit);
 at("older").addEventListener("click", older);
 at("which").addEventListener("change", showDataset);
-at("how").addEventListener("change", quoteSoon);
-at("tolerance").addEventListener("change", quoteSoon);
+at("how").addEventListener("input", quoteSoon);
 at("question").addEventListener("input", quoteSoon);
 at("question").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && event.ctrlKey) at("ask").requestSubmit();

@@ -39,9 +39,15 @@ export function answer(place, reply) {
       ? [make("p", { class: "value" }, written(reply.values[0], reply.typical[0])), errorBars(reply.values[0], reply.typical[0], reply.bound, reply.confidence)]
       : [drawn(reply)]),
     make("p", {}, badge(reply), ` ${reply.words}`),
-    make("p", {}, `Typical error as shown; ${sure}.`),
+    make("p", {}, `${usual(reply)}; ${sure}.`),
     make("p", { class: "soft" }, `${cost}; ${reply.left.fires} fires and ${percent(reply.quota_left.share)} of your quota left.`),
   );
+}
+
+// The typical error in words: of a table the largest.
+function usual(reply) {
+  const errors = reply.typical.filter((each) => each !== null);
+  return errors.length ? `Typical error ${Math.max(...errors).toPrecision(2)}` : "Typical error unknown";
 }
 
 function drawn(reply) {
