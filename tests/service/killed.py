@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -48,6 +49,7 @@ POINTS = (
     *("committed", "found", "told", "flushed", "leaving", "left"),
 )
 CLIENTS = 3
+PAGE = 512
 
 
 class Reaper:
@@ -123,6 +125,7 @@ class Client:
     dataset: str
     todo: list[tuple[str, str]]  # key and question
     told: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    wrong: str = ""
 
     def post(self, connection: HTTPConnection, key: str, question: str) -> bytes | None:
         headers = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key, "Content-Type": "application/json"}
@@ -149,10 +152,25 @@ class Client:
                 self.todo.pop()
         except (OSError, HTTPException):
             pass
+        except AssertionError as error:
+            self.wrong = str(error)
+
+
+def never_sync() -> None:
+    """A twin that must be caught."""
+    real = Storage.__init__
+
+    def storage(self: Storage, *arguments: Any, **options: Any) -> None:
+        real(self, *arguments, **options)
+        event.listen(self.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
+
+    Storage.__init__ = storage  # type: ignore[method-assign, assignment]
 
 
 def child(settings: Settings, point: str | None, after: int) -> None:
     """A server, armed."""
+    if "NEVER_SYNCS" in os.environ:
+        never_sync()
     if point is not None:
         arm(Reaper(point, after))
     serve(settings)
@@ -196,6 +214,35 @@ def warmed(settings: Settings, token: str) -> None:
         asyncio.run(ask(desk))
 
 
+def lose_power(chance: random.Random) -> None:
+    """Take away what was not synced: all of it, or a part of it by chance, page by page."""
+    folder, shadow = Path(os.environ["LOSES_FOLDER"]), Path(os.environ["LOSES_SHADOW"])
+    everything = chance.random() < 0.5
+    for name in {path.name for path in (*folder.glob("service.*"), *shadow.glob("service.*"))}:
+        here, there = folder / name, shadow / name
+        new = here.read_bytes() if here.exists() else None
+        old = there.read_bytes() if there.exists() else None
+        kept = old if everything else mixed(old, new, chance)
+        if kept is None:
+            here.unlink(missing_ok=True)
+            there.unlink(missing_ok=True)
+        else:
+            here.write_bytes(kept)
+            there.write_bytes(kept)
+
+
+def mixed(old: bytes | None, new: bytes | None, chance: random.Random) -> bytes | None:
+    """Of each page the old or the new one; a file that came or went is there or not."""
+    if old is None or new is None:
+        return chance.choice((old, new))
+    size = chance.choice((len(old), len(new)))
+    whole = bytearray()
+    for start in range(0, size, PAGE):
+        page = chance.choice((old, new))[start : start + PAGE]
+        whole += page.ljust(min(PAGE, size - start), b"\0")
+    return bytes(whole)
+
+
 def check(settings: Settings, clients: list[Client], before: int, kills: int) -> Any:
     found = standing(settings)
     assert found.cap >= found.spent >= before, "spent less than before, or more than the cap"
@@ -203,6 +250,7 @@ def check(settings: Settings, clients: list[Client], before: int, kills: int) ->
     storage = Storage(settings.place)
     replies = {line.sequence: line.reply for line in storage.told(None, before=2**53, most=10**7)}
     for client in clients:
+        assert not client.wrong, client.wrong
         for _, body in client.told.values():
             assert replies[json.loads(body)["line"]].encode() == body, "told and not in the ledger"
     return found
@@ -219,7 +267,9 @@ def run(settings: Settings, token: str, count: int, seed: int) -> None:
     died = dict.fromkeys((*POINTS, "at random"), 0)
     warmed(settings, token)
     spent, found = 0, None
-    every = (*POINTS, *(None for _ in range(count // 2 if count > 2 * len(POINTS) else 3)))
+    every = (*POINTS, *(None for _ in range(len(POINTS) if count > 2 * len(POINTS) else 3)))
+    if "LOSES_SHADOW" in os.environ:
+        every = tuple(each for point in POINTS for each in (None, point))
     for number in range(count):
         point = every[number % len(every)]
         after = chance.randrange(1 + number // 5)
@@ -235,7 +285,7 @@ def run(settings: Settings, token: str, count: int, seed: int) -> None:
             threads = [Thread(target=client.run) for client in clients]
             for thread in threads:
                 thread.start()
-            patience = 0.02 * chance.randrange(20) if point is None else 10
+            patience = 0.05 * chance.randrange(20) if point is None else 10
             if not died_by_itself(pid, patience):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
@@ -243,6 +293,8 @@ def run(settings: Settings, token: str, count: int, seed: int) -> None:
             for thread in threads:
                 thread.join()
         died[point or "at random"] += 1
+        if "LOSES_SHADOW" in os.environ:
+            lose_power(chance)
         found = check(settings, clients, spent, number + 1)
         spent = found.spent
     told = sum(len(client.told) for client in clients)
