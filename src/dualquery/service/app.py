@@ -55,6 +55,7 @@ def application(desk: Desk) -> Application:
         description="Questions about a private table, one at a time, with differential privacy.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         openapi_url="/v1/openapi.json",
         lifespan=_looking_at_tokens(desk),
     )

@@ -31,6 +31,7 @@ class Job(Generic[T]):
     work: Callable[[Online, Keeper], T]
     loop: asyncio.AbstractEventLoop
     waiting: asyncio.Future[T]
+    request: tuple[str, str] | None = None  # analyst and key of one that may be repeated
     outcome: T | BaseException | None = field(default=None)
 
 
@@ -48,12 +49,12 @@ class Clerk:
     def start(self) -> None:
         self._thread.start()
 
-    async def do(self, work: Callable[[Online, Keeper], T]) -> T:
+    async def do(self, work: Callable[[Online, Keeper], T], *, request: tuple[str, str] | None = None) -> T:
         """Have something done, and its traces on disk; LedgerError where that is impossible now."""
         if self.broken is not None:
             raise self.broken
         loop = asyncio.get_running_loop()
-        job = Job(work, loop, loop.create_future())
+        job = Job(work, loop, loop.create_future(), request)
         self._jobs.put(job)
         return await job.waiting
 
@@ -80,6 +81,7 @@ class Clerk:
         """Everything that waits, in its order, then one sync, then the replies."""
         try:
             self._keeper.flush()  # what could not be written before
+            self._keeper.recall([job.request for job in self._batch if job.request is not None])
             for job in self._batch:
                 self._do(job)
             self._keeper.flush()

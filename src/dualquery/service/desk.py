@@ -72,7 +72,10 @@ class Desk:
         """The reply, on disk before it is returned; the one given before, where the key was used before."""
         self.known(asked.dataset)
         self._check(asked)
-        return await self.clerk.do(lambda online, keeper: self._answer(online, keeper, asked))
+        request = None if asked.key is None else (asked.holder.name, asked.key)
+        return await self.clerk.do(
+            lambda online, keeper: self._answer(online, keeper, asked), request=request
+        )
 
     async def quote(self, asked: Asked) -> Json:
         """What a question would cost at most. Reads no data."""

@@ -12,7 +12,7 @@ first where the ledger stands, because a commit whose answer got lost may have h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Event
 
@@ -47,6 +47,7 @@ class Keeper:
         self._head = Head(length=0, hash="", spent=0)
         self._drafts: list[Draft] = []
         self._in_doubt = False
+        self._recalled: dict[tuple[str, str], Line] = {}
         self._prices: dict[int, int] = {}  # of prepaid fires, by slot
         self.spent_by: dict[str, int] = {}  # of analysts
         self.release_units = 0  # what the release has taken of the cap
@@ -121,12 +122,16 @@ class Keeper:
             self._drafts.append(Draft(kind=TOLD, body="{}", units=0))
         self._drafts[-1] = replace(self._drafts[-1], reply=reply, analyst=analyst, key=key, request=request)
 
+    def recall(self, requests: Sequence[tuple[str, str]]) -> None:
+        """Look up, at once, what was replied to requests that are about to be answered: analyst and key of each."""
+        self._recalled = self._storage.replied(requests) if requests else {}
+
     def replied(self, analyst: str, key: str) -> Draft | Line | None:
         """What was replied to a request with this key, on disk or about to be."""
         for draft in self._drafts:
             if draft.key == key and draft.analyst == analyst:
                 return draft
-        return self._storage.replied(analyst, key)
+        return self._recalled.get((analyst, key))
 
     def flush(self) -> None:
         """Everything here to disk, all or nothing; AwayError where it cannot be now, and nothing is lost."""
@@ -142,21 +147,22 @@ class Keeper:
                 raise FencedError("another server has written to this ledger; a ledger has one server")
             self._in_doubt = on_disk == self._head
             if on_disk == head:
-                return self._written(head)
+                return self._written(lines)
         self._in_doubt = True
         self._storage.commit(self._head, lines)
         self._in_doubt = False
-        return self._written(head)
+        return self._written(lines)
 
     def close(self) -> None:
         """After the core has closed: the last lines to disk, and the next server may come."""
         self._witness.close()
         self._storage.release()
 
-    def _written(self, head: Head) -> None:
-        self._head = head
+    def _written(self, lines: Sequence[Line]) -> None:
+        self._head = lines[-1].head
         self._drafts.clear()
-        self._witness.write(head, origin=self.origin)
+        self._recalled |= {(line.analyst, line.key): line for line in lines if line.key is not None}
+        self._witness.write(self._head, origin=self.origin)
 
     def _untold(self) -> bool:
         """Whether the last line is an answer that waits for its reply."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dualquery.asking.opening import online
@@ -98,7 +98,8 @@ def serve(
             server_header=False,
             timeout_graceful_shutdown=5,
         )
-        uvicorn.Server(config).run()
+        with suppress(KeyboardInterrupt):  # the usual way to stop
+            uvicorn.Server(config).run()
 
 
 def _described(name: str, kind: str, domain: Domain, promise: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,12 +122,12 @@ class Storage:
         with self._writing() as connection:
             return _head(connection)
 
-    def replied(self, analyst: str, key: str) -> Line | None:
-        """The line that holds the reply to a request with this key."""
-        wanted = sql.select(LINES).where(LINES.c.analyst == analyst, LINES.c.key == key)
-        with self.reading() as connection:
-            row = connection.execute(wanted).mappings().one_or_none()
-        return None if row is None else Line(**{name: row[name] for name in _FIELDS})
+    def replied(self, requests: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Line]:
+        """The lines that hold the replies to requests, each by its analyst and key; those that there are."""
+        wanted = sql.select(LINES).where(sql.tuple_(LINES.c.analyst, LINES.c.key).in_(requests))
+        with self._writing() as connection:
+            rows = connection.execute(wanted).mappings()
+            return {(row["analyst"], row["key"]): Line(**{name: row[name] for name in _FIELDS}) for row in rows}
 
     def told(self, analyst: str | None, *, before: int, most: int) -> list[Line]:
         """The last replies to one analyst, or to all, newest first."""
@@ -159,7 +159,7 @@ class Storage:
                 raise FencedError(
                     "another server has written to this ledger; stop this one: a ledger has one server"
                 )
-            connection.execute(sql.insert(LINES), [asdict(line) for line in lines])
+            connection.execute(sql.insert(LINES), [{name: getattr(line, name) for name in _FIELDS} for line in lines])
 
     # One server at a time.
 
