@@ -1,7 +1,7 @@
 """Streams of questions, as analysts ask them: public, drawn from a seed, and where they say so led by the answers.
 
-natural   30% repeats of 100 dashboard questions; else 1, 2 or 3 conditions (.2, .4, .4), of which 60% name a value, 30% a
-          set or a range of values, 10% exclude a value
+natural   30% repeats of 100 dashboard questions; else 1, 2 or 3 conditions (.2, .4, .4), of which 60% name a value,
+          30% a set or a range of values, 10% exclude a value
 random    2 or 3 conditions on attributes at random, each naming a value at random
 drill     down to 6 conditions, one more at a time, along the largest of the answers so far
 broad     4 to 10 wide conditions, each of which excludes a few values
