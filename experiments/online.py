@@ -305,7 +305,8 @@ def find(rows: Rows) -> str:
         if stream == PLANTED:
             share = sum(row["above_bound"] for row in mine) / sum(row["verified"] for row in mine)
             lines.append(
-                f"- **An error planted exactly at the bound** stays unnoticed in {share:.2%} of the tests."
+                f"- **An error planted exactly at the bound** stays unnoticed in {share:.2%} of the tests; by the law "
+                f"it is {middle(mine, 'unnoticed'):.3%}."
             )
         elif stream in TEXTBOOK.values():
             lines.append(
