@@ -27,7 +27,7 @@ from dualquery.asking.journal import (
     Journal,
     Prepaid,
 )
-from dualquery.asking.rule import Rule, gaussian_bound, variance_of
+from dualquery.asking.rule import Rule, gaussian_bound, rounded_up, variance_of
 from dualquery.asking.state import Known, State
 from dualquery.errors import BudgetError, LedgerError, QueryError
 from dualquery.privacy.conversion import units
@@ -209,20 +209,22 @@ class Online:
             answer = self._of_values(question, Badge.VERIFIED, mass / total, self.rule.bound(test))
             return answer, self._append(_entry(answer, state.updates, note))
         fired = _fired(surprise, state.slots, question, note)
-        self._append(fired)
-        self._prepay()
+        position = self._append(fired)
+        position = self._prepay() or position
         known = Known(fired.noisy, self.rule.noise(question).variance, Badge.MEASURED)
-        return self._of_known(question, known, self.price), self._append()
+        return self._of_known(question, known, self.price), position
 
-    def _prepay(self) -> None:
-        """A new slot, on disk before it is used; none where too little is left."""
+    def _prepay(self) -> int | None:
+        """A new slot, on disk before it is used, and where it is written; none where too little is left."""
         try:
             slot = self._state.new_slot()
         except BudgetError:
             self._state.slot = None
-            return
-        self._sync(self._append(Prepaid(self._state.slots + 1, self.rule.price)))
+            return None
+        position = self._append(Prepaid(self._state.slots + 1, self.rule.price))
+        self._sync(position)
         self._state.slot = slot
+        return position
 
     def _append(self, *entries: Entry) -> int:
         """Write entries down, and let the state follow."""
@@ -292,7 +294,7 @@ class Online:
         dearest = self._state.purchase(question, variance_of(0.5, self.rule.rows))
         least = 0.5 * (units(dearest.renyi(self.rule.order)) / left.units) ** 0.5
         within = (
-            f"an error of about {least:.2g} is within it" if least < 0.5 else "ask, which is free if easy"
+            f"an error of {rounded_up(least)} is within it" if least < 0.5 else "ask, which is free if easy"
         )
         return (
             f"this purchase costs {_percent(price / self.rule.cap)} of the budget, and {_percent(left.share)} is left"

@@ -110,7 +110,7 @@ class Rule:
         if not (within and 0 < tolerance <= 1):
             least = self.bound(self._menu(question.cells)[0])
             raise QueryError(
-                f"a tolerance of this question lies between {_above(least)} and 1, and {tolerance:g} does not; "
+                f"a tolerance of this question lies between {rounded_up(least)} and 1, and {tolerance:g} does not; "
                 "buy the answer at a precision instead, or leave the tolerance out"
             )
         return within[-1]
@@ -214,7 +214,7 @@ def _least(test_of_bound, share: Fraction) -> int:  # type: ignore[no-untyped-de
     return high
 
 
-def _above(bound: float) -> str:
-    """Rounded up: what is named must be allowed."""
-    step = 10.0 ** (math.floor(math.log10(bound)) - 2)
-    return f"{math.ceil(bound / step) * step:.3g}"
+def rounded_up(error: float) -> str:
+    """Three digits, rounded up: what is named must be allowed."""
+    step = 10.0 ** (math.floor(math.log10(error)) - 2)
+    return f"{math.ceil(error / step) * step:.3g}"

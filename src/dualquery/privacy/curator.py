@@ -69,7 +69,7 @@ class Surprise:
 
 
 class Curator:
-    """Holds the counter of the private records; speaks through `select`, `measure`, `exceeds` and `exceeds_anywhere`."""
+    """Holds the counter of the private records; speaks through `select`, `measure` and `exceeds` (one, or many)."""
 
     def __init__(self, counter: Counter, ledger: Ledger, entropy: Entropy) -> None:
         self._counter = counter

@@ -13,10 +13,17 @@ from numpy.typing import NDArray
 
 from dualquery.queries.bit_columns import predicate_bits
 from dualquery.queries.group import Group, Integers, ProductRows
-from dualquery.queries.kept_kernels import add_ones, add_weights, mass_of, parity_mask, product_mask
+from dualquery.queries.kept_kernels import (
+    accepted_bits,
+    add_ones,
+    add_weights,
+    mass_of,
+    parity_mask,
+    product_mask,
+)
 from dualquery.queries.predicates import NONE, Predicates
 from dualquery.queries.tables import Tables, attribute_codes
-from dualquery.table.records import Records
+from dualquery.table.records import BitItems, Records, SparseItems
 
 MOST_BYTES = 256 << 20  # kept at once
 
@@ -100,8 +107,15 @@ class KeptColumns:
         return out
 
     def _bits(self, attribute: int, values: tuple[int, ...]) -> Mask:
-        one = Predicates.of([(attribute, values)])
-        return predicate_bits(one, self.records, 0, self.records.rows)[0]
+        codes = self.records.columns[self.records.domain.column_of(attribute)[0]]
+        if isinstance(codes, SparseItems | BitItems):
+            one = Predicates.of([(attribute, values)])
+            return predicate_bits(one, self.records, 0, self.records.rows)[0]
+        accepted = np.zeros(int(self.records.domain.sizes[attribute]), np.uint64)
+        accepted[list(values)] = 1
+        bits = np.empty(-(-self.records.rows // 64), np.uint64)
+        accepted_bits(codes, accepted, bits)
+        return bits
 
     def _keep(self, key: Hashable, make: Callable[[], NDArray[np.integer]]) -> NDArray[np.integer]:
         known = self._kept.get(key)

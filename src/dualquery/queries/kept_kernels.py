@@ -32,6 +32,18 @@ def product_mask(columns, negated, complement, rows, mask):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True)
+def accepted_bits(codes, accepted, bits):  # type: ignore[no-untyped-def]
+    """Bit r says whether the code of record r is accepted (1, of all codes 0 or 1)."""
+    rows = codes.shape[0]
+    for w in range(bits.shape[0]):
+        word = np.uint64(0)
+        first = 64 * w
+        for b in range(min(64, rows - first)):
+            word |= accepted[codes[first + b]] << np.uint64(b)
+        bits[w] = word
+
+
+@njit(cache=True, nogil=True)
 def parity_mask(columns, rows, mask):  # type: ignore[no-untyped-def]
     """mask = the records with an even number of ones among the columns; they are counted."""
     number, words = columns.shape

@@ -22,6 +22,8 @@ class TableReader(Reader):
 
     def read_members(self, text: str) -> tuple[int, ...] | None:
         """The attributes of the table that a text asks for, increasing; None where it does not ask for a table."""
+        if BY not in text.lower():
+            return None
         try:
             tokens = tokens_of(text)
             if not _asks_for_a_table(tokens):
