@@ -31,6 +31,7 @@ STEPS = [
     {"releases"},
     {"audits"},
     {"example"},
+    {"asking"},
     {"service"},
     {"cli"},
     {"__main__"},

@@ -34,6 +34,7 @@ _HOMES = {
     "LedgerError": "dualquery.errors",
     "Neighbours": "dualquery.privacy.neighbours",
     "Numeric": "dualquery.table.domain",
+    "Online": "dualquery.asking.online",
     "PersonAddRemove": "dualquery.privacy.neighbours",
     "PersonReplace": "dualquery.privacy.neighbours",
     "Plan": "dualquery.mechanisms.mechanism",
@@ -51,6 +52,7 @@ _HOMES = {
     "evaluate": "dualquery.releases.evaluation",
     "from_spec": "dualquery.queries.families",
     "marginals": "dualquery.queries.families",
+    "online": "dualquery.asking.opening",
     "parities": "dualquery.queries.families",
     "plan": "dualquery.releases.foresight",
     "random_conjunctions": "dualquery.queries.families",
@@ -75,6 +77,7 @@ __all__ = [
     "LedgerError",
     "Neighbours",
     "Numeric",
+    "Online",
     "PersonAddRemove",
     "PersonReplace",
     "Plan",
@@ -93,6 +96,7 @@ __all__ = [
     "evaluate",
     "from_spec",
     "marginals",
+    "online",
     "parities",
     "plan",
     "random_conjunctions",
@@ -103,6 +107,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from dualquery.asking.online import Online
+    from dualquery.asking.opening import online
     from dualquery.errors import (
         BudgetError,
         DataError,

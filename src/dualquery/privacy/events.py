@@ -249,7 +249,34 @@ class Fire(_Written):
         return {**super().to_json(), "cost": str(self.cost)}
 
 
-Concentrated: TypeAlias = Selection | GaussianMeasurement | LaplaceMeasurement | Epoch
+@dataclass(frozen=True)
+class EarlierRelease(_Concentrated):
+    """A release of the same table that was made before, under a ledger of its own which could pay ρ at the most."""
+
+    kind = "earlier release"
+
+    cost: Fraction
+
+    def __post_init__(self) -> None:
+        _require(self.cost > 0, "A release costs something.")
+
+    @property
+    def rho(self) -> Fraction:
+        return self.cost
+
+    def mu_squared(self, rounding: Fraction) -> None:
+        """ρ alone is known of it, and ρ-zCDP is not Gaussian differential privacy."""
+        return
+
+    def for_records(self, records: int) -> EarlierRelease:
+        """k²ρ (Bun and Steinke 2016, Proposition 1.9)."""
+        return EarlierRelease(records**2 * self.cost)
+
+    def words(self) -> str:
+        return f"an earlier release of the same table, rho = {float(self.cost):.6g}"
+
+
+Concentrated: TypeAlias = Selection | GaussianMeasurement | LaplaceMeasurement | Epoch | EarlierRelease
 Event: TypeAlias = Concentrated | Fire
 
 

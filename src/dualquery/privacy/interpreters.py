@@ -29,7 +29,7 @@ from dualquery.privacy.conversion import (
     rho_units_of,
     units,
 )
-from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement, Selection
+from dualquery.privacy.events import Concentrated, EarlierRelease, Event, Fire, GaussianMeasurement, Selection
 from dualquery.privacy.gaussian_filter import GaussianFilter
 from dualquery.privacy.group_privacy import renyi_group_epsilon
 
@@ -92,7 +92,12 @@ class GaussianSum:
         if isinstance(event, GaussianMeasurement):
             noises = noises + Counter([(event.sensitivity_squared, event.variance)])
         else:
-            others += units(event.mu_squared(Fraction(0)))
+            cost = event.mu_squared(Fraction(0))
+            if cost is None:
+                raise BudgetError(
+                    f"gaussian accounting cannot add up {event.words()}; use zcdp or renyi accounting"
+                )
+            others += units(cost)
         return GaussianSum(
             self.budget, self.filtered.after(event), noises, others, self.total + units(event.rho)
         )
@@ -260,7 +265,7 @@ def _not_a_fire(event: Event, budget: Budget) -> Concentrated:
 
 def _pure_or_refuse(event: Event, budget: Budget) -> Fraction:
     event = _not_a_fire(event, budget)
-    if isinstance(event, GaussianMeasurement):
+    if isinstance(event, GaussianMeasurement | EarlierRelease):
         raise BudgetError(
             f"Gaussian noise has no pure bound, which {budget.accounting.value} accounting needs; use zcdp."
         )

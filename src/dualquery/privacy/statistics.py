@@ -61,6 +61,10 @@ class GroupCounts:
             apart=Sensitivity(apart * unit, apart * unit**2),
         )
 
+    def each(self, neighbours: Neighbours) -> int:
+        """How far any one of the counts can move: one record gives a query from 0 to its unit."""
+        return neighbours.largest(alone=self.group.unit, apart=self.group.unit)
+
 
 def number_of_records(domain: Domain) -> GroupCounts:
     """The length of the table: the one cell of the table over no attributes."""

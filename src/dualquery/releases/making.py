@@ -59,7 +59,7 @@ def release(
     is charged with the whole budget before a count is read, and stays charged if the release fails (docs/ledger.md).
     """
     tell = silent if progress is None else progress
-    described = _described(table, domain, schema)
+    described = public_schema(table, domain, schema)
     if isinstance(workload, str):
         workload = from_spec(described.domain, workload)
     if workload.domain != described.domain:
@@ -69,7 +69,7 @@ def release(
     budget = replace(budget, adaptive=measures_rows(budget, public_rows))
     booked = None if ledger is None else by_the_book(budget, mechanism)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
-    records = _limited(table, described, budget.neighbours, tell)
+    records = limited_records(table, described, budget.neighbours, tell)
     tell("planning", 0, 1)
     rows = records.rows if budget.neighbours.size_is_public else public_rows
     settled = booked or settle(workload, budget, wanted, mechanism, rows)
@@ -102,7 +102,9 @@ def release(
     return Release(certificate, workload.domain, outcome.artefact)
 
 
-def _limited(table: Source | Records, schema: Schema, neighbours: Neighbours, tell: Progress) -> Records:
+def limited_records(
+    table: Source | Records, schema: Schema, neighbours: Neighbours, tell: Progress
+) -> Records:
     """The records, of each person no more than these neighbours allow for."""
     if isinstance(table, Records):
         check_records(table, schema, neighbours)
@@ -136,7 +138,7 @@ def read_records(
     return records
 
 
-def _described(table: Source | Records, domain: Domain | None, schema: Schema | Domain | None) -> Schema:
+def public_schema(table: Source | Records, domain: Domain | None, schema: Schema | Domain | None) -> Schema:
     given = [each for each in (domain, schema) if each is not None]
     if isinstance(table, Records) and not given:
         return Schema.of(table.domain)

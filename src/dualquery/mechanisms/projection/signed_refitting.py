@@ -35,6 +35,8 @@ class SignedRefittingDataPlayer:
         self._combination.hear(challenge)
         wanted = Wanted.of(self._combination.measured(), self._rng)
         heat = [SCOUT_ROWS * max(TEMPERATURE * wanted.noise, LEAST_TEMPERATURE)] * SCOUT_PASSES
-        fit = play_residual(wanted.at_once(), wanted.ones, self._rows, heat, self._rng, lambda done, total: None)
+        fit = play_residual(
+            wanted.at_once(), wanted.ones, self._rows, heat, self._rng, lambda done, total: None
+        )
         self._rows = fit.last_reply()
         return self._rows

@@ -1,0 +1,365 @@
+"""A table that answers one question at a time.
+
+A question is answered by a public hypothesis. A test against the table stays silent, and costs nothing, unless the
+hypothesis is far off; then the count is measured with fresh noise, and the hypothesis hears it. One slot holds a fire
+and its measurement, paid for before any test (`privacy/slot.py`), and what follows is in the journal before it is
+told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.asking.answers import Badge, Cost, Json, Left, OnlineAnswer, Quote, Status
+from dualquery.asking.journal import (
+    LONGEST_NOTE,
+    Answered,
+    Bought,
+    Charged,
+    Closed,
+    Entry,
+    Fired,
+    Journal,
+    Prepaid,
+)
+from dualquery.asking.rule import Rule, gaussian_bound, rounded_up, variance_of
+from dualquery.asking.state import Known, State
+from dualquery.errors import BudgetError, LedgerError, QueryError
+from dualquery.privacy.conversion import units
+from dualquery.privacy.curator import Curator, TableSurprise
+from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.noise import Gaussian
+from dualquery.privacy.slot import Slot
+from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.kept_columns import KeptColumns
+from dualquery.queries.question import Question, QuestionReader
+from dualquery.releases.prediction import PredictedError
+from dualquery.releases.release import Release
+from dualquery.table.domain import Domain
+
+FREE = Cost(0, 0.0)
+STOPPED = "this table has been closed; open it again to ask"
+BROKEN = "the journal could not be written, so nothing more is answered; open the table again when it can be"
+
+
+class Online:
+    """Asks, buys and quotes; from many threads, if need be. Made by `dualquery.online`."""
+
+    def __init__(
+        self,
+        *,
+        state: State,
+        curator: Curator,
+        journal: Journal,
+        reader: QuestionReader,
+        release: Release,
+        published: Mapping[str, Release],
+        certificate: Mapping[str, Json],
+    ) -> None:
+        self._state = state
+        self._curator = curator
+        self._reader = reader
+        self._certificate = certificate
+        self._lock = (
+            Lock()
+        )  # held while counting, drawing and appending; never while waiting for the disk, but to pay
+        self._stopped: str | None = None
+        self._columns = {name: _columns_of(each) for name, each in published.items()}
+        self._readers = {name: QuestionReader(each.domain) for name, each in published.items()}
+        self._typical = _Typical(release.certificate.predicted_error)
+        self.journal = journal
+        self.release = release
+        self.published = published
+        with self._unbroken():
+            if state.open_slot is None:
+                self._prepay()
+
+    @property
+    def domain(self) -> Domain:
+        return self.release.domain
+
+    @property
+    def rule(self) -> Rule:
+        return self._state.rule
+
+    @property
+    def price(self) -> Cost:
+        """Of a fire with its measurement: the most that a question can cost."""
+        return Cost.of(self.rule.price, self.rule.cap)
+
+    def ask(
+        self, text: str, *, tolerance: float | None = None, release: str | None = None, note: str = ""
+    ) -> OnlineAnswer:
+        """The answer to a question, tested as far as there is budget; of a published release where one is named."""
+        _check_note(note)
+        if release is not None:
+            return self._ask_release(text, release, note)
+        question = self._reader.read(text)
+        test = self.rule.test_of(question, tolerance)
+        with self._lock, self._unbroken():
+            known = self._state.known.get(question.text)
+            slot = self._state.open_slot
+            if known is not None:
+                answer = self._of_known(question, known, FREE)
+                position = self._append(_entry(answer, self._state.updates, note))
+            elif slot is None:
+                answer = self._of_hypothesis(question, Badge.UNVERIFIED, None)
+                position = self._append(_entry(answer, self._state.updates, note))
+            else:
+                answer, position = self._test(question, test, slot, note)
+        self._sync(position)
+        return answer
+
+    def buy(self, text: str, *, error: float, note: str = "") -> OnlineAnswer:
+        """A question measured with a standard error, a fraction of the table, for its price: Δ²/(2σ²) of ρ."""
+        _check_note(note)
+        question = self._reader.read(text)
+        variance = variance_of(error, self.rule.rows)
+        with self._lock, self._unbroken():
+            state = self._state
+            event = state.purchase(question, variance)
+            price = units(event.renyi(self.rule.order))
+            if not state.ledger.affords(event):
+                raise BudgetError(self._too_dear(question, price))
+            charged = Charged(state.purchases + 1, question.text, str(variance), price, note)
+            self._sync(self._append(charged))
+            noisy = self._curator.measure(GroupCounts(question.group), noise=Gaussian(variance))
+            bought = Bought(charged.purchase, question.text, tuple(noisy.tolist()), note)
+            position = self._append(bought)
+            known = Known(bought.noisy, variance, Badge.BOUGHT)
+            answer = self._of_known(question, known, Cost.of(price, self.rule.cap))
+        self._sync(position)
+        return answer
+
+    def quote(self, text: str, *, tolerance: float | None = None, error: float | None = None) -> Quote:
+        """What a question would cost; what it would cost to buy, where an error is named. Looks at no data."""
+        question = self._reader.read(text)
+        if error is not None:
+            if tolerance is not None:
+                raise QueryError("a purchase has an error and no tolerance; name one of them")
+            variance = variance_of(error, self.rule.rows)
+            cost = Cost.of(
+                units(self._state.purchase(question, variance).renyi(self.rule.order)), self.rule.cap
+            )
+            bound = gaussian_bound(float(variance) ** 0.5, question.cells) / self.rule.rows
+            return Quote(question.text, cost, cost, min(bound, 1.0), f"{_percent(cost.share)} of the budget")
+        test = self.rule.test_of(question, tolerance)
+        nothing, bound = FREE, self.rule.bound(test)
+        with self._lock:
+            known, slot = self._state.known.get(question.text), self._state.open_slot
+        if known is not None:
+            width = gaussian_bound(float(known.variance) ** 0.5, question.cells) / self.rule.rows
+            return Quote(question.text, nothing, nothing, width, "free: it has been measured")
+        if slot is None:
+            words = "free, and not verified: nothing is left to test it with"
+            return Quote(question.text, nothing, nothing, None, words)
+        words = f"free if easy, at most {_percent(self.price.share)} of the budget"
+        return Quote(question.text, nothing, self.price, bound, words)
+
+    def status(self) -> Status:
+        """Where the budget stands."""
+        rule, state = self.rule, self._state
+        with self._lock:
+            return Status(
+                epsilon=rule.budget.epsilon,
+                delta=rule.budget.delta,
+                neighbours=str(rule.budget.neighbours),
+                order=rule.order,
+                rows=rule.rows,
+                cap=rule.cap,
+                spent=state.spent,
+                left=state.left(),
+                price=self.price,
+                bound=rule.bound(rule.test),
+                tolerances=rule.tolerances,
+                updates=state.updates,
+                answers=dict(state.answers),
+            )
+
+    def certificate(self) -> dict[str, Json]:
+        """The promise, the rule and the release, all public. It states the cap, never what was charged so far."""
+        return dict(self._certificate)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the hypothesis as it stands."""
+        with self._lock:
+            return self._state.hypothesis.fingerprint()
+
+    def close(self) -> None:
+        """A clean stop: the slot that is paid for serves again when the table is opened again."""
+        with self._lock, self._unbroken():
+            position = self._append(Closed())
+            self._stopped = STOPPED
+        self.journal.sync(position)
+
+    def _test(self, question: Question, test: HazardTest, slot: Slot, note: str) -> tuple[OnlineAnswer, int]:
+        """One test, and where it fires what was measured; the slot behind it is paid for before anybody goes on."""
+        state = self._state
+        mass, total = state.hypothesis.mass(question), state.hypothesis.total
+        hypotheses = _rounded(mass, total, self.rule.rows)
+        surprise = self._curator.exceeds_anywhere(
+            GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
+        )
+        if surprise is None:
+            answer = self._of_values(question, Badge.VERIFIED, mass / total, self.rule.bound(test))
+            return answer, self._append(_entry(answer, state.updates, note))
+        fired = _fired(surprise, state.slots, question, note)
+        position = self._append(fired)
+        position = self._prepay() or position
+        known = Known(fired.noisy, self.rule.noise(question).variance, Badge.MEASURED)
+        return self._of_known(question, known, self.price), position
+
+    def _prepay(self) -> int | None:
+        """A new slot, on disk before it is used, and where it is written; none where too little is left."""
+        try:
+            slot = self._state.new_slot()
+        except BudgetError:
+            self._state.slot = None
+            return None
+        position = self._append(Prepaid(self._state.slots + 1, self.rule.price))
+        self._sync(position)
+        self._state.slot = slot
+        return position
+
+    def _append(self, *entries: Entry) -> int:
+        """Write entries down, and let the state follow."""
+        position = self.journal.append(*entries)
+        for entry in entries:
+            self._state.apply(entry)
+        return position
+
+    def _sync(self, position: int) -> None:
+        try:
+            self.journal.sync(position)
+        except BaseException:
+            self._stopped = BROKEN
+            raise
+
+    @contextmanager
+    def _unbroken(self) -> Iterator[None]:
+        """Whatever goes wrong half-way leaves nobody who goes on from there; what is refused leaves all as it was."""
+        if self._stopped is not None:
+            raise LedgerError(self._stopped)
+        try:
+            yield
+        except (BudgetError, QueryError):
+            raise
+        except BaseException:
+            self._stopped = BROKEN
+            raise
+
+    def _ask_release(self, text: str, name: str, note: str) -> OnlineAnswer:
+        if name not in self.published:
+            names = ", ".join(self.published) or "none"
+            raise QueryError(f"no release '{name}' is published beside this table; there are: {names}")
+        release, question = self.published[name], self._readers[name].read(text)
+        typical = _Typical(release.certificate.predicted_error)
+        with self._lock, self._unbroken():
+            columns = self._columns[name]
+            values = (
+                release.artefact.fractions(question.group)
+                if columns is None
+                else columns.counts(question.group) / columns.records.rows
+            )
+            answer = _answer(question, Badge.RELEASE, values, typical.of(values), None, self._state.left())
+            position = self._append(_entry(answer, self._state.updates, note))
+        self._sync(position)
+        return answer
+
+    def _of_hypothesis(self, question: Question, badge: Badge, bound: float | None) -> OnlineAnswer:
+        hypothesis = self._state.hypothesis
+        return self._of_values(question, badge, hypothesis.fractions(question), bound)
+
+    def _of_values(
+        self, question: Question, badge: Badge, values: NDArray[np.float64], bound: float | None
+    ) -> OnlineAnswer:
+        return _answer(question, badge, values, self._typical.of(values), bound, self._state.left())
+
+    def _of_known(self, question: Question, known: Known, cost: Cost) -> OnlineAnswer:
+        rows, deviation = self.rule.rows, float(known.variance) ** 0.5
+        values = np.clip(np.array(known.noisy) / rows, 0.0, 1.0)
+        typical = (deviation / rows,) * len(values)
+        bound = min(1.0, gaussian_bound(deviation, question.cells) / rows)
+        return _answer(question, known.badge, values, typical, bound, self._state.left(), cost)
+
+    def _too_dear(self, question: Question, price: int) -> str:
+        left = self._state.left()
+        if left.units <= 0:
+            return "nothing is left of the budget; ask, which is free while the hypothesis is good"
+        dearest = self._state.purchase(question, variance_of(0.5, self.rule.rows))
+        least = 0.5 * (units(dearest.renyi(self.rule.order)) / left.units) ** 0.5
+        within = (
+            f"an error of {rounded_up(least)} is within it" if least < 0.5 else "ask, which is free if easy"
+        )
+        return (
+            f"this purchase costs {_percent(price / self.rule.cap)} of the budget, and {_percent(left.share)} is left"
+            f"; {within}"
+        )
+
+
+class _Typical:
+    """The predicted error of answers, for many of them at once."""
+
+    def __init__(self, predicted: PredictedError) -> None:
+        self._mean = predicted.mean
+        self._places = np.array([place for place, _ in predicted.curve])
+        self._errors = np.array([error for _, error in predicted.curve])
+
+    def of(self, values: NDArray[np.float64]) -> tuple[float | None, ...]:
+        if not len(self._places):
+            return (self._mean,) * len(values)
+        return tuple(np.interp(values, self._places, self._errors).tolist())
+
+
+def _columns_of(release: Release) -> KeptColumns | None:
+    return None if release.records is None else KeptColumns(release.records)
+
+
+def _answer(
+    question: Question,
+    badge: Badge,
+    values: NDArray[np.float64],
+    typical: tuple[float | None, ...],
+    bound: float | None,
+    left: Left,
+    cost: Cost = FREE,
+) -> OnlineAnswer:
+    return OnlineAnswer(
+        question.text,
+        badge,
+        tuple(values.tolist()),
+        typical,
+        bound,
+        cost,
+        left,
+        question.attributes,
+        question.labels,
+    )
+
+
+def _entry(answer: OnlineAnswer, version: int, note: str) -> Answered:
+    return Answered(answer.question, answer.badge.value, answer.values, answer.bound, version, note)
+
+
+def _fired(surprise: TableSurprise, slot: int, question: Question, note: str) -> Fired:
+    found, noisy = surprise.found, tuple(surprise.noisy.tolist())
+    return Fired(slot, question.text, found.cell, found.side.value, noisy, note)
+
+
+def _rounded(mass: NDArray[np.int64], total: int, rows: int) -> NDArray[np.int64]:
+    """round(n h) of each, halves upwards, in whole numbers of any size."""
+    return np.array([(2 * rows * each + total) // (2 * total) for each in mass.tolist()], np.int64)
+
+
+def _check_note(note: str) -> None:
+    if len(note) > LONGEST_NOTE:
+        raise QueryError(f"a note has at most {LONGEST_NOTE} characters")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
