@@ -67,9 +67,9 @@ def certificate(request: pytest.FixtureRequest, records: Records) -> Certificate
         records,
         workload="marginals:2",
         budget=limits(Accounting.TIGHTEST, Neighbours.ADD_REMOVE),
+        mechanism="gaussian",
         public_rows=request.param,
         seed=1,
-        synthetic_rows=100,
     ).certificate
 
 
