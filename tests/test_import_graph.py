@@ -45,6 +45,7 @@ BLIND = (
     "dualquery.mechanisms.projection.fit",
     "dualquery.mechanisms.projection.item_rows",
     "dualquery.mechanisms.projection.refitting",
+    "dualquery.mechanisms.projection.signed_interactions",
     "dualquery.mechanisms.projection.tables",
     "dualquery.mechanisms.projection.shrinkage",
     "dualquery.mechanisms.projection.pace",
@@ -192,6 +193,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.distributions.factored",
         "dualquery.distributions.multiplicative_weights",
         "dualquery.mechanisms.projection.refitting",
+    "dualquery.mechanisms.projection.signed_interactions",
     ):
         assert name in checked
     for pattern in BLIND:
@@ -207,6 +209,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.oracles.local_search",
         "dualquery.game.residual",
         "dualquery.mechanisms.projection.refitting",
+    "dualquery.mechanisms.projection.signed_interactions",
     ],
 )
 @pytest.mark.parametrize(
