@@ -49,6 +49,7 @@ BLIND = (
     "dualquery.mechanisms.projection.latent",
     "dualquery.mechanisms.projection.mixture",
     "dualquery.mechanisms.projection.refitting",
+    "dualquery.mechanisms.projection.signed_interactions",
     "dualquery.mechanisms.projection.tables",
     "dualquery.mechanisms.projection.shrinkage",
     "dualquery.mechanisms.projection.structure",
@@ -197,6 +198,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.distributions.factored",
         "dualquery.distributions.multiplicative_weights",
         "dualquery.mechanisms.projection.refitting",
+    "dualquery.mechanisms.projection.signed_interactions",
     ):
         assert name in checked
     for pattern in BLIND:
@@ -212,6 +214,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.oracles.local_search",
         "dualquery.game.residual",
         "dualquery.mechanisms.projection.refitting",
+    "dualquery.mechanisms.projection.signed_interactions",
     ],
 )
 @pytest.mark.parametrize(

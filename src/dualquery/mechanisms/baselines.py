@@ -7,6 +7,8 @@ measurements are combined by multiplicative weights, as in the comparison of Har
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -36,9 +38,11 @@ from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.statistics import Balance, GroupCounts, Multiplied, Statistic
 from dualquery.queries.group import Group
+from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 
 HADAMARD_PASSES = 100  # gentle ones, at most
+LEAST_GAIN = 0.05  # of a pass: by how much of the noise the mean gap must shrink
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 
 
@@ -178,13 +182,23 @@ def hadamard(plan: Plan[HadamardParameters], curator: Curator, progress: Progres
         asked = Heard(products.attributes_of(query), products.table_of(query), value)
         heard.append(feasible(asked, 0.5 / rows))
         progress("measuring", query + 1, parities.size)
-    distribution = Factored.explicit(plan.task.domain)
-    # Measurements this noisy contradict each other: stop when they are fitted as well as their noise deserves.
-    expected = plan.parameters.asked.noise_in_records(law) / rows
+    return joined(plan.task.domain, heard, plan.parameters.asked.noise_in_records(law) / rows)
+
+
+def joined(domain: Domain, heard: Sequence[Heard], noise: float) -> Factored:
+    """What multiplicative weights make of measurements with this noise, which contradict each other.
+
+    Passes end when the measurements are fitted as well as their noise deserves. Sometimes no distribution fits them
+    that well: the mean gap then stands still, and every further pass would push the weights by the same
+    contradiction, without end. So they end also when a pass gains next to nothing.
+    """
+    distribution = Factored.explicit(domain)
+    before = math.inf
     for _ in range(HADAMARD_PASSES):
-        gaps = [update(distribution, each, StepSize.PAPER) for each in heard]
-        if np.mean(gaps) <= expected:
+        gap = float(np.mean([update(distribution, each, StepSize.PAPER) for each in heard]))
+        if gap <= noise or before - gap < LEAST_GAIN * noise:
             break
+        before = gap
     return distribution
 
 

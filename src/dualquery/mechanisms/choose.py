@@ -107,7 +107,7 @@ def _under_pure_epsilon(task: Task) -> list[tuple[AnyMechanism, str]]:
     )
     mwem = (
         MWEM,
-        f"Chosen because records times ε are few ({records:,.0f}, below {FEW_RECORDS}), and the universe can be held.",
+        f"Chosen because records times ε are few ({records:,.0f} < {FEW_RECORDS}), and the universe can be held.",
     )
     dual_query = (
         DUAL_QUERY,
