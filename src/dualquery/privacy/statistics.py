@@ -203,6 +203,31 @@ def integer_interaction(table: Integers) -> Integers:
     return table
 
 
+@dataclass(frozen=True, eq=False)
+class Misfits:
+    """How far each of several tables lies from public whole numbers: Σ_cells |count − expected|, a number a table.
+
+    |·| is 1-Lipschitz. A record lies in one cell of each table, so that it moves each sum by at most one when it is
+    added, and by at most two when it is exchanged for another: L1 m and 2m, L2² m and 4m of m tables. (No sum over
+    records; but what K records move is at most K times what one does, step by step. Of a table with a single cell
+    the price exceeds the truth.)
+    """
+
+    tables: Tables
+    expected: Integers  # of every cell
+
+    def of(self, counter: Counter) -> Integers:
+        wrong = np.abs(counter.true_counts(self.tables, kept=True) - self.expected)
+        misfits: Integers = np.add.reduceat(wrong, self.tables.starts[:-1])
+        return misfits
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        tables = len(self.tables.sets)
+        return neighbours.sensitivity(
+            alone=Sensitivity(tables, tables), apart=Sensitivity(2 * tables, 4 * tables)
+        )
+
+
 @dataclass(frozen=True)
 class ItemCounts:
     """How many records hold each item, at most L items a record: L alone, 2L apart, or all there are."""

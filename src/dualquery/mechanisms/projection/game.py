@@ -9,11 +9,9 @@ Nikolov and Talwar (2014); playing it row by row gives the synthetic data as wel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
@@ -27,8 +25,10 @@ from dualquery.mechanisms.mechanism import (
 )
 from dualquery.mechanisms.projection import item_rows
 from dualquery.mechanisms.projection.allocation import TablePlan, available_rho, plan_tables
+from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Rule, plan_chosen_pairs
 from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.fit import fit
+from dualquery.mechanisms.projection.fitting import Fitting, too_noisy
 from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables, replica
@@ -41,17 +41,6 @@ MOST_ITEMS_AS_TABLES = 200  # a block of more items is measured by items and pai
 MEAN_ERROR = 0.45  # of a random conjunction, in units of the noise of a cell (benchmarks/projection.py)
 MAX_ERROR = 8.0
 COUNT_SECONDS = 2e-9  # per record and table, two cores
-
-Rows = NDArray[np.unsignedinteger]
-
-
-@dataclass(frozen=True)
-class Fitting:
-    """How rows are fitted to a measurement, become records, and how a replica of it is made from them."""
-
-    fit: Callable[[Pace, np.random.Generator, item_rows.Progress], Rows]
-    records: Callable[[Rows, np.random.Generator], Records]
-    replica: Callable[[Rows, Records, np.random.Generator], Fitting]
 
 
 def of_tables(measured: MeasuredTables) -> Fitting:
@@ -99,13 +88,19 @@ class ByItems:
         return of_items(task.domain, self.items.measure(curator, task, rng))
 
 
-def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
+Way = ByTables | ByItems | ByChosenPairs
+
+
+def plan(task: Task, wanted: ProjectionWishes) -> Plan[Way]:
     """Tables where the workload asks about few sets of attributes, items and their pairs for transactions."""
     pace = Pace.of(wanted.synthetic_rows)
     if is_transactions(task.domain) and task.domain.width > MOST_ITEMS_AS_TABLES:
         return _plan_for_items(task, wanted, pace)
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
+    rule = Rule.of(task)
+    if rule.applies:
+        return plan_chosen_pairs(task, rule, wanted)
     planned = plan_tables(task)
     need = pace.bytes(task.domain.width, planned.cells())
     if wanted.memory is not None and need > wanted.memory:
@@ -133,11 +128,11 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
         max_error=min(MAX_ERROR * noise, 1.0),
         seconds=pace.seconds(planned.visits()) + task.rows * sets * COUNT_SECONDS,
         bytes=need,
-        notes=_warning(noise),
+        notes=too_noisy(noise),
     )
 
 
-def _plan_for_items(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByTables | ByItems]:
+def _plan_for_items(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[Way]:
     rho = available_rho(task)
     planned = plan_items(task, wanted.items_per_record)
     noise = planned.pairs.deviation / task.rows
@@ -162,21 +157,11 @@ def _plan_for_items(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[By
         max_error=min(15 * noise, 1.0),
         seconds=pace.seconds(planned.fitted / 2) + task.rows * 2e-6 + task.domain.width * 1e-4,
         bytes=pace.bytes(planned.fitted, 2 * planned.fitted**2) + 400 * task.rows,
-        notes=_warning(noise),
+        notes=too_noisy(noise),
     )
 
 
-def _warning(noise: float) -> tuple[str, ...]:
-    if noise < 0.1:
-        return ()
-    return (
-        f"the budget is so small that the noise of a cell is {noise:.0%} of the table; expect little of the answers",
-    )
-
-
-def run(
-    plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
+def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     """Measure as planned, fit, release; then fit a replica, made from what is released, for the error bars."""
     pace, shorter = plan.parameters.pace, plan.parameters.pace.shorter()
     first = plan.parameters.measure(curator, plan.task, rng)
