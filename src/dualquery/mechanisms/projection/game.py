@@ -21,6 +21,7 @@ from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, T
 from dualquery.mechanisms.projection import fitting
 from dualquery.mechanisms.projection.by_signed_tables import BySignedTables, plan_by_signed_tables
 from dualquery.mechanisms.projection.by_tables import ByTables, plan_by_tables
+from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Rule, plan_chosen_pairs
 from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide
@@ -28,7 +29,7 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 
-Way = ByTables | ByItems | ByClasses | BySignedTables
+Way = ByTables | ByChosenPairs | ByItems | ByClasses | BySignedTables
 
 
 def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
@@ -41,6 +42,9 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         return wide
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
+    rule = Rule.of(task)
+    if rule.applies:
+        return plan_chosen_pairs(task, rule, wanted)
     return plan_by_tables(task, wanted, pace)
 
 

@@ -26,9 +26,8 @@ from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.shares import Allocation
 from dualquery.mechanisms.projection.shrinkage import cell_variance
 from dualquery.mechanisms.projection.staged import StagedTables
-from dualquery.privacy.statistics import HingeErrors
+from dualquery.privacy.misfits import misfit_sensitivity
 from dualquery.queries.predicates import NONE
-from dualquery.queries.tables import Tables
 
 SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
 MOST_OF_ONES, LEAST_OF_ONES = 0.19, 0.05
@@ -103,8 +102,7 @@ def _staged(
         wanted.append(("measure what is still least known, larger sets where they pay", half, None))
     if scored:
         larger = tuple(members for members in sets if len(members) > 2)
-        none = np.zeros(0, np.int64)
-        moved = HingeErrors(Tables(task.domain, larger), none, none).sensitivity(task.budget.neighbours)
+        moved = misfit_sensitivity(len(larger), task.budget.neighbours)
         wanted.append(
             (f"measure how wrong rows are on {len(larger):,} tables", SHARE_OF_SCORES, moved.l2_squared)
         )

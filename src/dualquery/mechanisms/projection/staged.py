@@ -35,7 +35,7 @@ from dualquery.mechanisms.projection.shares import (
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.statistics import HingeErrors
+from dualquery.privacy.misfits import Misfits
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 
@@ -170,7 +170,7 @@ class StagedTables:
         neighbours, each = task.budget.neighbours, self.chosen.share / MOST_CHOSEN
         units = np.array([unit_of(s, task.domain, neighbours, self.unit) for s in self.larger])
         slack = np.rint(SLACK * np.sqrt(units / each)).astype(np.int64)
-        noisy = curator.measure(HingeErrors(tables, expected, slack), noise=self.scores.noise, within=within)
+        noisy = curator.measure(Misfits(tables, expected, slack), noise=self.scores.noise, within=within)
         best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
         clear = [int(t) for t in best if noisy[t] > CLEAR * self.scores.noise.deviation]
         cells = np.diff(tables.starts)
