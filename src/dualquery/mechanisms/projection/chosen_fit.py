@@ -40,7 +40,7 @@ def fit_chosen(measured: MeasuredTables, pace: Pace, rng: np.random.Generator, p
     ones = measured.ones()
     targets, noise = targets_of(measured, ones, rng)
     start = product_start(measured.domain, ones, pace, rng)
-    temperatures = replace(pace, temperature=TEMPERATURE).temperatures(noise)
+    temperatures = pace.temperatures(noise, TEMPERATURE)
     return pace.released(play_residual(targets, ones, start, temperatures, rng, progress))
 
 

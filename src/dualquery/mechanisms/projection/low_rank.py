@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -130,7 +130,7 @@ def fit_directions(
     """Rows that answer the residual of one-way tables and of all pairs."""
     fractions = {j: found.ones[found.first_value[j] : found.first_value[j + 1]] for j in range(domain.width)}
     start: Chains = product_start(domain, fractions, pace, rng)
-    temperatures = replace(pace, temperature=TEMPERATURE).temperatures(found.noise)
+    temperatures = pace.temperatures(found.noise, TEMPERATURE)
     transcript = play(
         ResidualQueryPlayer(temperatures),
         AllPairsDataPlayer(found.first_value, found.ones, found.pairs, 1.0, start, rng),

@@ -59,9 +59,9 @@ class Pace:
         rows = self.chains * self.chain_rows * width * (4 + self.rounds)
         return int(4 * self.chains * cells + 8 * cells + rows + INTERPRETER_BYTES)
 
-    def temperatures(self, noise: float) -> list[float]:
-        """One a round, in rows, given the noise of a cell as a fraction of the table."""
-        last = self.chain_rows * max(TEMPERATURE * noise, LEAST_TEMPERATURE)
+    def temperatures(self, noise: float, times: float = TEMPERATURE) -> list[float]:
+        """One a round, in rows: so many times the noise of a cell, which is a fraction of the table."""
+        last = self.chain_rows * max(times * noise, LEAST_TEMPERATURE)
         return [last * factor for factor in WARM_UP] + [last] * self.snapshots
 
     def released(self, transcript: Transcript[Residual, Chains]) -> NDArray[np.unsignedinteger]:
