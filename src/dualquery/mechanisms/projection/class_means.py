@@ -30,6 +30,15 @@ class Estimate:
         return Estimate(value / _column(precision), 1 / precision)
 
 
+def settled(ones: Estimate) -> Numbers:
+    """Fractions drawn together by how much of what sets them apart is noise, and within 0 and 1."""
+    middle = float(ones.value.mean())
+    seen = float(ones.value.var())
+    kept = max(0.0, 1 - float(ones.variance) / max(seen, 1e-300))
+    within: Numbers = np.clip(middle + kept * (ones.value - middle), 0.0, 1.0)
+    return within
+
+
 def _column(variance: Numbers) -> Numbers:
     return variance[:, None] if variance.ndim else variance
 
@@ -71,7 +80,8 @@ def consistent(shares: Numbers, means: Estimate, others: Estimate) -> Numbers:
     moves class c by its part πv/Σ π²v of the difference. What then deviates from the total is shrunk, and centred.
     """
     own = Estimate(shares @ means.value, np.asarray((shares**2) @ means.variance))
-    total = Estimate.joined(own, others).value
+    joined = Estimate.joined(own, others)
+    total = settled(joined)
     part = shares * means.variance / own.variance
     moved = Estimate(means.value + part[:, None] * (total - own.value), means.variance)
     deviations = shrunk_towards(total, moved)

@@ -21,6 +21,7 @@ from dualquery.mechanisms.projection.class_means import (
     Estimate,
     NoisySums,
     consistent,
+    settled,
     shrunk_towards,
 )
 from dualquery.mechanisms.projection.latent import latent_places, matched, shrunk_by_axis
@@ -28,10 +29,12 @@ from dualquery.mechanisms.projection.mixture import Mixture
 from dualquery.mechanisms.projection.rooms import TOO_SMALL, Purse
 from dualquery.mechanisms.projection.structure import (
     TAIL,
+    Around,
     Centres,
     CentreTotals,
     Spectrum,
     length_edges,
+    on_grid,
     spectrum_of,
     upper_quantile,
 )
@@ -44,7 +47,7 @@ from dualquery.privacy.wide_statistics import (
     LengthCounts,
     OneWayBalances,
 )
-from dualquery.queries.binary import GRID, SHIFT, Axes, Binary, Centred, Classes, Clip
+from dualquery.queries.binary import GRID, Binary, Centred, Classes, Clip
 from dualquery.queries.binary_sums import Balances, CentreSums, ClassSums, CrossSums, Lengths, SecondMoments
 
 Numbers = NDArray[np.float64]
@@ -97,12 +100,13 @@ class Measuring:
     def mixture(self) -> Mixture:
         """What was found, as classes of rows."""
         ones = self._ones()
+        likely = settled(ones)
         places = np.sort(self.rng.choice(self.binary.width, min(FEW, self.binary.width), replace=False))
         few = Binary(self.binary.domain, self.binary.attributes[places])
-        spectrum = self._spectrum(few, ones.value[places])
+        spectrum = self._spectrum(few, likely[places])
         if spectrum is None or spectrum.axes == 0:
             return self._independent(ones)
-        around = Around(few, places, ones.value[places], spectrum)
+        around = Around(few, places, likely[places], spectrum)
         centres, within = self._centres(around)
         kept = centres.merged(around.length, around.own)
         if len(kept) and within <= PURE * around.own.sum():
@@ -111,8 +115,9 @@ class Measuring:
 
     def _ones(self) -> Estimate:
         noisy = self.purse.measure(OneWayBalances(Balances(self.binary)), "ones")
-        fractions = np.clip((noisy.numbers / self.total + 1) / 2, 0.0, 1.0)
-        return Estimate(fractions, np.asarray((noisy.deviation / (2 * self.total)) ** 2))
+        return Estimate(
+            (noisy.numbers / self.total + 1) / 2, np.asarray((noisy.deviation / (2 * self.total)) ** 2)
+        )
 
     def _longest(self, centred: Centred, fractions: Numbers, name: str) -> int:
         """B²: squared lengths that all but about 2% of the records stay below."""
@@ -203,9 +208,10 @@ class Measuring:
 
     def _totals(self, ones: Estimate, *names: str) -> Estimate:
         """One-way fractions, measured again around what they seem to be."""
-        centre = on_grid(ones.value)
+        likely = settled(ones)
+        centre = on_grid(likely)
         centred = Centred(self.binary, centre[None])
-        longest = self._longest(centred, ones.value, "lengths")
+        longest = self._longest(centred, likely, "lengths")
         sums = self._sums(centred, longest, *names, together=True)
         again = sums.means(centre[None] / GRID, np.array([self.total]))
         return Estimate.joined(ones, Estimate(again.value[0], np.asarray(again.variance[0])))
@@ -213,15 +219,16 @@ class Measuring:
     def _independent(self, ones: Estimate) -> Mixture:
         spare = ("first sums", "class lengths", "totals", "sums", *CENTRES)
         totals = self._totals(ones, *spare)
-        return self._made(np.ones(1), totals.value[:, None], np.sqrt(totals.variance)[None])
+        return self._made(np.ones(1), settled(totals)[:, None], np.sqrt(totals.variance)[None])
 
     def _by_classes(self, ones: Estimate, classes: Classes) -> Mixture:
-        centre = np.repeat(on_grid(ones.value)[None], classes.number, axis=0)
-        longest = self._longest(Centred(self.binary, centre[:1]), ones.value, "lengths")
+        likely = settled(ones)
+        centre = np.repeat(on_grid(likely)[None], classes.number, axis=0)
+        longest = self._longest(Centred(self.binary, centre[:1]), likely, "lengths")
         first = self._sums(Centred(self.binary, centre, classes), longest, "first sums").means(centre / GRID)
-        near = np.clip(ones.value + shrunk_towards(ones.value, first), 0.0, 1.0)
+        near = np.clip(likely + shrunk_towards(likely, first), 0.0, 1.0)
         centred = Centred(self.binary, on_grid(near), classes)
-        longest = self._longest(centred, ones.value, "class lengths")
+        longest = self._longest(centred, likely, "class lengths")
         sums = self._sums(centred, longest, "sums")
         shares = sums.weights / sums.weights.sum()
         totals = self._sums(centred, longest, "totals", together=True).means(
@@ -233,10 +240,11 @@ class Measuring:
 
     def _by_axes(self, ones: Estimate, around: Around, centres: Centres) -> Mixture:
         totals = self._totals(ones, "first sums", "class lengths", "totals")
-        centre = on_grid(ones.value)
+        likely, fractions = settled(ones), settled(totals)
+        centre = on_grid(likely)
         centred = Centred(self.binary, centre[None])
         # within the clip of the totals a vector may be as long as independent attributes make it, and a fifth more
-        longest = int(1.2 * GRID**2 * (ones.value * (1 - ones.value) + 1 / (4 * GRID**2)).sum()) + 1
+        longest = int(1.2 * GRID**2 * (likely * (1 - likely) + 1 / (4 * GRID**2)).sum()) + 1
         fitting = self._fitting(
             lambda most: ClippedCrossSums(
                 CrossSums(centred, Clip(most, longest), around.axes, Clip(max(1, most // 4), around.longest))
@@ -248,61 +256,16 @@ class Measuring:
         noisy = self.purse.measure(statistic, "sums")
         unit = most * max(1, most // 4) * GRID**2 * self.total
         covariances = noisy.numbers.reshape(self.binary.width, -1) / unit
-        covariances -= (ones.value - centre / GRID)[:, None] * around.mean
-        own = totals.value[around.places] * (1 - totals.value[around.places])
+        covariances -= (fractions - centre / GRID)[:, None] * around.mean
+        own = fractions[around.places] * (1 - fractions[around.places])
         covariances[around.places] -= around.spectrum.scaled * own[:, None]
         covariances = shrunk_by_axis(covariances, noisy.deviation / unit)
         number = int(np.clip(LATENT_CELLS // self.binary.width, 128, LATENT_CLASSES))
         t = latent_places(around.spectrum, centres, number, self.rng)
         noise = np.full(number, math.sqrt(totals.variance))
-        return self._made(np.full(number, 1 / number), matched(totals.value, covariances, t), noise)
+        return self._made(np.full(number, 1 / number), matched(fractions, covariances, t), noise)
 
     def _made(self, shares: Numbers, means: NDArray[np.floating], noise: Numbers) -> Mixture:
         return Mixture(
             self.binary.attributes, shares, np.ascontiguousarray(means, np.float32), noise.astype(np.float32)
         )
-
-
-@dataclass(frozen=True)
-class Around:
-    """The axes on some attributes, and what is expected of the places along them."""
-
-    few: Binary
-    places: NDArray[np.int64]  # of these attributes among all
-    fractions: Numbers
-    spectrum: Spectrum
-
-    @property
-    def axes(self) -> Axes:
-        directions = np.round(self.spectrum.scaled * 2**SHIFT).astype(np.int64)
-        return Axes(self.few, on_grid(self.fractions), directions)
-
-    @property
-    def mean(self) -> Numbers:
-        """Of the places: what rounding the centre to the grid leaves."""
-        mean: Numbers = (self.fractions - on_grid(self.fractions) / GRID) @ self.spectrum.scaled
-        return mean
-
-    @property
-    def own(self) -> Numbers:
-        """The variance along each axis that is the attributes' own chance."""
-        return self.spectrum.own_noise(self.fractions * (1 - self.fractions))
-
-    @property
-    def variances(self) -> Numbers:
-        variances: Numbers = np.sqrt(self.spectrum.strengths) + self.own
-        return variances
-
-    @property
-    def length(self) -> float:
-        """The root of the expected squared length of a place."""
-        return math.sqrt(float(self.variances.sum()))
-
-    @property
-    def longest(self) -> int:
-        """B² of places on the grid: two deviations of a chi-square above the expected one."""
-        return math.ceil(GRID**2 * self.length**2 * (1 + 2 * math.sqrt(2 / self.spectrum.axes)))
-
-
-def on_grid(numbers: Numbers) -> NDArray[np.int64]:
-    return np.round(GRID * numbers).astype(np.int64)

@@ -5,11 +5,14 @@ Everything here is post-processing of released numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dualquery.queries.binary import GRID, SHIFT, Axes, Binary
 
 Numbers = NDArray[np.float64]
 
@@ -167,3 +170,48 @@ class Centres:
             if all(apart):
                 kept.append(c)
         return np.array(kept, np.int64)
+
+
+@dataclass(frozen=True)
+class Around:
+    """The axes on some attributes, and what is expected of the places along them."""
+
+    few: Binary
+    places: NDArray[np.int64]  # of these attributes among all
+    fractions: Numbers
+    spectrum: Spectrum
+
+    @property
+    def axes(self) -> Axes:
+        directions = np.round(self.spectrum.scaled * 2**SHIFT).astype(np.int64)
+        return Axes(self.few, on_grid(self.fractions), directions)
+
+    @property
+    def mean(self) -> Numbers:
+        """Of the places: what rounding the centre to the grid leaves."""
+        mean: Numbers = (self.fractions - on_grid(self.fractions) / GRID) @ self.spectrum.scaled
+        return mean
+
+    @property
+    def own(self) -> Numbers:
+        """The variance along each axis that is the attributes' own chance."""
+        return self.spectrum.own_noise(self.fractions * (1 - self.fractions))
+
+    @property
+    def variances(self) -> Numbers:
+        variances: Numbers = np.sqrt(self.spectrum.strengths) + self.own
+        return variances
+
+    @property
+    def length(self) -> float:
+        """The root of the expected squared length of a place."""
+        return math.sqrt(float(self.variances.sum()))
+
+    @property
+    def longest(self) -> int:
+        """B² of places on the grid: two deviations of a chi-square above the expected one."""
+        return math.ceil(GRID**2 * self.length**2 * (1 + 2 * math.sqrt(2 / self.spectrum.axes)))
+
+
+def on_grid(numbers: Numbers) -> NDArray[np.int64]:
+    return np.round(GRID * numbers).astype(np.int64)

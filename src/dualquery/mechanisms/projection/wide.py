@@ -211,7 +211,8 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
             f"{asked:,} attributes in {rows:,} synthetic records need {need / 1e6:,.0f} MB, more than --memory "
             "allows; ask for fewer records (--rows) or fewer attributes, or allow more"
         )
-    noise = shares.deviation(asked / 4, "totals") / task.rows
+    moved = task.budget.neighbours.largest_squared(alone=asked, apart=4 * asked)
+    noise = shares.deviation(moved / 4, "totals") / task.rows
     mean = math.hypot(SAMPLING * math.sqrt(1 / task.rows + 1 / rows), NOISE * noise)
     measured = "classes, or items and pairs" if undecided else "classes"
     return Plan(
