@@ -13,14 +13,18 @@ from dualquery.cli.flags import JsonFlag
 
 def ask(
     url: Annotated[str, typer.Argument(metavar="URL", help="Of a service: `http://127.0.0.1:8642`.")],
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A query, or a table: `region by sex`.")],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="A query, or a table: `region by sex`.")
+    ],
     tolerance: Annotated[
         float | None,
         typer.Option("--tolerance", metavar="T", help="How far off an answer may be before it is noticed."),
     ] = None,
     buy: Annotated[
         float | None,
-        typer.Option("--buy", metavar="ERROR", help="Have it measured with this standard error, for its price."),
+        typer.Option(
+            "--buy", metavar="ERROR", help="Have it measured with this standard error, for its price."
+        ),
     ] = None,
     free: Annotated[
         bool, typer.Option("--free", help="The hypothesis alone: no test, no cost, not verified.")

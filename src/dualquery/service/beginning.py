@@ -62,7 +62,11 @@ def begin(
         table=_from(folder, table),
         schema=_from(folder, schema),
         release=f"{stem}-release" if release is None else _from(folder, release),
-        ledger=f"{stem}.ledger" if ledger is None else ledger if "://" in ledger else _from(folder, Path(ledger)),
+        ledger=f"{stem}.ledger"
+        if ledger is None
+        else ledger
+        if "://" in ledger
+        else _from(folder, Path(ledger)),
         witness=f"{stem}.witness",
         epsilon=epsilon,
         delta=default_delta(rows or 2) if delta is None else delta,
@@ -80,7 +84,13 @@ def begin(
 
 
 def _open(
-    made: Settings, schema: Schema, records: Records, *, share: float, earlier: Path | None, progress: Progress
+    made: Settings,
+    schema: Schema,
+    records: Records,
+    *,
+    share: float,
+    earlier: Path | None,
+    progress: Progress,
 ) -> None:
     """The ledger and, where there is no earlier one, the release: charged, made, saved."""
     budget = made.budget

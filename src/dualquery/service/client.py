@@ -63,7 +63,11 @@ class Reply:
         else:
             head = _with_error(self.value, self.data["typical"][0])
         bound = self.data["bound"]
-        sure = "" if bound is None else f"; off by at most {bound:.2g} with {self.data['confidence']:.0%} confidence"
+        sure = (
+            ""
+            if bound is None
+            else f"; off by at most {bound:.2g} with {self.data['confidence']:.0%} confidence"
+        )
         share = self.data["cost"]["share"]
         price = "free" if self.data["free"] else f"{100 * share:.2g}% of the budget"
         return f"{head}\n{self.badge}{sure}; {price}; {self.data['left']['fires']} fires left"

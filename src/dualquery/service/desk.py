@@ -1,4 +1,4 @@
-"""Where requests come in: who asks, whether the quota allows it, what was replied before; then the clerk asks the table.
+"""Where requests come in: who asks, whether the quota allows it, what was replied before; then the clerk asks.
 
 Everything here happens in the clerk's order, so that of two requests at once one comes first: a quota cannot be spent
 twice, and a request that is repeated finds the reply to the first.
@@ -83,12 +83,11 @@ class Desk:
         self._check(asked)
         if asked.dataset != self.settings.dataset:
             return {"question": asked.question, "words": "free: a published release answers it"}
-        quote = await self.clerk.do(
+        return await self.clerk.do(
             lambda online, keeper: online.quote(
                 asked.question, tolerance=asked.tolerance, error=asked.error
             ).to_json()
         )
-        return quote
 
     async def budget(self, holder: Holder) -> Json:
         """What is spent and left, of the whole and of one's quota."""
@@ -160,9 +159,11 @@ class Desk:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
         quota, left = self._quota(online, keeper, asked.holder), online.status().left
         price = quote.most.units
-        details = {"price": price, "quota": quota, "left": left.to_json()}
+        details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
         if price > quota["left"]:
-            raise ProblemError(403, "quota_exhausted", f"this may cost more than is left of your quota; {_FREE}", **details)
+            raise ProblemError(
+                403, "quota_exhausted", f"this may cost more than is left of your quota; {_FREE}", **details
+            )
         if quote.bound is None or (asked.error is not None and price > left.units):
             raise ProblemError(
                 403, "budget_exhausted", f"this may cost more than is left of the budget; {_FREE}", **details
@@ -181,7 +182,10 @@ class Desk:
             **answer.to_json(),
             "words": answer.badge.words(),
             "free": answer.cost.units == 0,
-            "quota_left": {"units": quota["left"], "share": quota["left"] / quota["units"] if quota["units"] else 0},
+            "quota_left": {
+                "units": quota["left"],
+                "share": quota["left"] / quota["units"] if quota["units"] else 0,
+            },
             "line": keeper.next_line,
             "after": {"line": keeper.head.length, "hash": keeper.head.hash},
         }
@@ -191,5 +195,7 @@ def _untested(online: Online, text: str) -> OnlineAnswer:
     """The hypothesis alone."""
     with online._lock, online._unbroken():
         answer = online._of_hypothesis(online._reader.read(text), Badge.UNVERIFIED, None)
-        online._append(Answered(answer.question, answer.badge.value, answer.values, None, online._state.updates))
+        online._append(
+            Answered(answer.question, answer.badge.value, answer.values, None, online._state.updates)
+        )
     return answer

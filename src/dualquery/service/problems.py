@@ -14,7 +14,13 @@ class ProblemError(DualQueryError):
     """A refusal with its HTTP status."""
 
     def __init__(
-        self, status: int, code: str, message: str, *, headers: dict[str, str] | None = None, **details: object
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: dict[str, str] | None = None,
+        **details: object,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.details = status, code, details

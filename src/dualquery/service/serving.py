@@ -28,9 +28,7 @@ MOST_VALUES = 1000  # of an attribute, that are listed
 def opened(settings: Settings, *, trust: bool = False, progress: Progress = silent) -> Iterator[Desk]:
     """The desk of a service: ledger verified, hypothesis rebuilt, a fire prepaid. A clean stop at the end."""
     storage = Storage(settings.place)
-    keeper = Keeper(
-        storage, Witness(settings.path(settings.witness)), dataset=settings.dataset, trust=trust
-    )
+    keeper = Keeper(storage, Witness(settings.path(settings.witness)), dataset=settings.dataset, trust=trust)
     try:
         schema = read_schema(settings.path(settings.schema))
         published = {name: Release.load(settings.path(place)) for name, place in settings.published.items()}
@@ -77,9 +75,7 @@ def serve(
 
         from dualquery.service.app import application
     except ModuleNotFoundError:
-        raise DualQueryError(
-            "serving needs the extra `service`: pip install 'dualquery[service]'"
-        ) from None
+        raise DualQueryError("serving needs the extra `service`: pip install 'dualquery[service]'") from None
     http = settings.http
     with opened(settings, trust=trust, progress=progress) as desk:
         if ready is not None:
@@ -116,7 +112,13 @@ def _described(name: str, kind: str, domain: Domain, promise: Mapping[str, Any])
 def _attribute(column: Column) -> dict[str, Any]:
     """An attribute as somebody who asks needs to know it; of very many values the first."""
     if isinstance(column, Items):
-        return {"name": column.name, "kind": "items", "first": column.first, "count": column.count, "values": []}
+        return {
+            "name": column.name,
+            "kind": "items",
+            "first": column.first,
+            "count": column.count,
+            "values": [],
+        }
     if isinstance(column, Numeric):
         ends = {"low": column.edges[0], "high": column.edges[-1]}
         return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **ends}
