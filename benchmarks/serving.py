@@ -86,7 +86,9 @@ async def asked(port: int, token: str, dataset: str, texts: list[str], seconds: 
             writer.write(head.encode() + body)
             header = await reader.readuntil(b"\r\n\r\n")
             assert header.startswith(b"HTTP/1.1 200"), header
-            length = next(line for line in header.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            length = next(
+                line for line in header.lower().split(b"\r\n") if line.startswith(b"content-length")
+            )
             await reader.readexactly(int(length.split(b":")[1]))
             done += 1
             i += CONNECTIONS
@@ -101,7 +103,15 @@ def measured(service: Path, token: str, seconds: float, *, synced: bool) -> tupl
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "benchmarks.serving", "--server", str(service), str(port), str(int(synced))]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.serving",
+        "--server",
+        str(service),
+        str(port),
+        str(int(synced)),
+    ]
     process = subprocess.Popen(command)
     try:
         while True:

@@ -78,7 +78,8 @@ def ask(desk: Desk, *questions: str, name: str = "ada", **options: Any) -> list[
     async def all_of_them() -> list[bytes]:
         (holder,) = (each for each in desk.tokens.all if each.name == name)
         asked = [
-            Asked(holder=holder, dataset=desk.settings.dataset, question=each, **options) for each in questions
+            Asked(holder=holder, dataset=desk.settings.dataset, question=each, **options)
+            for each in questions
         ]
         return await asyncio.gather(*map(desk.ask, asked))
 
@@ -98,7 +99,14 @@ class Running:
         return f"http://127.0.0.1:{self.port}"
 
     def request(
-        self, method: str, path: str, body: Any = None, *, who: str | None = "ada", key: str | None = None, **headers: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        who: str | None = "ada",
+        key: str | None = None,
+        **headers: str,
     ) -> tuple[int, Any, bytes]:
         """Status, what the body says, and its bytes."""
         sent = {"Content-Type": "application/json", **headers}

@@ -3,9 +3,9 @@
     killed.py SERVICE TOKEN COUNT SEED      kill it so often; print how often at which point
 
 Each server is a fork of this process, so that nothing is imported twice. It dies at a named point between the charge
-and the reply, at its first occurrence or a later one, or at a moment of chance. Afterwards the ledger must verify; hold
-every reply that anybody ever got, byte for byte; have spent no less than before and no more than the cap; and have
-burned at most one prepaid fire for each kill.
+and the reply, at its first occurrence or a later one, or at a moment of chance. Afterwards the ledger must verify;
+hold every reply that anybody ever got, byte for byte; have spent no less than before and no more than the cap; and
+have burned at most one prepaid fire for each kill.
 """
 
 from __future__ import annotations
@@ -128,8 +128,14 @@ class Client:
     wrong: str = ""
 
     def post(self, connection: HTTPConnection, key: str, question: str) -> bytes | None:
-        headers = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key, "Content-Type": "application/json"}
-        connection.request("POST", f"/v1/datasets/{self.dataset}/ask", json.dumps({"question": question}), headers)
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Idempotency-Key": key,
+            "Content-Type": "application/json",
+        }
+        connection.request(
+            "POST", f"/v1/datasets/{self.dataset}/ask", json.dumps({"question": question}), headers
+        )
         response = connection.getresponse()
         body = response.read()
         if response.status == 403:
@@ -162,7 +168,9 @@ def never_sync() -> None:
 
     def storage(self: Storage, *arguments: Any, **options: Any) -> None:
         real(self, *arguments, **options)
-        event.listen(self.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
+        event.listen(
+            self.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF")
+        )
 
     Storage.__init__ = storage  # type: ignore[method-assign, assignment]
 
@@ -298,7 +306,17 @@ def run(settings: Settings, token: str, count: int, seed: int) -> None:
         found = check(settings, clients, spent, number + 1)
         spent = found.spent
     told = sum(len(client.told) for client in clients)
-    print(json.dumps({"died": died, "told": told, "fires": found.fires, "burned": found.burned, "lines": found.head.length}))
+    print(
+        json.dumps(
+            {
+                "died": died,
+                "told": told,
+                "fires": found.fires,
+                "burned": found.burned,
+                "lines": found.head.length,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

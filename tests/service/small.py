@@ -1,6 +1,6 @@
 """A small service for tests: an invented table, and a release of another one, so that many questions surprise.
 
-A real rule pays 2% for a fire, which makes four or five of them; here a fire is cheap, so that hundreds can be watched.
+A real rule pays 2% for a fire, which makes four or five of them; here fires are cheap: hundreds can be watched.
 Run as a program, so that nothing of the tests is inherited: `small.py FOLDER PLACE FIRES`.
 """
 
@@ -23,7 +23,9 @@ from dualquery.service.settings import Settings
 ROWS = 20_000
 ATTRIBUTES = {"colour": 6, "size": 5, "shape": 4, "age": 8}
 SCHEMA = "".join(
-    f'[[attribute]]\nname = "{name}"\nvalues = {[f"{name[0]}{i}" for i in range(count)]}\n\n'.replace("'", '"')
+    f'[[attribute]]\nname = "{name}"\nvalues = {[f"{name[0]}{i}" for i in range(count)]}\n\n'.replace(
+        "'", '"'
+    )
     for name, count in ATTRIBUTES.items()
 )
 
@@ -66,7 +68,12 @@ def files(folder: Path) -> Path:
     schema = dualquery.read_schema(folder / "schema.toml")
     budget = Budget(epsilon=0.2, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
     stale = dualquery.release(
-        table(seed=2, lean=-0.5), schema=schema, workload="marginals:2", budget=budget, seed=3, mechanism="projection"
+        table(seed=2, lean=-0.5),
+        schema=schema,
+        workload="marginals:2",
+        budget=budget,
+        seed=3,
+        mechanism="projection",
     )
     stale.save(folder / "stale")
     return folder

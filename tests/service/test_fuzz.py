@@ -68,8 +68,43 @@ class Watched:
 
 _WORDS = st.sampled_from(
     [
-        *("colour", "size", "shape", "age", "c0", "s1", "a7", "'c0'", '"age"', "by", "in", "not", "is", "missing"),
-        *("and", "or", "parity", "&", "|", "!", "=", "!=", "<", ">=", "(", ")", "[", "]", "{", "}", ",", "#", "'"),
+        *(
+            "colour",
+            "size",
+            "shape",
+            "age",
+            "c0",
+            "s1",
+            "a7",
+            "'c0'",
+            '"age"',
+            "by",
+            "in",
+            "not",
+            "is",
+            "missing",
+        ),
+        *(
+            "and",
+            "or",
+            "parity",
+            "&",
+            "|",
+            "!",
+            "=",
+            "!=",
+            "<",
+            ">=",
+            "(",
+            ")",
+            "[",
+            "]",
+            "{",
+            "}",
+            ",",
+            "#",
+            "'",
+        ),
         *("0", "1e9", "-1", "nan", "∧", "¬", "≤", "\x00", "\n", "😀", "colour = c0", "size in {s0, s1}"),
     ]
 )
@@ -102,9 +137,13 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-_BODIES = st.binary(max_size=60) | _JSON.map(lambda each: json.dumps(each).encode()) | st.fixed_dictionaries(
-    {}, optional={name: _JSON for name in ("question", "tolerance", "free", "error")}
-).map(lambda each: json.dumps(each).encode())
+_BODIES = (
+    st.binary(max_size=60)
+    | _JSON.map(lambda each: json.dumps(each).encode())
+    | st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(("question", "tolerance", "free", "error"), _JSON)
+    ).map(lambda each: json.dumps(each).encode())
+)
 
 
 @FUZZED

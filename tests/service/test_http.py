@@ -69,7 +69,9 @@ def test_a_table_is_one_question(service: Running) -> None:
 
 def test_a_published_release_is_free_and_says_so(service: Running) -> None:
     before = service.request("GET", "/v1/datasets/people/budget")[1]["spent"]
-    status, reply, _ = service.request("POST", "/v1/datasets/stale/ask", {"question": "colour = c0"}, who="bob")
+    status, reply, _ = service.request(
+        "POST", "/v1/datasets/stale/ask", {"question": "colour = c0"}, who="bob"
+    )
     assert status == 200
     assert reply["badge"] == "release"
     assert reply["free"]
@@ -80,14 +82,16 @@ def test_a_published_release_is_free_and_says_so(service: Running) -> None:
     )
     assert status == 422
     assert "free" in problem["error"]["message"]
-    assert "free" in service.request("POST", "/v1/datasets/stale/quote", {"question": "colour = c0"})[1]["words"]
+    assert (
+        "free" in service.request("POST", "/v1/datasets/stale/quote", {"question": "colour = c0"})[1]["words"]
+    )
 
 
 @pytest.mark.parametrize("wrong", [None, "", "x", "dq_0000000000000000_x", "dq__", "Bearer", "é"])
 def test_a_wrong_token_is_401(service: Running, wrong: str | None) -> None:
     headers = {"Content-Type": "application/json"}
     if wrong is not None:
-        headers["Authorization"] = f"Bearer {wrong}".encode("utf-8").decode("latin-1")
+        headers["Authorization"] = f"Bearer {wrong}".encode().decode("latin-1")
     connection = HTTPConnection("127.0.0.1", service.port, timeout=30)
     connection.request("POST", ASK, json.dumps({"question": "colour = c0"}), headers)
     response = connection.getresponse()
@@ -114,7 +118,9 @@ def test_an_exhausted_quota_is_403_with_what_is_left(service: Running) -> None:
 def test_an_exhausted_cap_is_403_with_what_is_left(make: Make) -> None:
     with running(make(), ada=1.0) as found:
         left = found.request("GET", "/v1/datasets/people/budget")[1]["left"]["units"]
-        per_unit = found.request("POST", "/v1/datasets/people/quote", {"question": "age = a0", "error": 0.01})[1]
+        per_unit = found.request(
+            "POST", "/v1/datasets/people/quote", {"question": "age = a0", "error": 0.01}
+        )[1]
         error = 0.01 * (per_unit["most"]["units"] / left) ** 0.5 * 1.001
         path = "/v1/datasets/people/buy"
         status, reply, _ = found.request("POST", path, {"question": "age = a0", "error": error})
@@ -143,7 +149,9 @@ def test_an_exhausted_cap_is_403_with_what_is_left(make: Make) -> None:
         ("(" * 60 + "colour = c0" + ")" * 60, 51),
     ],
 )
-def test_a_malformed_query_is_422_and_points_at_the_column(service: Running, question: str, column: int) -> None:
+def test_a_malformed_query_is_422_and_points_at_the_column(
+    service: Running, question: str, column: int
+) -> None:
     before = standing(service.desk.settings)
     status, problem, _ = service.ask(question)
     assert status == 422
@@ -185,7 +193,7 @@ def test_other_bad_requests_are_refused_in_the_same_shape(service: Running) -> N
 
 
 def test_a_repeated_request_gets_the_stored_bytes_at_no_cost(service: Running) -> None:
-    status, reply, first = service.ask("shape = s1 & age = a1", key="once")
+    status, _, first = service.ask("shape = s1 & age = a1", key="once")
     assert status == 200
     spent = standing(service.desk.settings)
     for _ in range(3):
@@ -194,7 +202,9 @@ def test_a_repeated_request_gets_the_stored_bytes_at_no_cost(service: Running) -
     status, problem, _ = service.ask("shape = s2 & age = a1", key="once")
     assert (status, problem["error"]["code"]) == (409, "key_reused")
     assert service.ask("shape = s1 & age = a1", key="once", tolerance=0.9)[0] == 409
-    assert service.ask("shape = s1 & age = a1", key="once", who="steward")[2] != first  # another's key is another
+    assert (
+        service.ask("shape = s1 & age = a1", key="once", who="steward")[2] != first
+    )  # another's key is another
 
 
 def test_a_stored_reply_survives_a_restart(make: Make) -> None:
@@ -208,7 +218,9 @@ def test_a_stored_reply_survives_a_restart(make: Make) -> None:
     assert again == replies
 
 
-def test_a_ledger_that_is_away_is_503_and_nothing_is_charged(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_is_away_is_503_and_nothing_is_charged(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(make(), ada=1.0) as found:
         before = standing(found.desk.settings)
 
@@ -292,9 +304,14 @@ def test_answers_leave_on_the_tick(make: Make) -> None:
     with running(settings, ada=1.0) as found:
         connection = HTTPConnection("127.0.0.1", found.port, timeout=30)
         late = []
-        for i, (who, question) in enumerate([("ada", "colour = c0"), ("ada", "colour = "), ("x", "colour = c0")] * 4):
+        for i, (who, question) in enumerate(
+            [("ada", "colour = c0"), ("ada", "colour = "), ("x", "colour = c0")] * 4
+        ):
             time.sleep(0.017 * i)
-            headers = {"Authorization": f"Bearer {found.tokens.get(who, who)}", "Content-Type": "application/json"}
+            headers = {
+                "Authorization": f"Bearer {found.tokens.get(who, who)}",
+                "Content-Type": "application/json",
+            }
             connection.request("POST", ASK, json.dumps({"question": question}), headers)
             connection.getresponse().read()
             late.append(time.monotonic() % quantum)
@@ -347,7 +364,11 @@ def test_tls_by_flags(make: Make, tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path)
     with opened(make()) as desk:
         config = uvicorn.Config(
-            application(desk), port=0, ssl_certfile=str(certificate), ssl_keyfile=str(key), log_level="critical"
+            application(desk),
+            port=0,
+            ssl_certfile=str(certificate),
+            ssl_keyfile=str(key),
+            log_level="critical",
         )
         from threading import Thread
 

@@ -178,8 +178,9 @@ def test_a_rolled_back_ledger_is_refused(make: Make, copied_witness: bool) -> No
 
 def test_the_ledger_of_another_service_is_refused(make: Make) -> None:
     one, other = make(), make()
-    with pytest.raises(LedgerError, match="rolled back, or is another one"), opened(
-        replace(one, ledger=other.place)
+    with (
+        pytest.raises(LedgerError, match="rolled back, or is another one"),
+        opened(replace(one, ledger=other.place)),
     ):
         pass
 
@@ -220,7 +221,7 @@ def test_an_edited_ledger_is_refused(make: Make, what: str, guarded: bool) -> No
     with sqlite3.connect(settings.place) as connection:
         for _, text in triggers:
             connection.execute(text)
-    with pytest.raises(LedgerError, match="not as it was written|missing|emptied"), opened(settings):
+    with pytest.raises(LedgerError, match=r"not as it was written|missing|emptied"), opened(settings):
         pass
 
 

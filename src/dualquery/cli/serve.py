@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from typer.core import TyperGroup
@@ -17,16 +18,11 @@ from dualquery.cli.flags import (
     RecordsPerPersonFlag,
     SchemaFlag,
 )
+from dualquery.cli.token import token
 from dualquery.privacy.neighbours import Neighbours
-
-if TYPE_CHECKING:
-    from dualquery.service.storage import Storage
 
 ServiceArgument: TypeAlias = Annotated[
     Path, typer.Argument(metavar="SERVICE", help="The file that `dualquery serve init` wrote.")
-]
-ServiceFlag: TypeAlias = Annotated[
-    Path, typer.Option("--service", metavar="FILE", help="The file that `dualquery serve init` wrote.")
 ]
 TrustFlag: TypeAlias = Annotated[
     bool,
@@ -35,7 +31,6 @@ TrustFlag: TypeAlias = Annotated[
         help="Believe that this ledger is the newest, where the witness beside it is lost. Never after a restore.",
     ),
 ]
-AnalystArgument: TypeAlias = Annotated[str, typer.Argument(metavar="ANALYST", help="Whose token it is.")]
 
 
 class ServeGroup(TyperGroup):
@@ -179,7 +174,8 @@ def run(
     changed = {name: value for name, value in given.items() if value is not None}
     settings = replace(settings, http=replace(settings.http, **changed))  # type: ignore[arg-type]
     with Bars(wanted=not quiet) as progress:
-        serve(settings, trust=trust_ledger, ready=None if quiet else print, progress=progress)
+        ready = None if quiet else partial(print, flush=True)
+        serve(settings, trust=trust_ledger, ready=ready, progress=progress)
 
 
 def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: JsonFlag = False) -> None:
@@ -215,84 +211,10 @@ def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: Json
     )
 
 
-def add_token(
-    analyst: AnalystArgument,
-    quota: Annotated[
-        float,
-        typer.Option("--quota", metavar="Q", help="Of what the first release left of the budget: 0 to 1."),
-    ] = 1.0,
-    owner: Annotated[
-        bool, typer.Option("--owner", help="May see everybody's history, analysts and charges.")
-    ] = False,
-    service: ServiceFlag = Path("service.toml"),
-) -> None:
-    """Make a token and print it, once: only its hash is kept.
-
-    Examples:
-
-    ```
-    dualquery serve token add ada --quota 0.2
-    dualquery serve token add steward --owner
-    ```
-    """
-    from dualquery.service import tokens
-
-    print(tokens.add(_storage(service), analyst, quota=quota, owner=owner))
-
-
-def revoke_token(analyst: AnalystArgument, service: ServiceFlag = Path("service.toml")) -> None:
-    """Revoke a token. A running service knows within a second.
-
-    Examples:
-
-    ```
-    dualquery serve token revoke ada
-    ```
-    """
-    from dualquery.service import tokens
-
-    tokens.revoke(_storage(service), analyst)
-
-
-def list_tokens(service: ServiceFlag = Path("service.toml"), json: JsonFlag = False) -> None:
-    """List who has or had a token, with the quota; never the tokens, which nobody knows.
-
-    Examples:
-
-    ```
-    dualquery serve token list
-    ```
-    """
-    from dualquery.cli import output
-    from dualquery.service import tokens
-
-    holders = tokens.holders(_storage(service))
-    if json:
-        output.print_json(
-            [{"name": h.name, "role": h.role, "quota": float(h.quota), "revoked": h.revoked} for h in holders]
-        )
-        return
-    rows = [[h.name, h.role, f"{float(h.quota):g}", h.added, h.revoked or "no"] for h in holders]
-    output.print_table("Tokens", ["name", "role", "quota", "added", "revoked"], rows)
-
-
-def _storage(service: Path) -> Storage:
-    from dualquery.service.settings import read_settings
-    from dualquery.service.storage import Storage
-
-    storage = Storage(read_settings(service).place)
-    storage.promise()  # refuses what is no ledger
-    return storage
-
-
 serve = typer.Typer(
     help="Answer questions about a private table over HTTP.", rich_markup_mode="markdown", cls=ServeGroup
 )
 serve.command("init")(init)
 serve.command("run")(run)
 serve.command("status")(status)
-token = typer.Typer(help="Who may ask, and how much.", rich_markup_mode="markdown")
-token.command("add")(add_token)
-token.command("revoke")(revoke_token)
-token.command("list")(list_tokens)
 serve.add_typer(token, name="token")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from http import HTTPStatus
 from importlib.resources import files
 
@@ -73,7 +73,7 @@ def application(desk: Desk) -> Application:
     return Departures(limited, quantum=http.quantum)
 
 
-def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], object]:
+def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         looking = asyncio.create_task(_refresh(desk))

@@ -1,8 +1,8 @@
 """The one thread that asks the table: question after question, and replies once they are on disk.
 
-Tests run one at a time, so that one prepaid fire covers the one in flight. Whatever waits is taken together, asked in
-its order, and written with one sync; then all replies are handed out. Where the ledger cannot be written, everybody who
-waits is told so at once, and nothing is asked before it can be.
+Tests run one at a time, so that one prepaid fire covers the one in flight. Whatever waits is taken together, asked
+in its order, and written with one sync; then all replies are handed out. Where the ledger cannot be written,
+everybody who waits is told so at once, and nothing is asked before it can be.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Answers leave at fixed moments, errors too.
 
-How long a count takes depends on the table, and somebody may hold a watch. A request that arrives at t is answered at
-the first tick (a multiple of the quantum) after t + half a quantum: a public function of t, as long as the work is done
-by then; otherwise at the next tick. The work of a question is much shorter than half a quantum.
+How long a count takes depends on the table, and somebody may hold a watch. A request that arrives at t is answered
+at the first tick (a multiple of the quantum) after t + half a quantum: a public function of t, as long as the work is
+done by then; otherwise at the next tick. The work of a question is much shorter than half a quantum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where requests come in: who asks, whether the quota allows it, what was replied before; then the clerk asks the table.
+"""Where requests come in: who asks, whether the quota allows it, what was replied before; then the clerk asks.
 
 Everything here happens in the clerk's order, so that of two requests at once one comes first: a quota cannot be spent
 twice, and a request that is repeated finds the reply to the first.
@@ -83,12 +83,11 @@ class Desk:
         self._check(asked)
         if asked.dataset != self.settings.dataset:
             return {"question": asked.question, "words": "free: a published release answers it"}
-        quote = await self.clerk.do(
+        return await self.clerk.do(
             lambda online, keeper: online.quote(
                 asked.question, tolerance=asked.tolerance, error=asked.error
             ).to_json()
         )
-        return quote
 
     async def budget(self, holder: Holder) -> Json:
         """What is spent and left, of the whole and of one's quota."""
@@ -160,7 +159,7 @@ class Desk:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
         quota, left = self._quota(online, keeper, asked.holder), online.status().left
         price = quote.most.units
-        details = {"price": price, "quota": quota, "left": left.to_json()}
+        details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
         if price > quota["left"]:
             raise ProblemError(
                 403, "quota_exhausted", f"this may cost more than is left of your quota; {_FREE}", **details

@@ -1,10 +1,10 @@
 """The journal of the core, on disk: many questions, one sync.
 
-Two promises differ, and so do their moments. What *pays* (`Prepaid`, `Charged`, and the opening) must be on disk before
-the table is looked at: `sync` waits for it. What was *found* (`Answered`, `Fired`, `Bought`) must be on disk before
-anybody hears of it: it waits here until `flush`, with everything else that was found meanwhile, and the clerk hands
-out no reply before `flush` has returned. Lines are written in their order, so that after a fire no test is drawn before
-both the fire and the next prepaid one are on disk.
+Two promises differ, and so do their moments. What *pays* (`Prepaid`, `Charged`, and the opening) must be on disk
+before the table is looked at: `sync` waits for it. What was *found* (`Answered`, `Fired`, `Bought`) must be on disk
+before anybody hears of it: it waits here until `flush`, with everything else that was found meanwhile, and the clerk
+hands out no reply before `flush` has returned. Lines are written in their order, so that after a fire no test is
+drawn before both the fire and the next prepaid one are on disk.
 
 Where the disk is full or the database away, lines stay here and are written later, the same ones, once: `flush` asks
 first where the ledger stands, because a commit whose answer got lost may have happened.
@@ -90,7 +90,7 @@ class Keeper:
         """Wait for the disk where something was paid; what was only found is written with its batch."""
         kinds = {draft.kind for draft in self._drafts[: position - self._head.length]}
         if kinds <= {each.kind for each in FOUND} | {TOLD}:
-            return
+            return None
         while True:
             try:
                 return self.flush()
@@ -136,7 +136,7 @@ class Keeper:
     def flush(self) -> None:
         """Everything here to disk, all or nothing; AwayError where it cannot be now, and nothing is lost."""
         if not self._drafts:
-            return
+            return None
         lines, head = [], self._head
         for draft in self._drafts:
             lines.append(chained(draft, head, origin=self.origin))

@@ -2,8 +2,8 @@
 
     origin = SHA-256 of what never changes,   hash_k = SHA-256(line k with origin and hash_{k−1}),
 
-each over JSON with sorted keys and without blanks. A line holds an entry of the journal, what it charged, and the very
-bytes of the reply, where it was the answer to a request.
+each over JSON with sorted keys and without blanks. A line holds an entry of the journal, what it charged, and the
+very bytes of the reply, where it was the answer to a request.
 """
 
 from __future__ import annotations

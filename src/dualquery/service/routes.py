@@ -116,7 +116,7 @@ async def quote(dataset: str, body: QuoteRequest, desk: DeskOf, holder: HolderOf
 
 @routes.post("/datasets/{dataset}/ask", response_model=Answer)
 async def ask(dataset: str, body: AskRequest, desk: DeskOf, holder: HolderOf, key: Key = None) -> Response:
-    """Ask a question. The answer comes with a badge, a typical error, a guaranteed bound, its cost and what is left."""
+    """Ask a question: an answer with a badge, a typical error, a guaranteed bound, its cost and what is left."""
     asked = Asked(
         holder=holder,
         dataset=dataset,

@@ -136,7 +136,7 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
         missing = ", ".join(sorted({"dataset", "table", "schema", "release", "ledger", "witness", "epsilon",
                                     "delta"} - set(first)))  # fmt: skip
         raise ServiceError(f"'{place}' says nothing about: {missing}") from None
-    if not (0.001 <= http.quantum <= 60 and 0 < http.requests_a_second and 0 <= http.port < 65_536):
+    if not (0.001 <= http.quantum <= 60 and http.requests_a_second > 0 and 0 <= http.port < 65_536):
         raise ServiceError(f"'{place}': under [http] the quantum is 0.001 to 60 seconds, the rate positive")
     if made.dataset in published:
         raise ServiceError(f"'{place}': a published release needs another name than the dataset")

@@ -70,5 +70,5 @@ class Problem(BaseModel):
     """Everything that is refused looks like this."""
 
     error: dict[str, Any] = Field(
-        description="`code` and `message`; `column` of a malformed query; `left`, `quota` and `price` of what is too dear."
+        description="`code` and `message`; the `column` of a fault; `left`, `quota` and `price` of what is too dear."
     )

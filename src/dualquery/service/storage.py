@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
-from functools import cache
-from importlib.resources import files
 from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sql
@@ -24,23 +21,8 @@ from dualquery.errors import LedgerError
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.place import engine_of, sentence_of
 from dualquery.service.lines import FORMAT, Head, Line, Promise, check, origin_of
+from dualquery.service.tables import LEDGERS, LINES, definitions, found, wanted
 
-METADATA = sql.MetaData()
-LEDGERS = sql.Table(
-    "dualquery_service",
-    METADATA,
-    *(sql.Column(each, sql.BigInteger, primary_key=each == "id") for each in ("id", "format", "cap")),
-    *(sql.Column(each, sql.BigInteger) for each in ("length", "spent")),
-    *(sql.Column(each, sql.Text) for each in ("dataset", "nonce", "promise", "created", "origin", "head")),
-)
-LINES = sql.Table(
-    "dualquery_service_lines",
-    METADATA,
-    sql.Column("sequence", sql.BigInteger, primary_key=True, autoincrement=False),
-    *(sql.Column(each, sql.Text) for each in ("kind", "analyst", "key", "request", "body", "reply")),
-    *(sql.Column(each, sql.BigInteger) for each in ("units", "spent_after")),
-    *(sql.Column(each, sql.Text) for each in ("previous", "hash")),
-)
 _NOBODY_ELSE = 0x6475616C  # the advisory lock of the one server, in each database
 _FIELDS = [field.name for field in fields(Line)]
 
@@ -71,7 +53,7 @@ class Storage:
         """Make the tables and the first row, in a place that has no ledger of a service."""
         start = {"length": 0, "head": promise.origin, "spent": 0}
         with self._writing() as connection:
-            if _found(connection):
+            if found(connection):
                 raise LedgerError("there is a ledger of a service already; name another place for this one")
             for statement in definitions(connection.dialect.name):
                 connection.exec_driver_sql(statement)
@@ -82,7 +64,7 @@ class Storage:
         with self.reading() as connection:
             if connection.dialect.name == "sqlite" and self._damaged(connection):
                 raise LedgerError("the file of this ledger is damaged; restore a copy")
-            if _found(connection) != _wanted(connection.dialect.name):
+            if found(connection) != wanted(connection.dialect.name):
                 raise LedgerError(
                     "this is not the ledger of a service, or its tables, constraints or triggers were changed; name "
                     "another ledger, or restore a copy"
@@ -90,10 +72,10 @@ class Storage:
             row = connection.execute(sql.select(LEDGERS)).mappings().one_or_none()
         if row is None:
             raise LedgerError("this ledger was emptied; restore the newest copy")
-        found = Promise(**{field.name: row[field.name] for field in fields(Promise)})
-        if found.format != FORMAT or origin_of(found) != found.origin:
+        promise = Promise(**{field.name: row[field.name] for field in fields(Promise)})
+        if promise.format != FORMAT or origin_of(promise) != promise.origin:
             raise LedgerError("the first row of this ledger is not as it was written; restore a copy")
-        return found
+        return promise
 
     @staticmethod
     def _damaged(connection: sql.Connection) -> bool:
@@ -261,35 +243,3 @@ def _head(connection: sql.Connection) -> Head:
     if row is None:
         raise LedgerError("this ledger is empty")
     return Head(length=row[0], hash=row[1], spent=row[2])
-
-
-@cache
-def definitions(dialect: str) -> tuple[str, ...]:
-    """The statements that make the tables, one by one."""
-    text = (files("dualquery.service") / f"{dialect}.sql").read_text(encoding="utf-8")
-    return tuple(statement.strip() for statement in text.split("\n\n"))
-
-
-def _wanted(dialect: str) -> frozenset[str]:
-    """What makes the tables ours: in a file every text, in a server the names of tables, constraints, triggers."""
-    texts = definitions(dialect)
-    if dialect == "sqlite":
-        return frozenset(texts)
-    names = re.findall(r"(?:CONSTRAINT|TRIGGER|TABLE) (dualquery_\w+)", "\n".join(texts))
-    return frozenset(names)
-
-
-def _found(connection: sql.Connection) -> frozenset[str]:
-    if connection.dialect.name == "sqlite":
-        rows = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
-    else:
-        rows = connection.exec_driver_sql(
-            """
-            SELECT relname::text FROM pg_class WHERE relname LIKE 'dualquery\\_service%%' AND relkind = 'r'
-            UNION ALL SELECT conname::text FROM pg_constraint WHERE conname LIKE 'dualquery\\_service%%'
-                AND convalidated AND contype IN ('c', 'u') AND conname NOT LIKE '%%\\_not\\_null'
-            UNION ALL SELECT tgname::text FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')
-                AND tgname LIKE 'dualquery\\_service%%'
-            """
-        )
-    return frozenset(str(text) for (text,) in rows)

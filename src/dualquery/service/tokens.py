@@ -1,7 +1,7 @@
 """Who may ask: tokens, stored hashed; analysts with a share of the budget, and owners, who see everybody's.
 
-A token is `dq_PUBLIC_SECRET`. The public part finds the row, and the hash of the whole is compared in constant time; where
-there is no such row, with a hash that nobody has. The secret has 256 bits, so that one SHA-256 is enough.
+A token is `dq_PUBLIC_SECRET`. The public part finds the row, and the hash of the whole is compared in constant time;
+where there is no such row, with a hash that nobody has. The secret has 256 bits, so that one SHA-256 is enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from fractions import Fraction
 import sqlalchemy as sql
 
 from dualquery.errors import DualQueryError
-from dualquery.service.storage import METADATA, AwayError, Storage
+from dualquery.service.storage import AwayError, Storage
+from dualquery.service.tables import METADATA
 
 ANALYST, OWNER = "analyst", "owner"
 LONGEST_NAME = 100

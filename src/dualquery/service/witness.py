@@ -62,9 +62,9 @@ class Witness:
             return
         if seen is None:
             raise LedgerError(
-                f"'{self._path}' is missing or damaged: it remembers the last line of the ledger, so that an old copy "
-                "is noticed. Bring it back; or, if you are sure that this is the newest ledger, start once with "
-                "--trust-ledger"
+                f"'{self._path}' is missing or damaged: it remembers the last line of the ledger, so that an "
+                "old copy is noticed. Bring it back; or, if you are sure that this is the newest ledger, start once "
+                "with --trust-ledger"
             )
         origin, length, digest = seen
         met = origin == promise.origin and length == 0
