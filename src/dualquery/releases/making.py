@@ -14,6 +14,7 @@ from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
+from dualquery.mechanisms.replicas import MOST_SEEDS, made_replicas
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Accounting, Budget, decimal
@@ -29,7 +30,7 @@ from dualquery.releases.certificate import RowsFrom, certify
 from dualquery.releases.persons import check_records, records_per_person
 from dualquery.releases.planning import checked_options, plan_for, warnings_of
 from dualquery.releases.prediction import PredictedError
-from dualquery.releases.release import Release
+from dualquery.releases.release import Release, records_of
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -83,6 +84,8 @@ def release(
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
+    seed_of_replicas = int(entropy.public_generator().integers(MOST_SEEDS))
+    replicas = made_replicas(chosen, plan, outcome.artefact, seed_of_replicas, tell)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
@@ -91,14 +94,13 @@ def release(
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
-        predicted_error=PredictedError.of(
-            plan.mean_error, plan.max_error, answers=outcome.answers, bars=outcome.error_bars
-        ),
+        replicas=(len(replicas), seed_of_replicas),
+        predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, seed_of_replicas),
         warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
         notes=(*plan.notes, *outcome.notes),
         book=entry,
     )
-    return Release(certificate, workload.domain, outcome.artefact)
+    return Release(certificate, workload.domain, outcome.artefact, replicas)
 
 
 def _limited(table: Source | Records, schema: Schema, neighbours: Neighbours, tell: Progress) -> Records:

@@ -31,9 +31,8 @@ from dualquery.mechanisms.mechanism import (
     hidden,
 )
 from dualquery.mechanisms.projection.allocation import TablePlan, closure, one_way_plan
-from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.fit import product_start
-from dualquery.mechanisms.projection.game import MAX_ERROR, MEAN_ERROR
+from dualquery.mechanisms.projection.game import MAX_ERROR, MEAN_ERROR, with_fewer_rows
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.refitting import (
     SCOUT,
@@ -200,19 +199,15 @@ def run(
         progress=lambda done, total: progress("choosing tables", done, total),
     )
     noisy: dict[Set, np.ndarray] = {each.members: each.value for each in transcript.challenges}
-    pace, shorter = chosen.pace, chosen.pace.shorter()
-    released = known.fitted(noisy, pace, rng, lambda done, total: progress("fitting rows", done, total))
-    again = known.fitted(
-        known.replica(released, noisy, rng),
-        shorter,
-        rng,
-        lambda done, total: progress("estimating errors", done, total),
+    released = known.fitted(
+        noisy, chosen.pace, rng, lambda done, total: progress("fitting rows", done, total)
     )
-    answers, bars = predicted_errors(task.workload, released, again, rng)
-    return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
+    return Outcome(artefact=SyntheticRecords(released))
 
 
 WORDS = (
     "chooses the tables on which its rows are most wrong, one a round, measures them and fits the rows again"
 )
-ADAPTIVE_PROJECTION = Mechanism("adaptive-projection", WORDS, AdaptiveProjectionWishes, plan, run)
+ADAPTIVE_PROJECTION = Mechanism(
+    "adaptive-projection", WORDS, AdaptiveProjectionWishes, plan, run, with_fewer_rows
+)

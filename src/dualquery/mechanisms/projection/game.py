@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,10 @@ from dualquery.mechanisms.mechanism import (
 )
 from dualquery.mechanisms.projection import item_rows
 from dualquery.mechanisms.projection.allocation import TablePlan, available_rho, plan_tables
-from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.fit import fit
 from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
 from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.tables import MeasuredTables, replica
+from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.table.domain import Domain
@@ -47,18 +47,16 @@ Rows = NDArray[np.unsignedinteger]
 
 @dataclass(frozen=True)
 class Fitting:
-    """How rows are fitted to a measurement, become records, and how a replica of it is made from them."""
+    """How rows are fitted to a measurement, and become records."""
 
     fit: Callable[[Pace, np.random.Generator, item_rows.Progress], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
-    replica: Callable[[Rows, Records, np.random.Generator], Fitting]
 
 
 def of_tables(measured: MeasuredTables) -> Fitting:
     return Fitting(
         lambda pace, rng, tell: pace.released(fit(measured, pace, rng, tell)),
         lambda rows, rng: Records.from_rows(measured.domain, rows),
-        lambda rows, released, rng: of_tables(replica(released, measured, rng)),
     )
 
 
@@ -66,7 +64,6 @@ def of_items(domain: Domain, measured: item_rows.MeasuredItems) -> Fitting:
     return Fitting(
         lambda pace, rng, tell: pace.released(item_rows.fit(measured, pace, rng, tell)),
         lambda rows, rng: item_rows.to_records(domain, rows, measured, rng),
-        lambda rows, released, rng: of_items(domain, item_rows.replica(rows, measured, rng)),
     )
 
 
@@ -177,20 +174,16 @@ def _warning(noise: float) -> tuple[str, ...]:
 def run(
     plan: Plan[ByTables | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Measure as planned, fit, release; then fit a replica, made from what is released, for the error bars."""
-    pace, shorter = plan.parameters.pace, plan.parameters.pace.shorter()
-    first = plan.parameters.measure(curator, plan.task, rng)
-    rows = first.fit(pace, rng, _as("fitting rows", progress))
-    released = first.records(rows, rng)
-    second = first.replica(rows, released, rng)
-    again = second.records(second.fit(shorter, rng, _as("estimating errors", progress)), rng)
-    answers, bars = predicted_errors(plan.task.workload, released, again, rng)
-    return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
+    """Measure as planned, fit, release."""
+    measured = plan.parameters.measure(curator, plan.task, rng)
+    rows = measured.fit(plan.parameters.pace, rng, lambda done, total: progress("fitting rows", done, total))
+    return Outcome(artefact=SyntheticRecords(measured.records(rows, rng)))
 
 
-def _as(stage: str, progress: Progress) -> item_rows.Progress:
-    return lambda done, total: progress(stage, done, total)
+def with_fewer_rows(plan: Plan[Any]) -> Plan[Any]:
+    """The plan of a replica: the same, but for the length of the fit."""
+    return replace(plan, parameters=replace(plan.parameters, pace=plan.parameters.pace.shorter()))
 
 
 WORDS = "measures the tables of the workload once and lets rows answer the residual, one after another"
-PROJECTION = Mechanism("projection", WORDS, ProjectionWishes, plan, run)
+PROJECTION = Mechanism("projection", WORDS, ProjectionWishes, plan, run, with_fewer_rows)

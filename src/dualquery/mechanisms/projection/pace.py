@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import Residual, Transcript
 from dualquery.game.residual import Chains
+from dualquery.mechanisms.error_bars import REPLICAS
 
 CHAINS = 2
 CHAIN_ROWS = 20_000
 SNAPSHOTS = 3
 WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
+REPLICA_ROWS = 20_000  # at most
+REPLICA_WARM_UP = (2.0,)  # errors of a replica are the same with more, to one part in twenty
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
 LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
 VISIT_SECONDS = 2.5e-9  # per value looked at
@@ -30,6 +33,7 @@ class Pace:
     snapshots: int
     rows: int
     temperature: float = TEMPERATURE
+    warm_up: tuple[float, ...] = field(default=WARM_UP, metadata={"hidden": True})
 
     @staticmethod
     def of(rows: int | None) -> Pace:
@@ -44,16 +48,22 @@ class Pace:
         return Pace(chains, -(-rows // (chains * snapshots)), snapshots, rows)
 
     def shorter(self) -> Pace:
-        """The pace of a replica, which need not be as long."""
-        return Pace.of(max(1, self.rows // 6))
+        """The pace of a replica (`mechanisms.replicas`), whose rows are about as many as those of a table."""
+        return replace(Pace.of(min(self.rows, REPLICA_ROWS)), warm_up=REPLICA_WARM_UP)
 
     @property
     def rounds(self) -> int:
-        return len(WARM_UP) + self.snapshots
+        return len(self.warm_up) + self.snapshots
+
+    @property
+    def work(self) -> int:
+        """How often a row is looked at."""
+        return self.chains * self.chain_rows * self.rounds
 
     def seconds(self, visits: float) -> float:
-        """The time of a fit and of its rehearsal, on two cores, where a row looks at so many values."""
-        return 1.3 * self.chains * self.chain_rows * self.rounds * (visits * VISIT_SECONDS + 2e-6) / 2
+        """The time of a fit and of its replicas, on two cores, where a row looks at so many values."""
+        rows = sum(times * pace.work for times, pace in ((1, self), (REPLICAS, self.shorter())))
+        return rows * (visits * VISIT_SECONDS + 2e-6) / 2
 
     def bytes(self, width: int, cells: float) -> int:
         """Residuals of all chains, the rows of all rounds, and what counting and the interpreter take."""
@@ -63,7 +73,7 @@ class Pace:
     def temperatures(self, noise: float) -> list[float]:
         """One a round, in rows, given the noise of a cell as a fraction of the table."""
         last = self.chain_rows * max(self.temperature * noise, LEAST_TEMPERATURE)
-        return [last * factor for factor in WARM_UP] + [last] * self.snapshots
+        return [last * factor for factor in self.warm_up] + [last] * self.snapshots
 
     def released(self, transcript: Transcript[Residual, Chains]) -> NDArray[np.unsignedinteger]:
         """The rows of the last rounds, of all chains, cut to the number asked for."""
