@@ -73,7 +73,7 @@ def made_replicas(
     out = []
     for number, table in enumerate(tables_drawn(released.records, plan.task.rows, seed)):
         progress("estimating errors", number, REPLICAS)
-        out.append(Replica(table, _released_again(mechanism, shorter, table, seed + number)))
+        out.append(Replica.of(table, _released_again(mechanism, shorter, table, seed + number)))
     progress("estimating errors", REPLICAS, REPLICAS)
     return tuple(out)
 
@@ -88,8 +88,8 @@ def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:
     """So many of the rows, in order: without replacement where there are enough."""
     if wanted > rows:
         return np.sort(stream.below(np.full(wanted, rows)))
-    tickets = stream.below(np.full(rows, 1 << 52))
-    return np.sort(np.argsort(tickets, kind="stable")[:wanted])
+    tickets = (stream.below(np.full(rows, 1 << 31)) << 31) + np.arange(rows)  # no two alike
+    return np.sort(np.argpartition(tickets, wanted - 1)[:wanted])
 
 
 def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Records, seed: int) -> Records:

@@ -132,7 +132,8 @@ def load(folder: str | os.PathLike[str]) -> Release:
 
 def _write_replicas(release: Release, file: Path) -> None:
     """The rows of all replicas one below the other: their tables are drawn again from the released rows."""
-    rows = pa.concat_tables([decode(replica.rows) for replica in release.replicas], promote_options="default")
+    halves = [decode(half) for replica in release.replicas for half in replica.halves]
+    rows = pa.concat_tables(halves, promote_options="default")
     pyarrow.parquet.write_table(rows, file, compression="zstd")
 
 
@@ -143,9 +144,10 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     rows = encode(file, released.domain)
     if number != REPLICAS or rows.rows % number:
         raise DataError("the replicas are not as many as the certificate says")
-    each = np.arange(rows.rows // number)
     tables = tables_drawn(released, certificate["records"]["rows"], seed)
-    return tuple(Replica(table, rows.take(each + i * len(each))) for i, table in enumerate(tables))
+    each = np.array_split(np.arange(rows.rows), number)
+    halves = [[rows.take(half) for half in np.array_split(part, 2)] for part in each]
+    return tuple(Replica(table, (one, other)) for table, (one, other) in zip(tables, halves, strict=True))
 
 
 def flat(table: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dualquery.mechanisms.error_bars import LEVEL, ErrorCurves, Replica, learned_curves
+from dualquery.mechanisms.error_bars import LEVEL, CurvePoint, ErrorCurves, Replica, learned_curves
 from dualquery.mechanisms.mechanism import Plan
 from dualquery.queries.draws import Stream
 from dualquery.table.records import Records
@@ -47,8 +47,7 @@ class PredictedError:
         if released is None or not replicas:
             return PredictedError(mean, maximum)
         stream = Stream(seed + len(replicas))  # another one than those that drew the replicas
-        least = 1 / min(plan.task.rows, released.rows)  # nothing is known better than to one row
-        curves = learned_curves(released, replicas, least, stream)
+        curves = learned_curves(released, plan.task.rows, replicas, stream)
         counts, edges = np.histogram(_workload_errors(plan, replicas, seed), bins=HISTOGRAM_BARS)
         return PredictedError(mean, maximum, curves, tuple(map(float, edges)), tuple(map(int, counts)))
 
@@ -67,7 +66,7 @@ class PredictedError:
         return PredictedError(
             data["mean"],
             data["max"],
-            ErrorCurves(tuple(tuple((p, e) for p, e in curve) for curve in data["curves"])),
+            ErrorCurves(tuple(tuple(CurvePoint(*point) for point in curve) for curve in data["curves"])),
             tuple(histogram["edges"]),
             tuple(histogram["counts"]),
         )
@@ -79,7 +78,7 @@ def _workload_errors(plan: Plan[Any], replicas: Sequence[Replica], seed: int) ->
     groups = [
         group.sampled(rng, queries=SAMPLE, cells=MOST_CELLS).group for group in plan.task.workload.groups
     ]
-    return np.abs(np.concatenate([replica.errors(group) for group in groups for replica in replicas]))
+    return np.abs(np.concatenate([replica.seen(group).errors for group in groups for replica in replicas]))
 
 
 def _known(error: float) -> float | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.mechanisms.artefact import Artefact, BareAnswers, Fractions, SyntheticRecords
-from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bars
+from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, narrowest
 from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
@@ -91,9 +91,10 @@ class Release:
             return np.concatenate([self.artefact.bars(group) for group in groups]).tolist()
         if not self.replicas:
             return [None] * len(values)
-        errors = [np.concatenate([each.errors(group) for group in groups]) for each in self.replicas]
-        expected = self.certificate.predicted_error.curves.at(values, orders)
-        return bars(expected, errors).tolist()
+        errors = [np.concatenate([each.seen(group).errors for group in groups]) for each in self.replicas]
+        widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
+        least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
+        return np.maximum(least, widths).tolist()
 
     def to_arrow(self) -> pa.Table:
         """The synthetic records with readable values; without records, the queries and answers."""

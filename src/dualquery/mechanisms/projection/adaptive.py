@@ -9,7 +9,7 @@ Fewer tables are measured, each with less noise.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -70,6 +70,9 @@ class AdaptiveParameters:
     ones: TablePlan = hidden()
     rate: Rate = hidden()  # of each choice
     noise: Noise = hidden()  # of each chosen table
+
+    def shorter(self) -> AdaptiveParameters:
+        return replace(self, pace=self.pace.shorter(self.cell_noise))
 
 
 def candidates_of(task: Task) -> Tables:
@@ -148,7 +151,9 @@ def plan(task: Task, wanted: AdaptiveProjectionWishes) -> Plan[AdaptiveParameter
         ),
         mean_error=min(3 * MEAN_ERROR * chosen.cell_noise, 0.5),
         max_error=min(4 * MAX_ERROR * chosen.cell_noise, 1.0),
-        seconds=chosen.pace.seconds(visits) + rounds * scouting + task.rows * chosen.candidates * 2e-9,
+        seconds=chosen.pace.seconds(visits, chosen.cell_noise)
+        + rounds * scouting
+        + task.rows * chosen.candidates * 2e-9,
         bytes=chosen.pace.bytes(task.domain.width, rounds * 3 * cells) + 24 * tables.size,
     )
 

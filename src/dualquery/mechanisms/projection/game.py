@@ -80,6 +80,9 @@ class ByTables:
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         return of_tables(self.tables.measure(curator, task))
 
+    def shorter(self) -> ByTables:
+        return replace(self, pace=self.pace.shorter(self.cell_noise))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ByItems:
@@ -94,6 +97,9 @@ class ByItems:
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         return of_items(task.domain, self.items.measure(curator, task, rng))
+
+    def shorter(self) -> ByItems:
+        return replace(self, pace=self.pace.shorter(self.pair_noise))
 
 
 def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
@@ -128,7 +134,7 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
         steps=(planned.step(task),),
         mean_error=min(MEAN_ERROR * noise, 0.5),
         max_error=min(MAX_ERROR * noise, 1.0),
-        seconds=pace.seconds(planned.visits()) + task.rows * sets * COUNT_SECONDS,
+        seconds=pace.seconds(planned.visits(), noise) + task.rows * sets * COUNT_SECONDS,
         bytes=need,
         notes=_warning(noise),
     )
@@ -157,7 +163,7 @@ def _plan_for_items(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[By
         steps=planned.steps(task),
         mean_error=min(noise, 0.5),
         max_error=min(15 * noise, 1.0),
-        seconds=pace.seconds(planned.fitted / 2) + task.rows * 2e-6 + task.domain.width * 1e-4,
+        seconds=pace.seconds(planned.fitted / 2, noise) + task.rows * 2e-6 + task.domain.width * 1e-4,
         bytes=pace.bytes(planned.fitted, 2 * planned.fitted**2) + 400 * task.rows,
         notes=_warning(noise),
     )
@@ -182,7 +188,7 @@ def run(
 
 def with_fewer_rows(plan: Plan[Any]) -> Plan[Any]:
     """The plan of a replica: the same, but for the length of the fit."""
-    return replace(plan, parameters=replace(plan.parameters, pace=plan.parameters.pace.shorter()))
+    return replace(plan, parameters=plan.parameters.shorter())
 
 
 WORDS = "measures the tables of the workload once and lets rows answer the residual, one after another"

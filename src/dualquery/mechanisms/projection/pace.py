@@ -16,8 +16,10 @@ CHAINS = 2
 CHAIN_ROWS = 20_000
 SNAPSHOTS = 3
 WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
-REPLICA_ROWS = 20_000  # at most
-REPLICA_WARM_UP = (2.0,)  # errors of a replica are the same with more, to one part in twenty
+REPLICA_ROWS = 12_000  # of a replica, at most ...
+REPLICA_WARM_UP = (2.0,)  # ... which is as good with more, to one part in twenty
+COLD = 5e-4  # noise of a cell, as a fraction of the table, below which a replica needs more rows and a whole warm-up
+COLD_REPLICA_ROWS = 20_000
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
 LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
 VISIT_SECONDS = 2.5e-9  # per value looked at
@@ -47,8 +49,10 @@ class Pace:
         snapshots = min(SNAPSHOTS, -(-rows // (chains * chain_rows)))
         return Pace(chains, -(-rows // (chains * snapshots)), snapshots, rows)
 
-    def shorter(self) -> Pace:
-        """The pace of a replica (`mechanisms.replicas`), whose rows are about as many as those of a table."""
+    def shorter(self, noise: float) -> Pace:
+        """The pace of a replica (`mechanisms.replicas`), given the noise of a cell: the less, the longer it takes."""
+        if noise < COLD:
+            return Pace.of(min(self.rows, COLD_REPLICA_ROWS))
         return replace(Pace.of(min(self.rows, REPLICA_ROWS)), warm_up=REPLICA_WARM_UP)
 
     @property
@@ -60,10 +64,10 @@ class Pace:
         """How often a row is looked at."""
         return self.chains * self.chain_rows * self.rounds
 
-    def seconds(self, visits: float) -> float:
+    def seconds(self, visits: float, noise: float) -> float:
         """The time of a fit and of its replicas, on two cores, where a row looks at so many values."""
-        rows = sum(times * pace.work for times, pace in ((1, self), (REPLICAS, self.shorter())))
-        return rows * (visits * VISIT_SECONDS + 2e-6) / 2
+        work = self.work + REPLICAS * self.shorter(noise).work
+        return work * (visits * VISIT_SECONDS + 2e-6) / 2
 
     def bytes(self, width: int, cells: float) -> int:
         """Residuals of all chains, the rows of all rounds, and what counting and the interpreter take."""
