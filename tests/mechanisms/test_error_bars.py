@@ -30,12 +30,12 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.draws import Stream
-from dualquery.queries.families import marginals
+from dualquery.queries.families import marginals, random_conjunctions
 from dualquery.queries.mixtures import mixed_questions
 from dualquery.queries.predicates import NONE
 from dualquery.randomness import SeededEntropy
-from dualquery.table.domain import Categorical, Domain
-from dualquery.table.records import Records
+from dualquery.table.domain import Categorical, Domain, Items
+from dualquery.table.records import Records, SparseItems
 
 SIZES = (3, 4, 2, 5, 1, 2)
 DOMAIN = Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(k)))) for j, k in enumerate(SIZES)))
@@ -181,3 +181,23 @@ def test_a_guess_has_no_replicas() -> None:
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
     plan = UNIFORM.plan_for(Task(marginals(DOMAIN, 1), 100, budget), {})
     assert made_replicas(UNIFORM, plan, SyntheticRecords(random_rows(10, 0)), 0, silent) == ()
+
+
+def test_baskets_have_replicas() -> None:
+    """Records that are lists of items are drawn, measured and counted as any others."""
+    rng = np.random.default_rng(0)
+    held = rng.random((2_000, 250)) < np.minimum(0.4, 2 / np.arange(2, 252))
+    owner, item = np.nonzero(held)
+    start = np.searchsorted(owner, np.arange(2_001)).astype(np.int64)
+    baskets = Domain((Items("item", 250),))
+    records = Records(baskets, 2_000, (SparseItems(start, item.astype(np.int32)),))
+    budget = Budget(epsilon=5, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    task = Task(random_conjunctions(baskets, 2, 500, seed=1), 2_000, budget)
+    plan = PROJECTION.plan_for(task, {"synthetic_rows": 400, "items_per_record": 15})
+    curator = Curator(MemoryCounter(records), Ledger(budget), SeededEntropy(1))
+    artefact = PROJECTION.run(plan, curator, np.random.default_rng(1), silent).artefact
+    made = made_replicas(PROJECTION, plan, artefact, 3, silent)
+    assert [each.table.rows for each in made] == [2_000] * REPLICAS
+    curves = learned_curves(artefact.records, 2_000, made, Stream(1))
+    error, _ = curves.at(np.array([0.4, 0.4]), np.array([1, 2]))
+    assert np.all((error > 1e-4) & (error < 0.1))

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -109,6 +110,11 @@ class ErrorCurves:
         seen = np.sum(np.square(part * np.array(errors)), axis=0)
         widths: Fractions = STUDENT * np.sqrt((len(errors) * error**2 + seen) / (2 * len(errors)))
         return widths
+
+
+def bar_from_mean(mean: float) -> float:
+    """Where nothing but a mean error is predicted: the bar of normal errors of that mean, 1.96 √(π/2) · mean."""
+    return min(1.0, NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(math.pi / 2) * mean)
 
 
 def narrowest(records: int, rows: int) -> float:

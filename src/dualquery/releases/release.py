@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.mechanisms.artefact import Artefact, BareAnswers, Fractions, SyntheticRecords
-from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, narrowest
+from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
 from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
@@ -86,11 +86,12 @@ class Release:
         ]
 
     def _bars(self, groups: Sequence[Group], values: Fractions, orders: Orders) -> Sequence[float | None]:
-        """The bar of each answer; None where the mechanism gives no ground for one."""
+        """The bar of each answer: of its own noise, from replicas, or from the mean error that was predicted."""
         if isinstance(self.artefact, BareAnswers):
             return np.concatenate([self.artefact.bars(group) for group in groups]).tolist()
         if not self.replicas:
-            return [None] * len(values)
+            mean = self.certificate.predicted_error.mean
+            return [None if mean is None else bar_from_mean(mean)] * len(values)
         errors = [np.concatenate([each.seen(group).errors for group in groups]) for each in self.replicas]
         widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
         least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
