@@ -25,7 +25,7 @@ from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.mechanism import Plan, Task, shown, silent
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.replicas import made_replicas
+from dualquery.mechanisms.replicas import Draw, made_replicas
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -120,7 +120,7 @@ def run(
     started = [time.perf_counter(), time.process_time()]
     last[:] = started
     outcome = mechanism.run(plan, curator, np.random.default_rng(seed), silent)
-    replicas = made_replicas(mechanism, plan, outcome.artefact, seed, silent)
+    replicas = made_replicas(mechanism, plan, outcome.artefact, Draw(records.rows, seed), silent)
     taken = [time.perf_counter() - started[0], time.process_time() - started[1]]
     released = synthetic_of(outcome)
     said = [np.mean(each.seen(group).errors ** 2) for each in replicas for group in workload.groups]

@@ -24,7 +24,7 @@ from dualquery.mechanisms.error_bars import (
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.replicas import Repeated, made_replicas, tables_drawn
+from dualquery.mechanisms.replicas import Draw, Repeated, made_replicas, tables_drawn
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -79,7 +79,8 @@ def test_no_bar_is_narrower_than_a_record_or_the_rule_of_three() -> None:
 def test_tables_are_drawn_alike_on_every_machine() -> None:
     released = random_rows(1000, 0)
     first, second = (
-        [table.to_rows() for table in tables_drawn(released, 300, seed)] for seed in (2**53 - 1, 2**53 - 1)
+        [table.to_rows() for table in tables_drawn(released, Draw(300, seed))]
+        for seed in (2**53 - 1, 2**53 - 1)
     )
     assert len(first) == REPLICAS
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
@@ -112,8 +113,12 @@ def test_of_a_large_table_each_row_drawn_stands_for_several_records(monkeypatch:
     group = marginals(DOMAIN, 1).groups[0]
     assert counter.true_rows == 120
     assert np.array_equal(counter.true_counts(group), 3 * plain.true_counts(group))
+    assert Draw.of(SyntheticRecords(rows), 950, 7) == Draw(950, 7)
     monkeypatch.setattr(replicas, "MOST_DRAWN", 100)
-    assert [table.rows for table in tables_drawn(rows, 950, 0)] == [100] * REPLICAS
+    assert Draw.of(SyntheticRecords(rows), 950, 7) == Draw(100, 7)
+    monkeypatch.setattr(replicas, "MOST_BYTES", rows.bytes // 4)
+    assert Draw.of(SyntheticRecords(rows), 950, 7) == Draw(10, 7)
+    assert [table.rows for table in tables_drawn(rows, Draw(100, 0))] == [100] * REPLICAS
 
 
 def test_mixed_questions_are_about_as_many_attributes_as_asked_for() -> None:
@@ -166,12 +171,12 @@ def test_replicas_read_nothing_but_released_rows(mechanism, monkeypatch: pytest.
 
     monkeypatch.setattr(counter, "true_counts", closed)
     told: list[tuple[str, int, int]] = []
-    made = made_replicas(mechanism, plan, released, 5, lambda *step: told.append(step))
+    made = made_replicas(mechanism, plan, released, Draw(3_000, 5), lambda *step: told.append(step))
     assert ledger.events == paid
     assert [each.table.rows for each in made] == [3_000] * REPLICAS
     assert {each.rows for each in made} == {2_000}
     assert told[-1] == ("estimating errors", REPLICAS, REPLICAS)
-    again = made_replicas(mechanism, plan, released, 5, silent)
+    again = made_replicas(mechanism, plan, released, Draw(3_000, 5), silent)
     for one, other in zip(made, again, strict=True):
         assert np.array_equal(one.halves[0].to_rows(), other.halves[0].to_rows())
         assert np.array_equal(one.table.to_rows(), other.table.to_rows())
@@ -180,7 +185,7 @@ def test_replicas_read_nothing_but_released_rows(mechanism, monkeypatch: pytest.
 def test_a_guess_has_no_replicas() -> None:
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
     plan = UNIFORM.plan_for(Task(marginals(DOMAIN, 1), 100, budget), {})
-    assert made_replicas(UNIFORM, plan, SyntheticRecords(random_rows(10, 0)), 0, silent) == ()
+    assert made_replicas(UNIFORM, plan, SyntheticRecords(random_rows(10, 0)), Draw(100, 0), silent) == ()
 
 
 def test_baskets_have_replicas() -> None:
@@ -196,7 +201,7 @@ def test_baskets_have_replicas() -> None:
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 400, "items_per_record": 15})
     curator = Curator(MemoryCounter(records), Ledger(budget), SeededEntropy(1))
     artefact = PROJECTION.run(plan, curator, np.random.default_rng(1), silent).artefact
-    made = made_replicas(PROJECTION, plan, artefact, 3, silent)
+    made = made_replicas(PROJECTION, plan, artefact, Draw(2_000, 3), silent)
     assert [each.table.rows for each in made] == [2_000] * REPLICAS
     curves = learned_curves(artefact.records, 2_000, made, Stream(1))
     error, _ = curves.at(np.array([0.4, 0.4]), np.array([1, 2]))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from dualquery.counting.counter import Countable, Integers
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.mechanisms.error_bars import REPLICAS, Replica
-from dualquery.mechanisms.mechanism import Mechanism, Plan, Progress, silent
+from dualquery.mechanisms.mechanism import Mechanism, Plan, Progress, Task, silent
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
@@ -36,8 +36,25 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 
-MOST_DRAWN = 1_000_000  # rows; of a larger table each row drawn stands for several records
+MOST_DRAWN = 1_000_000  # rows, and bytes; of a larger table each row drawn stands for several records
+MOST_BYTES = 100_000_000
 MOST_SEEDS = 2**53  # whole numbers that every reader of JSON keeps
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How the tables of replicas are drawn from released rows: so many rows each, by public chance."""
+
+    records: int
+    seed: int
+
+    @staticmethod
+    def of(artefact: Artefact, records: int, seed: int) -> Draw:
+        """For a table of so many records, as far as memory allows."""
+        if isinstance(artefact, SyntheticRecords):
+            allowed = MOST_BYTES * artefact.records.rows // max(1, artefact.records.bytes)
+            records = min(records, MOST_DRAWN, max(1, allowed))
+        return Draw(records, seed)
 
 
 class Repeated:
@@ -63,7 +80,7 @@ def made_replicas(
     mechanism: Mechanism[Any, Any],
     plan: Plan[Any],
     released: Artefact,
-    seed: int,
+    draw: Draw,
     progress: Progress,
 ) -> tuple[Replica, ...]:
     """The replicas of a release; none of a mechanism whose errors they would not show."""
@@ -71,17 +88,22 @@ def made_replicas(
         return ()
     shorter = mechanism.replica(plan)
     out = []
-    for number, table in enumerate(tables_drawn(released.records, plan.task.rows, seed)):
+    for number, table in enumerate(tables_drawn(released.records, draw)):
         progress("estimating errors", number, REPLICAS)
-        out.append(Replica.of(table, _released_again(mechanism, shorter, table, seed + number)))
+        out.append(Replica.of(table, _released_again(mechanism, shorter, table, draw.seed + number)))
     progress("estimating errors", REPLICAS, REPLICAS)
     return tuple(out)
 
 
-def tables_drawn(released: Records, records: int, seed: int) -> Iterator[Records]:
+def replica_bytes(task: Task) -> int:
+    """What the tables drawn take in memory, at a byte a value."""
+    return REPLICAS * min(MOST_BYTES, task.rows * task.domain.width)
+
+
+def tables_drawn(released: Records, draw: Draw) -> Iterator[Records]:
     """The tables of the replicas: the same ones from the same rows and seed, on every machine."""
     for number in range(REPLICAS):
-        yield released.take(_drawn(released.rows, min(records, MOST_DRAWN), Stream(seed + number)))
+        yield released.take(_drawn(released.rows, draw.records, Stream(draw.seed + number)))
 
 
 def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:

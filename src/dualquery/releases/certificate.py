@@ -108,7 +108,7 @@ def certify(
     entropy: Entropy,
     rows_from: RowsFrom,
     synthetic_rows: int | None,
-    replicas: tuple[int, int],
+    replicas: Mapping[str, int],
     predicted_error: PredictedError,
     warnings: Sequence[str],
     notes: Sequence[str],
@@ -144,7 +144,7 @@ def certify(
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
-            "replicas": dict(zip(("number", "seed"), replicas, strict=True)),
+            "replicas": replicas,
             "workload": {
                 "spec": workload.spec,
                 "queries": workload.size,

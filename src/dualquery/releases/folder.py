@@ -24,7 +24,7 @@ import pyarrow.parquet
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.error_bars import REPLICAS, Replica
-from dualquery.mechanisms.replicas import tables_drawn
+from dualquery.mechanisms.replicas import MOST_DRAWN, Draw, tables_drawn
 from dualquery.releases.aside import written_aside
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.keys import read_private_key
@@ -138,13 +138,14 @@ def _write_replicas(release: Release, file: Path) -> None:
 
 
 def _read_replicas(file: Path, certificate: Certificate, released: Records) -> tuple[Replica, ...]:
-    number, seed = certificate["replicas"]["number"], certificate["replicas"]["seed"]
+    said = certificate["replicas"]
+    number, draw = said["number"], Draw(said["records"], said["seed"])
     if not number:
         return ()
     rows = encode(file, released.domain)
-    if number != REPLICAS or rows.rows % number:
+    if number != REPLICAS or rows.rows % number or draw.records > MOST_DRAWN:
         raise DataError("the replicas are not as many as the certificate says")
-    tables = tables_drawn(released, certificate["records"]["rows"], seed)
+    tables = tables_drawn(released, draw)
     each = np.array_split(np.arange(rows.rows), number)
     halves = [[rows.take(half) for half in np.array_split(part, 2)] for part in each]
     return tuple(Replica(table, (one, other)) for table, (one, other) in zip(tables, halves, strict=True))

@@ -14,7 +14,7 @@ from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
-from dualquery.mechanisms.replicas import MOST_SEEDS, made_replicas
+from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Accounting, Budget, decimal
@@ -84,8 +84,8 @@ def release(
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
-    seed_of_replicas = int(entropy.public_generator().integers(MOST_SEEDS))
-    replicas = made_replicas(chosen, plan, outcome.artefact, seed_of_replicas, tell)
+    draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
+    replicas = made_replicas(chosen, plan, outcome.artefact, draw, tell)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
@@ -94,8 +94,8 @@ def release(
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
-        replicas=(len(replicas), seed_of_replicas),
-        predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, seed_of_replicas),
+        replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
+        predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
         warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
         notes=(*plan.notes, *outcome.notes),
         book=entry,

@@ -139,6 +139,7 @@ FIELDS: dict[str, Kind] = {
     "records.from": TEXT,
     "synthetic_rows": WHOLE.or_null(),
     "replicas.number": WHOLE,
+    "replicas.records": COUNT,
     "replicas.seed": WHOLE,
     "workload.spec": TEXT,
     "workload.queries": WHOLE,

@@ -93,6 +93,17 @@ class Records:
                 out[:, first] = codes
         return out
 
+    @property
+    def bytes(self) -> int:
+        """What the codes take in memory."""
+        sizes = []
+        for codes in self.columns:
+            if isinstance(codes, SparseItems):
+                sizes.append(codes.start.nbytes + codes.ids.nbytes)
+            else:
+                sizes.append(codes.words.nbytes if isinstance(codes, BitItems) else codes.nbytes)
+        return sum(sizes)
+
     def take(self, rows: NDArray[np.int64]) -> Records:
         """Some records, in this order; one may be taken more than once."""
         return Records(self.domain, len(rows), taken(self.columns, rows))

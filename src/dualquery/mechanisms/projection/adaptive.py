@@ -41,6 +41,7 @@ from dualquery.mechanisms.projection.refitting import (
     Known,
     RefittingDataPlayer,
 )
+from dualquery.mechanisms.replicas import replica_bytes
 from dualquery.mechanisms.wishes import AdaptiveProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import rho_of
@@ -154,7 +155,9 @@ def plan(task: Task, wanted: AdaptiveProjectionWishes) -> Plan[AdaptiveParameter
         seconds=chosen.pace.seconds(visits, chosen.cell_noise)
         + rounds * scouting
         + task.rows * chosen.candidates * 2e-9,
-        bytes=chosen.pace.bytes(task.domain.width, rounds * 3 * cells) + 24 * tables.size,
+        bytes=chosen.pace.bytes(task.domain.width, rounds * 3 * cells)
+        + 24 * tables.size
+        + replica_bytes(task),
     )
 
 

@@ -32,6 +32,7 @@ from dualquery.mechanisms.projection.fit import fit
 from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.mechanisms.replicas import replica_bytes
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.table.domain import Domain
@@ -110,7 +111,7 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[ByTables | ByItems]:
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
     planned = plan_tables(task)
-    need = pace.bytes(task.domain.width, planned.cells())
+    need = pace.bytes(task.domain.width, planned.cells()) + replica_bytes(task)
     if wanted.memory is not None and need > wanted.memory:
         sizes_of = planned.interactions.sizes_of
         largest = max(planned.interactions.sets, key=lambda members: math.prod(sizes_of(members)))
