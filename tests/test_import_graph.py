@@ -57,13 +57,14 @@ BLIND = (
 )
 UNSEEN = {"privacy", "counting"}  # by the blind
 
-# Who may say `true_counts` or `true_rows`. The rehearsal has public numbers in a counter's clothes.
+# Who may say `true_counts` or `true_rows`. The rehearsal and replicas have public numbers in a counter's clothes.
 TRUTHFUL = (
     "dualquery.counting.*",
     "dualquery.privacy.*",
     "dualquery.releases.evaluation",
     "dualquery.releases.rows",
     "dualquery.mechanisms.dual_query.rehearsal",
+    "dualquery.mechanisms.replicas",
 )
 
 Sources = Mapping[str, str]

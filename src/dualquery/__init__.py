@@ -6,7 +6,7 @@
     schema = read_schema("schema.toml")
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
     release = dualquery.release(frame, schema=schema, workload=marginals(schema.domain, 3), budget=budget)
-    print(release.answer("age >= 50 & sex = Female"))     # 0.142 ± 0.003
+    print(release.answer("age >= 50 & sex = Female"))     # 0.142 ± 0.006 (95%)
     release.save("release")
 
 Names are imported when they are first used, so that a command that needs no kernels starts at once.

@@ -187,7 +187,7 @@ def test_ten_thousand_mutated_certificates(make: Make, tmp_path: Path) -> None:
     [
         *(
             "predicted_error",
-            "predicted_error.curve",
+            "predicted_error.curves",
             "predicted_error.histogram",
             "budget",
             "budget.epsilon",

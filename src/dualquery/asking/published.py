@@ -37,5 +37,5 @@ class Published:
             if columns is None
             else columns.counts(question.group) / columns.records.rows
         )
-        typical = Typical(release.certificate.predicted_error).of(values)
+        typical = Typical(release.certificate.predicted_error).of(question, values)
         return answer_of(question, Badge.RELEASE, values, typical, None, left)

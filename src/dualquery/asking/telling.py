@@ -16,14 +16,13 @@ class Typical:
     """The predicted error of answers, for many of them at once."""
 
     def __init__(self, predicted: PredictedError) -> None:
-        self._mean = predicted.mean
-        self._places = np.array([place for place, _ in predicted.curve])
-        self._errors = np.array([error for _, error in predicted.curve])
+        self._predicted = predicted
 
-    def of(self, values: NDArray[np.float64]) -> tuple[float | None, ...]:
-        if not len(self._places):
-            return (self._mean,) * len(values)
-        return tuple(np.interp(values, self._places, self._errors).tolist())
+    def of(self, question: Question, values: NDArray[np.float64]) -> tuple[float | None, ...]:
+        if not self._predicted.curves.curves:
+            return (self._predicted.mean,) * len(values)
+        order = np.full(len(values), int((question.group.scope() >= 0).sum(axis=1).max()))
+        return tuple(self._predicted.curves.at(values, order)[0].tolist())
 
 
 def answer_of(

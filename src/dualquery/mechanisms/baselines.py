@@ -23,6 +23,7 @@ from dualquery.distributions.products import Products
 from dualquery.errors import BudgetError
 from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Run, Step, Task, hidden
 from dualquery.mechanisms.mwem.questions import AskedQueries, Kind, asked_of
 from dualquery.mechanisms.outcomes import released, synthetic_rows
@@ -121,10 +122,14 @@ def _run_noise(
         )
     ]
     answers = np.clip(np.concatenate(parts), 0.0, 1.0)
+    size = chosen.law.size_within(LEVEL) / chosen.times
+    added = np.concatenate([np.full(group.size, size / group.unit) for group in groups])
+    divided = answers * Gaussian(Fraction(task.rows_variance or 0)).size_within(LEVEL)
+    bars = np.hypot(added, divided) / task.rows  # of the count, and of the number that it is divided by
     progress("writing out the queries", 0, task.workload.size)
     texts = list(task.workload.texts())
     progress("writing out the queries", task.workload.size, task.workload.size)
-    return Outcome(artefact=BareAnswers(texts, answers), answers=answers, notes=(NO_RECORDS,))
+    return Outcome(artefact=BareAnswers(texts, answers, bars), answers=answers, notes=(NO_RECORDS,))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -119,11 +119,10 @@ class Plan(Generic[Parameters]):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run gives back. Where errors are predicted query by query, `answers` and `error_bars` are theirs."""
+    """What a run gives back."""
 
     artefact: Artefact
-    answers: Fractions | None = None
-    error_bars: Fractions | None = None
+    answers: Fractions | None = None  # to the workload, where there are no records to count
     belief: Snapshot | None = None  # of a learning data player, for whoever compares
     notes: tuple[str, ...] = ()
 
@@ -141,6 +140,8 @@ class Mechanism(Generic[Wishes, Parameters]):
     plan: Callable[[Task, Wishes], Plan[Parameters]]
     run: Run[Parameters] = field(repr=False)
     paid_by: tuple[Accounting, ...] = (Accounting.ZCDP,)  # what can add up its events, the tightest first
+    # The plan of a replica (`replicas`); None where replicas would not show the errors.
+    replica: Callable[[Plan[Parameters]], Plan[Parameters]] | None = field(default=None, repr=False)
 
     def accepts(self, options: Iterable[str]) -> bool:
         """Whether all of these options mean something to it."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
+from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget
@@ -24,7 +25,7 @@ from dualquery.releases.certificate import certify
 from dualquery.releases.persons import check_records, records_per_person
 from dualquery.releases.planning import checked_options, plan_for, warnings_of
 from dualquery.releases.prediction import PredictedError
-from dualquery.releases.release import Release
+from dualquery.releases.release import Release, records_of
 from dualquery.releases.rows import known_rows, measures_rows
 from dualquery.releases.tightest import by_the_book, settle
 from dualquery.table.domain import Domain
@@ -83,6 +84,8 @@ def release(
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
+    draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
+    replicas = made_replicas(chosen, plan, outcome.artefact, draw, tell)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
@@ -91,15 +94,14 @@ def release(
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
-        predicted_error=PredictedError.of(
-            plan.mean_error, plan.max_error, answers=outcome.answers, bars=outcome.error_bars
-        ),
+        replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
+        predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
         accounting_reason=settled.why,
         warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
         notes=(*plan.notes, *outcome.notes),
         book=entry,
     )
-    return Release(certificate, workload.domain, outcome.artefact)
+    return Release(certificate, workload.domain, outcome.artefact, replicas)
 
 
 def limited_records(

@@ -35,7 +35,7 @@ from dualquery.table.cells import (
     without_padding,
 )
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
-from dualquery.table.persons import baskets, kept_rows, owners_of, taken
+from dualquery.table.persons import baskets, kept_rows, owners_of
 from dualquery.table.records import (
     Codes,
     ColumnCodes,
@@ -43,6 +43,7 @@ from dualquery.table.records import (
     SparseItems,
     as_lists,
     smallest_type,
+    taken,
 )
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source, is_transaction_file, read_table

@@ -93,6 +93,42 @@ class Records:
                 out[:, first] = codes
         return out
 
+    @property
+    def bytes(self) -> int:
+        """What the codes take in memory."""
+        sizes = []
+        for codes in self.columns:
+            if isinstance(codes, SparseItems):
+                sizes.append(codes.start.nbytes + codes.ids.nbytes)
+            else:
+                sizes.append(codes.words.nbytes if isinstance(codes, BitItems) else codes.nbytes)
+        return sum(sizes)
+
+    def take(self, rows: NDArray[np.int64]) -> Records:
+        """Some records, in this order; one may be taken more than once."""
+        return Records(self.domain, len(rows), taken(self.columns, rows))
+
+
+def taken(columns: tuple[ColumnCodes, ...], rows: NDArray[np.int64]) -> tuple[ColumnCodes, ...]:
+    """Some rows of encoded columns."""
+    return tuple(_taken(codes, rows) for codes in columns)
+
+
+def _taken(codes: ColumnCodes, rows: NDArray[np.int64]) -> ColumnCodes:
+    if isinstance(codes, SparseItems):
+        lengths = np.diff(codes.start)[rows]
+        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        places = np.arange(start[-1]) + np.repeat(codes.start[rows] - start[:-1], lengths)
+        return SparseItems(start, codes.ids[places])
+    if isinstance(codes, BitItems):
+        size = 64 * codes.words.shape[1]
+        parts = [  # a few items at a time, so that the bits are never all spread out
+            pack_bits(unpack_bits(codes.words[first : first + 64], size)[:, rows] != 0)
+            for first in range(0, len(codes.words), 64)
+        ]
+        return BitItems(np.concatenate(parts))
+    return codes[rows]
+
 
 def _check(column: Column, codes: ColumnCodes, rows: int) -> None:
     """Refuses what the domain does not allow: every count rests on it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class BySignedTables:
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         return of_tables(measure_signed(self.tables, curator, task, rng), at_once=True)
+
+    def shorter(self) -> BySignedTables:
+        return replace(self, pace=self.pace.shorter(self.cell_noise))
 
 
 def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[BySignedTables]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dualquery.mechanisms.projection.fitting import Fitting, too_noisy
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.planning import cells_within, cost_of, expectation, plan_tables
 from dualquery.mechanisms.projection.staged import StagedTables
-from dualquery.mechanisms.projection.tables import MeasuredTables, replica
+from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.table.records import Records
@@ -26,7 +26,6 @@ def of_tables(measured: MeasuredTables, *, at_once: bool) -> Fitting:
     return Fitting(
         lambda pace, rng, tell: fit(measured, pace, rng, tell, at_once=at_once),
         lambda rows, rng: Records.from_rows(measured.domain, rows),
-        lambda rows, released, rng: of_tables(replica(released, measured, rng), at_once=at_once),
     )
 
 
@@ -44,6 +43,9 @@ class ByTables:
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         measured, at_once = self.tables.measure(curator, task, rng)
         return of_tables(measured, at_once=at_once)
+
+    def shorter(self) -> ByTables:
+        return replace(self, pace=self.pace.shorter(self.cell_noise))
 
 
 def plan_by_tables(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByTables]:

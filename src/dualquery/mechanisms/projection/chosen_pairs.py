@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.game.residual import Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
@@ -50,9 +49,7 @@ from dualquery.mechanisms.projection.stages import (
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.misfits import Misfits
-from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
@@ -199,18 +196,10 @@ class ByChosenPairs:
                 return fit_directions(measured.domain, found, pace, rng, progress)
             return fit_ones(measured, pace, rng, progress)
 
-        return Fitting(
-            fit,
-            lambda rows, rng: Records.from_rows(task.domain, rows),
-            lambda rows, released, rng: self.measure(_rehearsing(released, task, rng), task, rng),
-        )
+        return Fitting(fit, lambda rows, rng: Records.from_rows(task.domain, rows))
 
-
-def _rehearsing(released: Records, task: Task, rng: np.random.Generator) -> Curator:
-    """A curator of as many rows as the table has, drawn from the release: all of it is public."""
-    drawn = released.to_rows()[rng.integers(0, released.rows, task.rows)]
-    entropy = SeededEntropy(int(rng.integers(1 << 62)))
-    return Curator(MemoryCounter(Records.from_rows(task.domain, drawn)), Ledger(task.budget), entropy)
+    def shorter(self) -> ByChosenPairs:
+        return replace(self, pace=self.pace.shorter(self.cell_noise))
 
 
 def pace_of(task: Task, synthetic_rows: int | None) -> Pace:
@@ -258,7 +247,7 @@ def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[
         steps=stages.steps(task, "measure the pairs that matter, or the one-way tables again"),
         mean_error=min(MEAN_ERROR * noise, 0.5),
         max_error=min(MAX_ERROR * noise, 1.0),
-        seconds=pace.seconds(work) + number * (task.rows * COUNT_SECONDS + 1e-4),
+        seconds=pace.seconds(work, noise) + number * (task.rows * COUNT_SECONDS + 1e-4),
         bytes=need,
         notes=(
             *too_noisy(noise),

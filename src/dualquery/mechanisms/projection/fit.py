@@ -19,7 +19,7 @@ from dualquery.game.moves import Cells, Residual, Transcript
 from dualquery.game.play import play
 from dualquery.game.residual import Chains, ResidualQueryPlayer, Set, Targets, TargetsMaker
 from dualquery.mechanisms.projection.likely import likely_larger, likely_pairs
-from dualquery.mechanisms.projection.pace import WARM_UP, Pace
+from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.mechanisms.projection.tree import tree_lean, tree_of
 from dualquery.queries.tables import Tables, centred
@@ -125,7 +125,7 @@ def fit(
     larger = measured.larger()
     if larger and at_once:
         last = pace.chain_rows * wanted.heat(LEANING)
-        heat = [last * factor for factor in WARM_UP] + [last] * pace.snapshots
+        heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
         return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
     rounds = pace.rounds + (len(LONG_ROUNDS) if larger else 0)
     first = fit_pairs(wanted, start, pace, rng, lambda done, _: progress(done, rounds))
@@ -152,7 +152,7 @@ def fit_pairs(
         return maker.targets()
 
     warm = play_residual(
-        targets(pairs), wanted.ones, start, [last * factor for factor in WARM_UP], rng, progress
+        targets(pairs), wanted.ones, start, [last * factor for factor in pace.warm_up], rng, progress
     )
     rows = warm.last_reply()
     if pairs:
@@ -163,7 +163,7 @@ def fit_pairs(
         rows,
         [last] * pace.snapshots,
         rng,
-        lambda done, _: progress(len(WARM_UP) + done, pace.rounds),
+        lambda done, _: progress(len(pace.warm_up) + done, pace.rounds),
     )
 
 

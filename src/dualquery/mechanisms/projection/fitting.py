@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.mechanisms.mechanism import Plan
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.table.records import Records
 
@@ -17,11 +19,15 @@ Rows = NDArray[np.unsignedinteger]
 
 @dataclass(frozen=True)
 class Fitting:
-    """How rows are fitted to a measurement, become records, and how a replica of it is made from them."""
+    """How rows are fitted to a measurement, and become records."""
 
     fit: Callable[[Pace, np.random.Generator, Progress], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
-    replica: Callable[[Rows, Records, np.random.Generator], Fitting]
+
+
+def with_fewer_rows(plan: Plan[Any]) -> Plan[Any]:
+    """The plan of a replica: the same, but for the length of the fit."""
+    return replace(plan, parameters=plan.parameters.shorter())
 
 
 def too_noisy(noise: float) -> tuple[str, ...]:

@@ -18,11 +18,10 @@ import numpy as np
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
-from dualquery.mechanisms.projection import fitting
 from dualquery.mechanisms.projection.by_signed_tables import BySignedTables, plan_by_signed_tables
 from dualquery.mechanisms.projection.by_tables import ByTables, plan_by_tables
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Rule, plan_chosen_pairs
-from dualquery.mechanisms.projection.error_bars import predicted_errors
+from dualquery.mechanisms.projection.fitting import with_fewer_rows
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide
 from dualquery.mechanisms.wishes import ProjectionWishes
@@ -49,19 +48,10 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
 
 
 def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
-    """Measure as planned, fit, release; then fit a replica, made from what is released, for the error bars."""
-    pace, shorter = plan.parameters.pace, plan.parameters.pace.shorter()
-    first = plan.parameters.measure(curator, plan.task, rng)
-    rows = first.fit(pace, rng, _as("fitting rows", progress))
-    released = first.records(rows, rng)
-    second = first.replica(rows, released, rng)
-    again = second.records(second.fit(shorter, rng, _as("estimating errors", progress)), rng)
-    answers, bars = predicted_errors(plan.task.workload, released, again, rng)
-    return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
-
-
-def _as(stage: str, progress: Progress) -> fitting.Progress:
-    return lambda done, total: progress(stage, done, total)
+    """Measure as planned, fit, release."""
+    measured = plan.parameters.measure(curator, plan.task, rng)
+    rows = measured.fit(plan.parameters.pace, rng, lambda done, total: progress("fitting rows", done, total))
+    return Outcome(artefact=SyntheticRecords(measured.records(rows, rng)))
 
 
 WORDS = "measures the tables of the workload once and lets rows answer the residual, one after another"
@@ -72,4 +62,5 @@ PROJECTION = Mechanism(
     plan,
     run,
     paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE),
+    replica=with_fewer_rows,
 )

@@ -201,9 +201,9 @@ def cost_of(task: Task, made: StagedTables, pace: Pace) -> Cost:
         )
         for longer in (False, True)
     }
-    seconds = pace.seconds(visits[False]) + task.rows * len(expected.sets) * COUNT_SECONDS
+    seconds = pace.seconds(visits[False], expected.cell_noise) + task.rows * len(expected.sets) * COUNT_SECONDS
     if visits[True]:
-        seconds += pace.seconds(visits[False] + visits[True]) * LONG_WORK
+        seconds += pace.seconds(visits[False] + visits[True], expected.cell_noise) * LONG_WORK
     if made.scores is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
     return Cost(seconds, need, max(cells, key=lambda s: (cells[s], s)))

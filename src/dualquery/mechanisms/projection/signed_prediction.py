@@ -117,4 +117,4 @@ def seconds_of(plan: SignedPlan, task: Task, pace: Pace) -> float:
         refit = SCOUT_ROWS * SCOUT_PASSES * (visits * 2.5e-9 + 2e-6) + 0.1
         choosing = number * (refit + len(tables.sets) * (SCOUT_ROWS * COUNT_SECONDS + 3e-5))
         counting += task.rows * len(tables.sets) * COUNT_SECONDS
-    return pace.seconds(visits) + counting + choosing
+    return pace.seconds(visits, cell_noise(plan, task)) + counting + choosing

@@ -8,7 +8,7 @@ record that was neither. Both go through the same shares of the budget, paid for
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,9 @@ class ByItems:
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         return of_items(task.domain, self.items.measure(curator, task, rng))
 
+    def shorter(self) -> ByItems:
+        return replace(self, pace=self.pace.shorter(self.pair_noise))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ByClasses:
@@ -90,12 +93,14 @@ class ByClasses:
         binary = Binary(task.domain, task.workload.attributes)
         return of_mixture(task.domain, Measuring(purse, binary, total, rng).mixture())
 
+    def shorter(self) -> ByClasses:
+        return replace(self, pace=self.pace.shorter(self.total_noise))
+
 
 def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
     return Fitting(
         lambda pace, rng, tell: pace.released(item_rows.fit(measured, pace, rng, tell)),
         lambda rows, rng: item_rows.to_records(domain, rows, measured, rng),
-        lambda rows, released, rng: of_items(domain, item_rows.replica(rows, measured, rng)),
     )
 
 
@@ -111,7 +116,6 @@ def of_mixture(domain: Domain, mixture: Mixture) -> Fitting:
     return Fitting(
         fit,
         lambda words, rng: to_records(domain, mixture, words),
-        lambda words, released, rng: of_mixture(domain, mixture.again(rng)),
     )
 
 
@@ -176,14 +180,14 @@ def _plan_for_baskets(task: Task, wanted: ProjectionWishes, limit: int) -> Plan[
         steps=planned.steps(task),
         mean_error=min(noise, 0.5),
         max_error=min(15 * noise, 1.0),
-        seconds=_item_seconds(task, pace, planned.fitted),
+        seconds=_item_seconds(task, pace, planned.fitted, noise),
         bytes=_item_bytes(task, pace, planned.fitted),
         notes=too_noisy(noise),
     )
 
 
-def _item_seconds(task: Task, pace: Pace, fitted: int) -> float:
-    return pace.seconds(fitted / 2) + task.rows * 2e-6 + task.domain.width * 1e-4
+def _item_seconds(task: Task, pace: Pace, fitted: int, noise: float) -> float:
+    return pace.seconds(fitted / 2, noise) + task.rows * 2e-6 + task.domain.width * 1e-4
 
 
 def _item_bytes(task: Task, pace: Pace, fitted: int) -> int:
