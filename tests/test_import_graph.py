@@ -42,12 +42,18 @@ BLIND = (
     "dualquery.oracles.*",
     "dualquery.distributions.*",
     "dualquery.game.residual*",
+    "dualquery.game.binary_*",
     "dualquery.mechanisms.projection.fit",
     "dualquery.mechanisms.projection.item_rows",
     "dualquery.mechanisms.projection.refitting",
     "dualquery.mechanisms.projection.tables",
     "dualquery.mechanisms.projection.shrinkage",
     "dualquery.mechanisms.projection.pace",
+    "dualquery.mechanisms.projection.likely",
+    "dualquery.mechanisms.projection.empirical_bayes",
+    "dualquery.mechanisms.projection.separable",
+    "dualquery.mechanisms.projection.shares",
+    "dualquery.mechanisms.projection.tree",
 )
 UNSEEN = {"privacy", "counting"}  # by the blind
 
