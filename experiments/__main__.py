@@ -27,6 +27,7 @@ NAMES = (
     "mwem_scaling",
     "choosing",
     "coverage",
+    "without_floor",
     "peers",
 )
 

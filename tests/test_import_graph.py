@@ -44,6 +44,7 @@ BLIND = (
     "dualquery.distributions.*",
     "dualquery.game.residual*",
     "dualquery.mechanisms.projection.class_means",
+    "dualquery.game.binary_*",
     "dualquery.mechanisms.projection.fit",
     "dualquery.mechanisms.projection.item_rows",
     "dualquery.mechanisms.projection.latent",
@@ -54,6 +55,11 @@ BLIND = (
     "dualquery.mechanisms.projection.shrinkage",
     "dualquery.mechanisms.projection.structure",
     "dualquery.mechanisms.projection.pace",
+    "dualquery.mechanisms.projection.likely",
+    "dualquery.mechanisms.projection.empirical_bayes",
+    "dualquery.mechanisms.projection.separable",
+    "dualquery.mechanisms.projection.shares",
+    "dualquery.mechanisms.projection.tree",
 )
 UNSEEN = {"privacy", "counting"}  # by the blind
 
@@ -199,7 +205,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.distributions.factored",
         "dualquery.distributions.multiplicative_weights",
         "dualquery.mechanisms.projection.refitting",
-    "dualquery.mechanisms.projection.signed_interactions",
+        "dualquery.mechanisms.projection.signed_interactions",
     ):
         assert name in checked
     for pattern in BLIND:
@@ -215,7 +221,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.oracles.local_search",
         "dualquery.game.residual",
         "dualquery.mechanisms.projection.refitting",
-    "dualquery.mechanisms.projection.signed_interactions",
+        "dualquery.mechanisms.projection.signed_interactions",
     ],
 )
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.privacy import misfits as misfits_module
 from dualquery.privacy import scores as scores_module
 from dualquery.privacy import signed_tables as signed_tables_module
 from dualquery.privacy import statistics as statistics_module
@@ -28,6 +29,7 @@ from dualquery.privacy import wide_statistics as wide_statistics_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.privacy.misfits import Misfits
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
@@ -153,6 +155,10 @@ def interactions(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int,
 
 def signed_tables(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int, ...] = ()) -> SignedTables:
     return SignedTables(domain, sets, multipliers or (1,) * len(sets))
+
+
+def misfits(*sets: tuple[int, ...], expected: tuple[int, ...], slack: int = 0) -> Misfits:
+    return Misfits(Tables(MIXED, sets), np.array(expected), np.full(len(sets), slack))
 
 
 TWICE = "in L1 twice the length of one record is charged"
@@ -302,6 +308,15 @@ STATISTICS = [
         BINARY,
         signed_tables(BINARY, (0,), (1,), (0, 1), multipliers=(1, 2, 3)),
         both(REPLACE, AT_ONCE),
+    ),
+    Case("misfits of a table", MIXED, misfits((0,), expected=(2, 0))),
+    Case("misfits of several tables", MIXED, misfits((0,), (1,), (0, 1), expected=(2, 0) + (2, 0, 0) + (2,) + (0,) * 5)),
+    Case("misfits beyond a slack", MIXED, misfits((0,), expected=(3, -1), slack=1)),
+    Case(
+        "misfits of a table of one cell",
+        MIXED,
+        misfits((2,), expected=(1,)),
+        both(REPLACE, "a table of a single cell does not move; one price serves all tables"),
     ),
     Case("items", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 2))),
     Case("items, fewer than two records can hold", BASKETS, ItemCounts(HeldItems(1, RANK, 3, 2))),
@@ -508,7 +523,7 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
     ids=["statistics", "scores"],
 )
 def test_no_statistic_and_no_score_is_left_out(member: str, cases: list[Case]) -> None:
-    modules = (statistics_module, wide_statistics_module, scores_module, signed_tables_module)
+    modules = (statistics_module, misfits_module, wide_statistics_module, scores_module, signed_tables_module)
     known = set().union(*(classes_with(module, "of", member) for module in modules))
     assert known == {type(case.subject) for case in cases}
 

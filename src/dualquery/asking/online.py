@@ -268,7 +268,9 @@ class Online:
     def _of_values(
         self, question: Question, badge: Badge, values: NDArray[np.float64], bound: float | None
     ) -> OnlineAnswer:
-        return answer_of(question, badge, values, self._typical.of(question, values), bound, self._state.left())
+        return answer_of(
+            question, badge, values, self._typical.of(question, values), bound, self._state.left()
+        )
 
     def _of_known(self, question: Question, known: Known, cost: Cost) -> OnlineAnswer:
         rows, deviation = self.rule.rows, float(known.variance) ** 0.5

@@ -1,12 +1,13 @@
 """Compiled best responses of rows of binary attributes to the residual of sets of up to three of them.
 
 A table over binary attributes says as much as the signed counts of its subsets: with s_j = 1 − 2·value and
-χ_B(x) = Π_{j ∈ B} s_j, the gain of a row is Σ_B g_B χ_B(x), one number g_B a set instead of 2^|S| a table and view. What
-attribute j earns is then a quadratic form in the other signs,
+χ_B(x) = Π_{j ∈ B} s_j, the gain of a row is Σ_B g_B χ_B(x), one number g_B a set instead of 2^|S| a table and
+view. What attribute j earns is then a quadratic form in the other signs,
 
     h_j = g_j + Σ_k g_jk s_k + Σ_{k<l} g_jkl s_k s_l,
 
-which runs along contiguous memory: fifty attributes and all their 19,600 triples cost a row some ten microseconds.
+which runs along contiguous memory: fifty attributes and all their 19,600 triples cost a row some ten
+microseconds.
 """
 
 from __future__ import annotations
@@ -90,9 +91,10 @@ def answer_binary_rows(  # type: ignore[no-untyped-def]
 ):
     """As `answer_rows`: once over the rows of every chain, in random order, each best-responding.
 
-    signs (chain, row, attribute; ±1) and the residuals of every chain are changed in place, and so are the generators.
-    three[c, j, k, m] + three[c, j, m, k] is the residual of {j, k, m}; weights are zero where a set is not asked for
-    and where attributes repeat. lean[j] is the log-odds of value 0 without any pull, moves[j] whether j moves at all.
+    signs (chain, row, attribute; ±1) and the residuals of every chain are changed in place, and so are the
+    generators. three[c, j, k, m] + three[c, j, m, k] is the residual of {j, k, m}; weights are zero where a
+    set is not asked for and where attributes repeat. lean[j] is the log-odds of value 0 without any pull,
+    moves[j] whether j moves at all.
     """
     chains, count, width = signs.shape
     for chain in prange(chains):

@@ -20,12 +20,16 @@ MOST_ATTRIBUTES = 160  # of which all triples are kept at once, in every chain: 
 MOST_ORDER = 3
 
 
+def all_binary(sizes: NDArray[np.integer], order: int) -> bool:
+    """Whether sets of up to this order, of attributes of these sizes, are fitted by signed counts."""
+    return bool(np.all(sizes == 2)) and order <= MOST_ORDER and len(sizes) <= MOST_ATTRIBUTES
+
+
 def row_data_player(
     targets: Targets, lean: Mapping[int, Cells], start: Chains, rng: np.random.Generator
 ) -> RowDataPlayer | BinaryRowDataPlayer:
     """The data player that is faster for these targets; both play the same game."""
-    width, order = len(targets.sizes), max(len(members) for members in targets.pull)
-    if bool(np.all(targets.sizes == 2)) and order <= MOST_ORDER and width <= MOST_ATTRIBUTES:
+    if all_binary(targets.sizes, max(len(members) for members in targets.pull)):
         return BinaryRowDataPlayer(targets, lean, start, rng)
     return RowDataPlayer(targets, lean, start, rng)
 

@@ -1,7 +1,9 @@
-"""Tables over binary attributes, counted from bit columns: a triple is one AND and one population count a word.
+"""Tables over binary attributes, counted from bit columns: a triple is one AND and one population count a
+word.
 
-The eight cells over {i, j, k} follow from the numbers of records that have value 1 in each subset of it (inclusion and
-exclusion), so that all 19,600 triples of fifty attributes take no longer than a few passes over the records.
+The eight cells over {i, j, k} follow from the numbers of records that have value 1 in each subset of it
+(inclusion and exclusion), so that all 19,600 triples of fifty attributes take no longer than a few passes
+over the records.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def bit_rows(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
 
 @njit(cache=True, parallel=True)
 def count_binary_tables(bits, rows, members, starts, counts):  # type: ignore[no-untyped-def]
-    """counts[starts[t] : starts[t + 1]] becomes the table over members[t], the last attribute varying fastest."""
+    """counts[starts[t] : starts[t + 1]] becomes the table over members[t], the last attribute varying
+    fastest.
+    """
     words = bits.shape[1]
     for t in prange(members.shape[0]):
         order = starts[t + 1] - starts[t]

@@ -1,9 +1,9 @@
 """One measurement of tables, and the attribute sets of a workload.
 
-Conjunctions are measured through the tables that they fall in. Of every attribute set of the workload, and of all its
-subsets, the *interaction* may be measured (`privacy.statistics`); a table is put together again from the interactions of
-its subsets. Several of them at once share one noise level, each times a whole number of its own (`TablePlan`). How the
-default way measures in stages is in `planning` and `staged`.
+Conjunctions are measured through the tables that they fall in. Of every attribute set of the workload, and of
+all its subsets, the *interaction* may be measured (`privacy.statistics`); a table is put together again from
+the interactions of its subsets. Several of them at once share one noise level, each times a whole number of
+its own (`TablePlan`). How the default way measures in stages is in `planning` and `staged`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class ByTables:
     pace: Pace
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        measured, at_once = self.tables.measure(curator, task, rng)
+        measured, at_once = self.tables.measure(curator, task, self.pace, rng)
         return of_tables(measured, at_once=at_once)
 
     def shorter(self) -> ByTables:
@@ -51,7 +51,8 @@ class ByTables:
 def plan_by_tables(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByTables]:
     """Interactions of all pairs, and of larger sets where they pay."""
     planned = plan_tables(task, cells_within(task, pace, wanted.memory))
-    expected, cost = expectation(task, planned), cost_of(task, planned, pace)
+    expected = expectation(task, planned)
+    cost = cost_of(task, planned, expected, pace)
     if wanted.memory is not None and cost.bytes > wanted.memory:
         names = " × ".join(task.domain.name(j) for j in cost.largest)
         raise DualQueryError(
@@ -68,8 +69,8 @@ def plan_by_tables(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByT
         mechanism="projection",
         task=task,
         reason=(
-            f"the workload falls into tables of few attributes, so their interactions are measured ({counts}, more or "
-            "less, as the one-way tables will say) and rows are fitted to them"
+            "the workload falls into tables of few attributes, so their interactions are measured "
+            f"({counts}, more or less, as the one-way tables will say) and rows are fitted to them"
         ),
         parameters=ByTables(
             stages=len(planned.stages), sets=len(expected.sets), cell_noise=noise, pace=pace, tables=planned

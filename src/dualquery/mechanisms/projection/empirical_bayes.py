@@ -1,8 +1,9 @@
 """Cells around a mean that is known, measured with noise: what they are likely to be (empirical Bayes).
 
-A cell is mean + θ. Most θ are nothing, some are a few percent of the mean or several times it, some cells are empty, and
-a few are far from what anybody expected. How many there are of each kind is learned from the noisy cells themselves, among
-cells whose mean is alike in units of the noise. Everything here is post-processing of released numbers.
+A cell is mean + θ. Most θ are nothing, some are a few percent of the mean or several times it, some cells are
+empty, and a few are far from what anybody expected. How many there are of each kind is learned from the noisy
+cells themselves, among cells whose mean is alike in units of the noise. Everything here is post-processing of
+released numbers.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ _SLAB = 1 << 15  # cells whose posterior is worked out at once
 
 
 def relative_posterior(mean: Cells, residual: Cells, deviation: Cells, rng: np.random.Generator) -> Cells:
-    """E[mean + θ | residual], not below 0, where residual = θ + noise of this deviation, all in one row of cells.
+    """E[mean + θ | residual], not below 0, where residual = θ + noise of this deviation, all in one row of
+    cells.
 
-    θ ~ π_0 δ_0 + Σ_k π_k N(0, (r_k mean)²) + Σ_l π_l N(0, (f_l deviation)²) + π_z δ_{−mean}, with r in `RATIOS` and f in
-    `FAR`; π by expectation and maximisation, bin by bin of mean/deviation, starting from π_0 = ½.
+    θ ~ π_0 δ_0 + Σ_k π_k N(0, (r_k mean)²) + Σ_l π_l N(0, (f_l deviation)²) + π_z δ_{−mean}, with r in
+    `RATIOS` and f in `FAR`; π by expectation and maximisation, bin by bin of mean/deviation, starting from
+    π_0 = ½.
     """
     centre = np.maximum(mean, LEAST_MEAN)
     out: Cells = np.empty_like(centre)

@@ -1,8 +1,8 @@
 """Fitting rows to what was measured: the residual challenges, and rows answer it one after another.
 
-Rows are fitted to one-way tables and pairs first. Where larger sets were measured, they are then shrunk around what these rows
-say of them, and the rows, joined to long chains, are fitted once more. Nothing here knows of privacy: measurements are
-public by the time they are fitted.
+Rows are fitted to one-way tables and pairs first. Where larger sets were measured, they are then shrunk
+around what these rows say of them, and the rows, joined to long chains, are fitted once more. Nothing here
+knows of privacy: measurements are public by the time they are fitted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ LARGE = 10.0  # a cell of so many deviations gets half of what the temperature t
 
 @dataclass(frozen=True)
 class Wanted:
-    """What rows should answer: one-way tables, pairs as they are likely to be, and the noise (τ) of a pair's cell."""
+    """What rows should answer: one-way tables, pairs as they are likely to be, and the noise (τ) of a pair's
+    cell.
+    """
 
     measured: MeasuredTables
     ones: Mapping[int, Cells]
@@ -83,9 +85,11 @@ class Wanted:
         return max(times * self.noise, LEAST_TEMPERATURE)
 
     def added_back(self, pairs: Mapping[Set, Cells], rows: Records) -> dict[Set, Cells]:
-        """Targets raised where rows fall short of them: a temperature holds rows back, and large cells notice.
+        """Targets raised where rows fall short of them: a temperature holds rows back, and large cells
+        notice.
 
-        Half of the shortfall is added to a cell of `LARGE` deviations, nearly all to larger ones, little to small ones.
+        Half of the shortfall is added to a cell of `LARGE` deviations, nearly all to larger ones, little to
+        small ones.
         """
         tables = Tables(self.measured.domain, tuple(pairs))
         fractions = tables.counts(rows) / rows.rows
@@ -170,7 +174,9 @@ def fit_pairs(
 def fit_larger(
     wanted: Wanted, start: Chains, rng: np.random.Generator, progress: Progress
 ) -> Transcript[Residual, Chains]:
-    """Rows that were fitted to pairs, fitted to larger sets as well, each shrunk around what the rows say of it."""
+    """Rows that were fitted to pairs, fitted to larger sets as well, each shrunk around what the rows say of
+    it.
+    """
     likely = likely_larger(wanted.measured, _as_records(wanted.measured.domain, start), rng)
     maker = wanted.maker(wanted.pairs())
     wanted.add_larger(maker, {members: centred(cells) for members, cells in likely.items()})

@@ -34,8 +34,9 @@ def separable_prior(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Sepa
 def likely_pairs(
     measured: MeasuredTables, ones: Mapping[int, Cells], rng: np.random.Generator
 ) -> dict[Set, Cells]:
-    """The posterior of every measured pair's table: the separable prior says what its cells tell about each other, then
-    every cell is shrunk towards independence on its own (`relative_posterior`)."""
+    """The posterior of every measured pair's table: the separable prior says what its cells tell about each
+    other, then every cell is shrunk towards independence on its own (`relative_posterior`).
+    """
     pairs = measured.of_order(2)
     if not pairs:
         return {}
@@ -54,7 +55,9 @@ def likely_pairs(
 
 
 def likely_larger(measured: MeasuredTables, rows: Records, rng: np.random.Generator) -> dict[Set, Cells]:
-    """The posterior of every measured set of three and more, around its table in rows that were fitted to the pairs."""
+    """The posterior of every measured set of three and more, around its table in rows that were fitted to the
+    pairs.
+    """
     sets = measured.larger()
     tables = Tables(measured.domain, tuple(sets))
     fractions = tables.counts(rows) / rows.rows

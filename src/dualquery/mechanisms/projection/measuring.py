@@ -1,9 +1,10 @@
-"""Measuring tables in stages: sizes are fixed and paid for before the first, what a later one measures follows from the
-earlier ones.
+"""Measuring tables in stages: sizes are fixed and paid for before the first, what a later one measures
+follows from the earlier ones.
 
-A stage is an `Allowance`: a squared sensitivity A and a variance V, from public things. What is measured within it are
-interactions, each times a whole number m_S of its own with Σ m_S² Δ_S² ≤ A (`privacy.statistics`); the share x_S of a set
-is m_S² Δ_S²/A. All noise is Gaussian, so that the exact theorem for Gaussian releases adds the stages up.
+A stage is an `Allowance`: a squared sensitivity A and a variance V, from public things. What is measured
+within it are interactions, each times a whole number m_S of its own with Σ m_S² Δ_S² ≤ A
+(`privacy.statistics`); the share x_S of a set is m_S² Δ_S²/A. All noise is Gaussian, so that the exact
+theorem for Gaussian releases adds the stages up.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Stage:
         return Step(f"{self.words} ({self.share:.0%} of the budget)", self.event)
 
     def chosen(self, shares: Mapping[Set, float], domain: Domain, neighbours: Neighbours) -> Interactions:
-        """Interactions whose shares, of this stage, are in these proportions. What rounds to nothing is left out."""
+        """Interactions whose shares, of this stage, are in these proportions. What rounds to nothing is left
+        out.
+        """
         total = sum(shares.values()) * (1 + 1e-12)  # rounding must not exceed what was paid for
         multipliers = {
             members: math.isqrt(
@@ -105,19 +108,24 @@ def relative_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -
 
 
 def unit_of(members: Set, domain: Domain, neighbours: Neighbours, variance: float) -> float:
-    """The variance of a cell of a set's interaction, in records², where `variance` is that of sensitivity one."""
+    """The variance of a cell of a set's interaction, in records², where `variance` is that of sensitivity
+    one.
+    """
     kept = math.prod((int(domain.sizes[j]) - 1) / int(domain.sizes[j]) for j in members)
     return kept * relative_sensitivity(members, domain, neighbours) * variance
 
 
 def unit_variance(budget: Budget) -> float:
-    """v: the variance that the whole budget affords where one record moves one number by one, but for rounding."""
+    """v: the variance that the whole budget affords where one record moves one number by one, but for
+    rounding.
+    """
     fine = Fraction(1 << 40)
     return float(smallest_gaussian_scale(budget, [GaussianMeasurement(fine, fine)]))
 
 
 def stages_of(task: Task, wanted: list[tuple[str, float, int | None]]) -> tuple[Stage, ...]:
-    """Words, share and squared sensitivity of each stage; where that is None, as much room as the noise leaves.
+    """Words, share and squared sensitivity of each stage; where that is None, as much room as the noise
+    leaves.
 
     Variances are in proportion to A/share, and the smallest that the budget affords.
     """

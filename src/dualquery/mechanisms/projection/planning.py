@@ -1,7 +1,8 @@
-"""The plan of the way of tables: sets, stages and shares from workload, domain, budget and the number of records alone.
+"""The plan of the way of tables: sets, stages and shares from workload, domain, budget and the number of
+records alone.
 
-How many larger sets will be measured depends on one-way tables, which are not known yet. The plan assumes some, p ∝ rank^−1.5,
-and says what would follow from them.
+How many larger sets will be measured depends on one-way tables, which are not known yet. The plan assumes
+some, p ∝ rank^−1.5, and says what would follow from them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
+from dualquery.game.binary_rows import all_binary
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
 from dualquery.mechanisms.mechanism import Task
@@ -36,7 +39,7 @@ SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
 CLEAR_SCORES = 0.006  # of the records: scores are asked for where their noise stays below
 LEFT_OUT = 0.05  # of the larger sets: where fewer are left out, there is nothing to choose
 MOST_CELLS = 4_000_000  # of all larger sets that may be measured
-LONG_WORK = 1.5  # passes over rows of the long chains, in units of those over the short ones
+LONG_WORK = 0.6  # of a fit of long chains, beside one of short ones that looks at as many values
 COUNT_SECONDS = 2e-9  # per record and table, two cores
 STEEPNESS = 1.5  # of the one-way tables that a plan assumes
 
@@ -119,11 +122,23 @@ def _staged(
         tables=tuple(sorted(t for t in tables if len(t) > 1)),
         complete=complete,
         unit=unit,
+        work=work_of(task, sets),
         first=first,
         halves=(later[0], later[1]) if sets else None,
-        scores=later[2] if scored else None,
-        chosen=later[3] if scored else None,
+        last=(later[2], later[3]) if scored else None,
     )
+
+
+def work_of(task: Task, sets: tuple[Set, ...]) -> NDArray[np.float64]:
+    """How many values a row looks at for each set in a pass; a view costs some eight, whatever its size.
+
+    Rows of binary attributes look at a cube of the width (`game.binary_rows`), about a tenth of a value a
+    cell, whatever is measured.
+    """
+    sizes, width = task.domain.sizes, task.domain.width
+    if all_binary(sizes, max((len(members) for members in sets), default=1)):
+        return np.full(len(sets), 0.1 * width**3 / max(1, len(sets)))
+    return np.array([8.0 * len(s) + sum(int(sizes[j]) for j in s) for s in sets])
 
 
 def _share_of_ones(ones: int, unit: float, rows: int) -> float:
@@ -166,7 +181,8 @@ def expectation(task: Task, made: StagedTables) -> Expected:
     """What would be measured, and how noisy a pair's cell would be, with the assumed one-way tables."""
     neighbours = task.budget.neighbours
     variance: dict[Set, float] = {(): task.rows_variance or 0.0}
-    allocation, sets = None, tuple(s for s in made.ones if s)
+    allocation = None
+    sets: tuple[Set, ...] = tuple(s for s in made.ones if s)
     shares = dict(made.ones)
     if made.halves is not None:
         allocation = made.allocation(made.curves(task, assumed_ones(task), task.rows))
@@ -175,35 +191,36 @@ def expectation(task: Task, made: StagedTables) -> Expected:
         shares.update(measured)
     for members, share in shares.items():
         variance[members] = relative_sensitivity(members, task.domain, neighbours) * made.unit / share
-    base = [s for s in sets if len(s) == 2] or list(sets)
+    base: list[Set] = [s for s in sets if len(s) == 2] or list(sets)
     precision = np.mean([1 / cell_variance(s, variance, task.domain.sizes) for s in base])
     return Expected(allocation, sets, 1 / math.sqrt(float(precision)) / task.rows)
 
 
 def cells_within(task: Task, pace: Pace, memory: int | None) -> int:
-    """So many cells of larger sets may be measured in this much memory; a cell of three attributes has three views."""
+    """So many cells of larger sets may be measured in this much memory; a cell of three attributes has three
+    views.
+    """
     if memory is None:
         return MOST_CELLS
     spare = memory - pace.bytes(task.domain.width, 0)
     return max(0, min(MOST_CELLS, spare // (3 * (4 * pace.chains + 8) + 24)))
 
 
-def cost_of(task: Task, made: StagedTables, pace: Pace) -> Cost:
-    """Time as the plan expects it, memory as it could be at most: every cell lies in a view of each of its attributes."""
+def cost_of(task: Task, made: StagedTables, expected: Expected, pace: Pace) -> Cost:
+    """Time as the plan expects it, memory as it could be at most: every cell lies in a view of each of its
+    attributes.
+    """
     sizes = task.domain.sizes
     cells = {s: math.prod(int(sizes[j]) for j in s) for s in (*(s for s in made.ones if s), *made.sets)}
     larger = sum(cells[s] for s in made.larger)
     need = pace.bytes(task.domain.width, sum(len(s) * number for s, number in cells.items())) + 24 * larger
-    expected = expectation(task, made)
-    visits = {
-        longer: float(
-            sum(8 * len(s) + sum(int(sizes[j]) for j in s) for s in expected.sets if (len(s) > 2) == longer)
-        )
-        for longer in (False, True)
-    }
-    seconds = pace.seconds(visits[False], expected.cell_noise) + task.rows * len(expected.sets) * COUNT_SECONDS
-    if visits[True]:
-        seconds += pace.seconds(visits[False] + visits[True], expected.cell_noise) * LONG_WORK
-    if made.scores is not None:
+    work = dict(zip(made.sets, made.work.tolist(), strict=True))
+    pairs, more = (
+        sum(work.get(s, 0.0) for s in expected.sets if (len(s) > 2) == longer) for longer in (False, True)
+    )
+    seconds = pace.seconds(pairs, expected.cell_noise) + task.rows * len(expected.sets) * COUNT_SECONDS
+    if more:
+        seconds += pace.seconds(pairs + more, expected.cell_noise) * LONG_WORK
+    if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
     return Cost(seconds, need, max(cells, key=lambda s: (cells[s], s)))

@@ -1,10 +1,11 @@
 """What pairs of attributes have in common: one covariance an attribute, learned from all its pairs.
 
-The deviation of a pair's table from independence, in orthonormal contrasts y_S = B_iᵀ (I_S/n − C(p_i p_jᵀ)) B_j, is taken
-to be a draw from N(0, a_S Σ_i ⊗ Σ_j), seen through noise of variance t_S. Attributes whose values go together in one pair (neighbouring
-ages, states of one region) do so in the others: Σ_i says which, a_S how strongly a pair depends at all. Both are found by
-expectation and maximisation; Ψ_i = B_iᵀ diag(p_i) B_i, what sampling alone would give, is the first guess of Σ_i and counts as
-`GUESS` observations. Everything here is post-processing of released numbers.
+The deviation of a pair's table from independence, in orthonormal contrasts y_S = B_iᵀ (I_S/n − C(p_i p_jᵀ))
+B_j, is taken to be a draw from N(0, a_S Σ_i ⊗ Σ_j), seen through noise of variance t_S. Attributes whose
+values go together in one pair (neighbouring ages, states of one region) do so in the others: Σ_i says which,
+a_S how strongly a pair depends at all. Both are found by expectation and maximisation; Ψ_i = B_iᵀ diag(p_i)
+B_i, what sampling alone would give, is the first guess of Σ_i and counts as `GUESS` observations. Everything
+here is post-processing of released numbers.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class _Alike:
 
 @dataclass(frozen=True)
 class PairPosterior:
-    """Of a pair's cells, given the separable prior: deviation from independence, its variance, and the prior's."""
+    """Of a pair's cells, given the separable prior: deviation from independence, its variance, and the
+    prior's.
+    """
 
     deviation: Cells
     variance: Cells
@@ -103,7 +106,7 @@ class SeparablePrior:
 
     def posteriors(self) -> dict[Set, PairPosterior]:
         """Of every pair, cell by cell."""
-        out = {}
+        out: dict[Set, PairPosterior] = {}
         for group, strength in zip(self._groups, self._strength, strict=True):
             for n, (i, j) in enumerate(group.pairs):
                 left, right = self._turned[i], self._turned[j]
@@ -120,8 +123,10 @@ class SeparablePrior:
     def expected_errors(
         self, precisions: Mapping[Set, NDArray[np.float64]]
     ) -> dict[Set, NDArray[np.float64]]:
-        """Σ_cells of the posterior deviation of each pair, were it measured with so much more precision (1/variance)."""
-        out = {}
+        """Σ_cells of the posterior deviation of each pair, were it measured with so much more precision
+        (1/variance).
+        """
+        out: dict[Set, NDArray[np.float64]] = {}
         for group, strength in zip(self._groups, self._strength, strict=True):
             for n, (i, j) in enumerate(group.pairs):
                 prior = strength[n] * np.outer(self._values[i], self._values[j])
@@ -173,9 +178,11 @@ def _eigen(covariance: Mapping[int, Matrix]) -> tuple[dict[int, Matrix], dict[in
 
 
 def effective(posterior: PairPosterior) -> tuple[Cells, Cells]:
-    """The cell-wise measurement that says as much about a cell as all cells together did: its residual and variance.
+    """The cell-wise measurement that says as much about a cell as all cells together did: its residual and
+    variance.
 
-    With prior N(0, t) a measurement r of variance e gives the posterior variance v, 1/v = 1/t + 1/e, and mean r·v/e.
+    With prior N(0, t) a measurement r of variance e gives the posterior variance v, 1/v = 1/t + 1/e, and mean
+    r·v/e.
     """
     spread = posterior.variance
     variance = 1.0 / np.maximum(1.0 / spread - 1.0 / posterior.prior, 1e-3 / spread)

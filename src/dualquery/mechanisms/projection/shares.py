@@ -1,14 +1,16 @@
 """Which sets are worth how much of the budget: shares that minimise the error that one-way tables let expect.
 
-Of a set S with one-way tables p, a cell has the mean M = Π p_j. How far the truth lies from what smaller sets say is
-taken to be t, t² = (θ M)² + min(M/n, (2M)²): a factor for pairs (θ = ½; they do depend), and what sampling alone makes of
-a table. Measured with noise of deviation s = √(unit/x)/n, for a share x, and shrunk towards its mean, the table is wrong by
+Of a set S with one-way tables p, a cell has the mean M = Π p_j. How far the truth lies from what smaller sets
+say is taken to be t, t² = (θ M)² + min(M/n, (2M)²): a factor for pairs (θ = ½; they do depend), and what
+sampling alone makes of a table. Measured with noise of deviation s = √(unit/x)/n, for a share x, and shrunk
+towards its mean, the table is wrong by
 
     E_S(x) = .8 Σ_cells t s / √(t² + s²),        E_S(0) = .8 Σ_cells t,
 
-convex and falling in x. A table over T of the workload is wrong by L_T = √(Σ_{B ⊆ T} E_B²) over its subsets of two and more
-attributes, and Σ_T L_T is made small: w_B = Σ_{T ⊇ B} E_B/L_T, then x_B = argmin w_B E_B(x) + λ x with the λ that spends the
-budget, and again. Only released and public numbers come in, so this is no business of the curator's.
+convex and falling in x. A table over T of the workload is wrong by L_T = √(Σ_{B ⊆ T} E_B²) over its subsets
+of two and more attributes, and Σ_T L_T is made small: w_B = Σ_{T ⊇ B} E_B/L_T, then x_B = argmin w_B E_B(x) +
+λ x with the λ that spends the budget, and again. Only released and public numbers come in, so this is no
+business of the curator's.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ WORTHWHILE = 0.75  # a larger set is measured where that lowers its error to thi
 ROUNDS = 4  # of dropping larger sets that are not worth it
 STEPS = 4  # of weights, within a round
 BISECTIONS = 40
+POWER = 1.3  # of L_T in the sum: a little more weight on the tables that are worst
 BIN = 0.2  # of logarithms of fractions
 RAREST = 1e-8
 _DEVIATIONS = np.geomspace(1e-9, 1.0, 181)[::-1]  # s, from large to small: shares then grow
@@ -78,8 +81,10 @@ class Allocation:
 
 
 def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float, units: Floats) -> Curves:
-    """E_S of every set. units[S] is the variance, in records², of a cell of its interaction for the whole budget."""
-    bins = {j: _histogram(ones[j]) for members in sets for j in members}
+    """E_S of every set. units[S] is the variance, in records², of a cell of its interaction for the whole
+    budget.
+    """
+    bins = {j: _histogram(ones[j]) for j in sorted({j for members in sets for j in members})}
     widest = max(len(members) for members in sets)
     length = widest * (len(next(iter(bins.values()))) - 1) + 1
     errors, none = np.empty((len(sets), len(_DEVIATIONS))), np.empty(len(sets))
@@ -139,9 +144,11 @@ class Workloads:
         return np.sqrt(np.bincount(self._table, of_sets[self._set] ** 2, minlength=self._tables))
 
     def weights(self, of_sets: Floats) -> Floats:
-        """w_B = Σ_{T ⊇ B} E_B / L_T."""
-        tables = np.maximum(self.errors(of_sets), np.finfo(np.float64).tiny)
-        return np.bincount(self._set, of_sets[self._set] / tables[self._table], minlength=self._sets)
+        """w_B = Σ_{T ⊇ B} E_B L_T^(p−2)."""
+        tables = np.maximum(self.errors(of_sets), np.finfo(np.float64).tiny) ** (POWER - 2)
+        return np.bincount(self._set, of_sets[self._set] * tables[self._table], minlength=self._sets).astype(
+            np.float64
+        )
 
 
 def allocate(
@@ -152,7 +159,8 @@ def allocate(
     allowed: NDArray[np.bool_] | None = None,
     unmeasured: Floats | None = None,
 ) -> Allocation:
-    """Shares that sum to the budget. Larger sets that would gain too little are dropped, and the rest tried again.
+    """Shares that sum to the budget. Larger sets that would gain too little are dropped, and the rest tried
+    again.
 
     `unmeasured` is E_S(0), where the curves begin later.
     """
@@ -192,8 +200,16 @@ def _optimum(
 
 
 def _taken(slopes: Floats, gains: Floats, price: float) -> NDArray[np.int64]:
-    """How far along its curve each set goes: as long as a step gains more than it costs."""
+    """How far along its curve each set goes: as long as a step gains more than it costs. Slopes fall along a
+    curve.
+    """
     with np.errstate(divide="ignore", over="ignore"):
         wanted = price / gains
-    taken: NDArray[np.int64] = (slopes > wanted[:, None]).sum(axis=1)
-    return taken
+    rows = np.arange(len(gains))
+    low, high = np.zeros(len(gains), np.int64), np.full(len(gains), slopes.shape[1], np.int64)
+    while np.any(low < high):
+        middle = np.minimum((low + high) // 2, slopes.shape[1] - 1)
+        on = (low < high) & (slopes[rows, middle] > wanted)
+        low, high = np.where(on, middle + 1, low), np.where(on, high, middle)
+        high = np.maximum(high, low)
+    return low

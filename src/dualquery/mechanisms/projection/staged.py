@@ -1,9 +1,10 @@
-"""The way of tables: one-way tables first, then pairs in two halves and larger sets where they pay, then, where the budget
-is large, those on which fitted rows are still wrong.
+"""The way of tables: one-way tables first, then pairs in two halves and larger sets where they pay, then,
+where the budget is large, those on which fitted rows are still wrong.
 
-The number of stages, their shares, sensitivities and variances follow from public things and are paid for before anything is
-drawn. Noisy one-way tables decide how pairs and larger sets share the next two stages (`shares`), the first half of the pairs how
-the second is shared (`separable`), and noisy scores of rows that were fitted to all of it what the last one measures.
+The number of stages, their shares, sensitivities and variances follow from public things and are paid for
+before anything is drawn. Noisy one-way tables decide how pairs and larger sets share the next two stages
+(`shares`), the first half of the pairs how the second is shared (`separable`), and noisy scores of rows that
+were fitted to all of it what the last one measures.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
@@ -45,6 +47,7 @@ MOST_CHOSEN = 32  # sets that the last stage measures
 SLACK = 1.5  # deviations of the noise of a chosen set below which an error does not count
 CLEAR = 1.5  # deviations of the noise of a score that a chosen set must exceed
 SCOUT_ROWS = 40_000  # fitted before the scores are asked for
+MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
 _FURTHER = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])  # shares of a second half
 
 
@@ -59,15 +62,16 @@ class StagedTables:
     tables: tuple[Set, ...]  # of the workload
     complete: bool  # whether `sets` holds every larger set of the workload
     unit: float  # the variance that the whole budget affords at sensitivity one
+    work: NDArray[np.float64]  # how many values a row looks at for each of `sets` in a pass
     first: Stage
     halves: tuple[Stage, Stage] | None  # None where the workload asks about single attributes only
-    scores: Stage | None
-    chosen: Stage | None
+    last: (
+        tuple[Stage, Stage] | None
+    )  # scores of larger sets, and those that they choose; None where they are not asked for
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        halves = self.halves or ()
-        return tuple(s for s in (self.first, *halves, self.scores, self.chosen) if s is not None)
+        return (self.first, *(self.halves or ()), *(self.last or ()))
 
     @cached_property
     def larger(self) -> tuple[Set, ...]:
@@ -91,11 +95,26 @@ class StagedTables:
         if not best.shares[~pairs].any():
             return best
         alone = allocate(curves, self.workload, budget, allowed=pairs)
-        gained = best.tables.mean() < (1 - LEAST_GAIN) * alone.tables.mean()
-        return best if gained else alone
+        if best.tables.mean() >= (1 - LEAST_GAIN) * alone.tables.mean():
+            return alone
+        worked = self._within_work(curves, best)
+        return best if worked.all() else allocate(curves, self.workload, budget, allowed=pairs | worked)
 
-    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> tuple[MeasuredTables, bool]:
-        """All stages. Also: whether rows should be fitted to everything at once."""
+    def _within_work(self, curves: Curves, best: Allocation) -> NDArray[np.bool_]:
+        """The sets that gain most for the time that fitting them takes: as many as a fit has time for."""
+        gains = self.workload.weights(best.errors) * (curves.errors[:, 0] - best.errors)
+        work = np.where([len(members) > 2 for members in self.sets], self.work, 0.0)
+        order = np.argsort(-gains / np.maximum(work, 1.0), kind="stable")
+        within = np.empty(len(order), np.bool_)
+        within[order] = np.cumsum(np.where(best.shares > 0, work, 0.0)[order]) <= MOST_WORK
+        return within
+
+    def measure(
+        self, curator: Curator, task: Task, pace: Pace, rng: np.random.Generator
+    ) -> tuple[MeasuredTables, bool]:
+        """All stages. Also: whether rows should be fitted to everything at once. `pace` is that of the fit to
+        come.
+        """
         allowances = iter(curator.allow(*(stage.event for stage in self.stages)))
         neighbours = task.budget.neighbours
         what = self.first.chosen(self.ones, task.domain, neighbours)
@@ -112,12 +131,12 @@ class StagedTables:
             known = known.joined(*stage.measured(curator, next(allowances), what))
             if number == 0:
                 content = self._second_half(task, known, ones, curves, wanted, content)
-        if self.scores is not None and self.chosen is not None:
-            picked = self._picked(curator, task, known, next(allowances), rng)
-            what = self.chosen.chosen(
-                picked or dict(zip(self.sets, wanted.shares, strict=True)), task.domain, neighbours
-            )
-            known = known.joined(*self.chosen.measured(curator, next(allowances), what))
+        if self.last is not None:
+            scout = Pace.of(min(SCOUT_ROWS, max(1, pace.rows // 3)))
+            picked = self._picked(curator, task, known, next(allowances), scout, rng)
+            shares = picked or dict(zip(self.sets, wanted.shares.tolist(), strict=True))
+            what = self.last[1].chosen(shares, task.domain, neighbours)
+            known = known.joined(*self.last[1].measured(curator, next(allowances), what))
         return known, self._at_once(task, known)
 
     def _first_half(self, wanted: Allocation) -> Floats:
@@ -160,19 +179,21 @@ class StagedTables:
         task: Task,
         known: MeasuredTables,
         within: Allowance,
+        scout: Pace,
         rng: np.random.Generator,
     ) -> dict[Set, float]:
         """The larger sets on which scouting rows are most wrong, by noisy scores, and their shares."""
-        assert self.scores is not None and self.chosen is not None
-        rows = fit(known, Pace.of(SCOUT_ROWS), rng, lambda done, total: None, at_once=False)
+        assert self.last is not None
+        scores, chosen = self.last
+        rows = fit(known, scout, rng, lambda done, total: None, at_once=False)
         scouts, tables = Records.from_rows(task.domain, rows), Tables(task.domain, self.larger)
         expected = np.rint(tables.counts(scouts) * (known.total / scouts.rows)).astype(np.int64)
-        neighbours, each = task.budget.neighbours, self.chosen.share / MOST_CHOSEN
+        neighbours, each = task.budget.neighbours, chosen.share / MOST_CHOSEN
         units = np.array([unit_of(s, task.domain, neighbours, self.unit) for s in self.larger])
         slack = np.rint(SLACK * np.sqrt(units / each)).astype(np.int64)
-        noisy = curator.measure(Misfits(tables, expected, slack), noise=self.scores.noise, within=within)
+        noisy = curator.measure(Misfits(tables, expected, slack), noise=scores.noise, within=within)
         best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
-        clear = [int(t) for t in best if noisy[t] > CLEAR * self.scores.noise.deviation]
+        clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]
         cells = np.diff(tables.starts)
         return {
             self.larger[t]: float(relative_sensitivity(self.larger[t], task.domain, neighbours) * cells[t])

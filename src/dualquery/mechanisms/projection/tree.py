@@ -1,7 +1,8 @@
 """The tree of pairs that rows lean to where the measurements do not object.
 
-Among all distributions that know of some pairs only, a tree of pairs has a closed form: Π_j p_j · Π_{(i,j) in the tree}
-P_ij/(p_i p_j), which is nearest to the table where the tree's mutual information is largest (Chow and Liu 1968).
+Among all distributions that know of some pairs only, a tree of pairs has a closed form: Π_j p_j · Π_{(i,j) in
+the tree} P_ij/(p_i p_j), which is nearest to the table where the tree's mutual information is largest (Chow
+and Liu 1968).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def spanning_tree(strength: Mapping[Set, float]) -> list[Set]:
             j = root[j]
         return j
 
-    edges = []
+    edges: list[Set] = []
     for i, j in sorted(strength, key=lambda pair: (-strength[pair], pair)):
         if find(i) != find(j):
             root[find(i)] = find(j)
