@@ -48,6 +48,10 @@ BLIND = (
     "dualquery.mechanisms.projection.tables",
     "dualquery.mechanisms.projection.shrinkage",
     "dualquery.mechanisms.projection.pace",
+    "dualquery.mechanisms.projection.posterior",
+    "dualquery.mechanisms.projection.choosing",
+    "dualquery.mechanisms.projection.chosen_fit",
+    "dualquery.mechanisms.projection.low_rank",
 )
 UNSEEN = {"privacy", "counting"}  # by the blind
 

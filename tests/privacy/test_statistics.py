@@ -35,6 +35,7 @@ from dualquery.privacy.statistics import (
     GroupCounts,
     Interactions,
     ItemCounts,
+    Misfits,
     PairCounts,
     Statistic,
     TableCells,
@@ -129,6 +130,13 @@ def interactions(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int,
     return Interactions(domain, sets, multipliers or (1,) * len(sets))
 
 
+def misfits(sets: tuple[tuple[int, ...], ...], *expected: int, domain: Domain = MIXED) -> Misfits:
+    return Misfits(Tables(domain, sets), np.array(expected, np.int64))
+
+
+MISFIT = (
+    "a record that leaves one cell for another leaves the sum as it is; one price serves all expectations"
+)
 TWICE = "in L1 twice the length of one record is charged"
 AT_ONCE = "two records are not farthest apart in all sets at once"
 BOUND = "a kind of query that bounds the number of queries is charged the bound"
@@ -183,6 +191,9 @@ STATISTICS = [
         short=3,
     ),
     Case("two short ones beside a long", LONG, interactions(LONG, (0, 1)), short=3),
+    Case("misfits", MIXED, misfits(((0,), (1,)), 2, 0, 0, 2, 2)),
+    Case("misfits of pairs", BINARY, misfits(((0, 1), (0, 2)), 1, 0, 2, 0, 0, 2, 1, 0, domain=BINARY)),
+    Case("misfits of what is always too low", MIXED, misfits(((0,), (0, 1)), *[0] * 8), both(REPLACE, MISFIT)),
     Case("items", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 2))),
     Case("items, fewer than two records can hold", BASKETS, ItemCounts(HeldItems(1, RANK, 3, 2))),
     Case("items, one each", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 1)), sparse=True),

@@ -1,11 +1,11 @@
 """Small tables and many columns: one-way tables first, then the pairs that matter, if any do.
 
 To measure all pairs is wrong where records are few for the number of pairs: noise then hides what independence
-would have told. Here one-way tables are measured first, then the *misfit* of every pair, its distance from the product
-of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
+would have told. Here one-way tables are measured first, then the *misfit* of every pair, its distance from the
+product of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
 public numbers (`choosing`): a gate says whether pairs would gain more than they cost; then the rest of the budget
-goes to the K pairs of largest misfit, or, where dependence is everywhere, to all of them, if few directions
-explain it (`low_rank`), or back to the one-way tables.
+goes to the K pairs of largest misfit, or, where dependence is everywhere, to all of them, in case few directions
+explain it (`low_rank`), or back to the one-way tables. docs/small-tables.md has the evidence.
 """
 
 from __future__ import annotations
@@ -247,8 +247,8 @@ def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[
         reason=(
             f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
             f"({shares.ones:.0%} of the budget), then how far each pair lies from independence "
-            f"({shares.misfits:.0%}); if pairs pay, the {rule.chosen:,} that matter most{or_all} get the rest, else the "
-            "one-way tables do, and rows are fitted to them"
+            f"({shares.misfits:.0%}); if pairs pay, the {rule.chosen:,} that matter most{or_all} get the rest, else "
+            "the one-way tables do, and rows are fitted to them"
         ),
         parameters=ByChosenPairs(
             pairs=number, chosen=rule.chosen, cell_noise=noise, pace=pace, stages=stages

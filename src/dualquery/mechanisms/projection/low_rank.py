@@ -1,10 +1,10 @@
 """Few directions in which all attributes depend on each other: what stands out of the noise of all pairs.
 
 The interactions of all pairs, less what independence says, are one symmetric matrix R over the values of all
-attributes. Noise of deviation s on every cell has a spectrum that ends at the edge 2 s √D, D = Σ (k_j − 1) (Wigner); a
-direction that dependence has in common sticks out of it. Eigenvalues λ beyond the edge e are kept, as √(λ² − e²)
-(Gavish and Donoho, 2017), the others are dropped, and so is most of the noise. Blocks where an attribute meets itself
-are not measured; they are filled with what the directions say, a few times over.
+attributes. Noise of deviation s on every cell has a spectrum that ends at the edge 2 s √D, D = Σ (k_j − 1) (Wigner);
+a direction that dependence has in common sticks out of it. Eigenvalues λ beyond the edge e are kept, as √(λ² − e²)
+(Gavish and Donoho, 2017), the others are dropped, and most of the noise with them. Blocks where an attribute meets
+itself are not measured; they are filled with what the directions say, a few times over.
 
 Nothing here knows of privacy: measurements are public by the time they are fitted.
 """

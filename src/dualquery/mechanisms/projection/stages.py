@@ -1,7 +1,7 @@
 """Three measurements whose sizes are fixed before the first: one-way tables, misfits, and the rest.
 
-All of them are Gaussian, so that one theorem adds them up, whichever accounting is kept. What the last one measures is
-chosen after the first two were heard, within the sensitivity and at the variance that were paid for (`Allowance`).
+All of them are Gaussian, so that one theorem adds them up, whichever accounting is kept. What the last one measures
+is chosen after the first two were heard, within the sensitivity and at the variance that were paid for (`Allowance`).
 """
 
 from __future__ import annotations
