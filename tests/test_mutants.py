@@ -222,6 +222,7 @@ VERBS = [
         "privacy/curator.py",
         "        if event is not None:\n"
         "            self._ledger.charge(event)\n"
+        "            self._ledger.begin()\n"
         "        return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n",
         "        drawn = draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n"
         "        if event is not None:\n"
@@ -236,9 +237,11 @@ VERBS = [
         "measure is charged after it read",
         "privacy/curator.py",
         "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n"
+        "        self._ledger.begin()\n"
         "        truth = statistic.of(self._counter)\n",
         "        truth = statistic.of(self._counter)\n"
-        "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n",
+        "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n"
+        "        self._ledger.begin()\n",
         statistics(_MEASURE),
     ),
     Mutant("allow is free", "privacy/curator.py", "        self._ledger.charge(*events)\n", "",
@@ -248,9 +251,9 @@ VERBS = [
     Mutant("an allowance serves anybody", "privacy/allowance.py", "user is self._owner", "True",
            allowance("an_allowance_serves_whoever_paid_for_it")),
     Mutant("an allowance of any sensitivity", "privacy/allowance.py",
-           "event.sensitivity_squared <= self._event.sensitivity_squared", "True",
+           "event.moved <= self._event.moved", "True",
            allowance("a_larger_sensitivity_is_refused")),
-    Mutant("an allowance of any variance", "privacy/allowance.py", "event.variance == self._event.variance", "True",
+    Mutant("an allowance of any variance", "privacy/allowance.py", "event.same_noise(self._event)", "True",
            allowance("another_variance_is_refused_even_at_the_same_ratio")),
     Mutant("measure tells the truth", "privacy/curator.py", "truth + noise.draw(len(truth), self._entropy)",
            "truth", statistics("noise_is_fresh_and_around_the_truth")),
@@ -258,9 +261,11 @@ VERBS = [
         "exceeds is charged after it read",
         "privacy/curator.py",
         "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        self._ledger.begin()\n"
         "        (truth,) = question.of(self._counter).tolist()\n",
         "        (truth,) = question.of(self._counter).tolist()\n"
-        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n",
+        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        self._ledger.begin()\n",
         exceeds("a_hazard_test_is_paid_for_before_anything_is_read", "an_epoch_is_paid_for_before_anything_is_read"),
     ),
     Mutant("exceeds hears questions that move too far", "privacy/curator.py", "if moved.l1 > law.sensitivity:",
@@ -335,17 +340,17 @@ PRICES = [
     Mutant("a cost rounded down", "privacy/conversion.py", "return math.ceil(cost * UNITS)",
            "return math.floor(cost * UNITS)", rounding("a_cost_is_rounded_up_to_units")),
     Mutant("the limit of rho rounded up", "privacy/conversion.py",
-           "_largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)",
-           "_largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon) + 1",
+           "largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)",
+           "largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon) + 1",
            rounding("the_limits_are_the_last_units_that_keep_the_promise")),
     Mutant("the cap rounded up", "privacy/conversion.py",
-           "_largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)",
-           "_largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon) + 1",
+           "largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)",
+           "largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon) + 1",
            rounding("the_limits_are_the_last_units_that_keep_the_promise")),
-    Mutant("a fire rounded down", "privacy/conversion.py", "_largest_units(too_cheap) + 2",
-           "_largest_units(too_cheap)", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
-    Mutant("a fire without the unit for its table", "privacy/conversion.py", "_largest_units(too_cheap) + 2",
-           "_largest_units(too_cheap) + 1", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
+    Mutant("a fire rounded down", "privacy/conversion.py", "largest_units(too_cheap) + 2",
+           "largest_units(too_cheap)", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
+    Mutant("a fire without the unit for its table", "privacy/conversion.py", "largest_units(too_cheap) + 2",
+           "largest_units(too_cheap) + 1", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
     Mutant("a double below the cost", "privacy/conversion.py",
            "nearest if nearest >= value else math.nextafter(nearest, math.inf)", "nearest",
            rounding("a_cost_that_no_double_holds_is_converted_from_the_next_one_above")),
@@ -374,10 +379,10 @@ PRICES = [
 
 LEDGERS = [
     Mutant("ledger: nothing is refused", "privacy/ledger.py", "if not after.affordable:", "if False:", _LAST_UNIT),
-    Mutant("ledger: a unit of rho too many", "privacy/interpreters.py", "return self.total <= rho_units_of(",
-           "return self.total - 1 <= rho_units_of(", _LAST_UNIT),
-    Mutant("ledger: the last unit of rho is lost", "privacy/interpreters.py", "return self.total <= rho_units_of(",
-           "return self.total < rho_units_of(", _LAST_UNIT),
+    Mutant("ledger: a unit of rho too many", "privacy/interpreters.py", "return self.total <= self.limit",
+           "return self.total - 1 <= self.limit", _LAST_UNIT),
+    Mutant("ledger: the last unit of rho is lost", "privacy/interpreters.py", "return self.total <= self.limit",
+           "return self.total < self.limit", _LAST_UNIT),
     Mutant("ledger: a unit of epsilon too many", "privacy/interpreters.py", "return self.total <= decimal(",
            "return self.total - 1 <= decimal(", _LAST_UNIT),
     Mutant("ledger: the last unit of epsilon is lost", "privacy/interpreters.py", "return self.total <= decimal(",

@@ -52,7 +52,7 @@ _HOMES = {
     "from_spec": "dualquery.queries.families",
     "marginals": "dualquery.queries.families",
     "parities": "dualquery.queries.families",
-    "plan": "dualquery.releases.planning",
+    "plan": "dualquery.releases.foresight",
     "random_conjunctions": "dualquery.queries.families",
     "ranges": "dualquery.queries.families",
     "release": "dualquery.releases.making",
@@ -119,8 +119,8 @@ if TYPE_CHECKING:
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
     from dualquery.releases.evaluation import Evaluation, evaluate
+    from dualquery.releases.foresight import plan
     from dualquery.releases.making import release
-    from dualquery.releases.planning import plan
     from dualquery.releases.release import Answer, Release
     from dualquery.releases.verification import Verification, verify
     from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width

@@ -67,7 +67,7 @@ def release(
     out: OutFlag,
     delta: flags.DeltaFlag = None,
     mechanism: flags.MechanismFlag = None,
-    accounting: flags.AccountingFlag = Accounting.ZCDP,
+    accounting: flags.AccountingFlag = Accounting.TIGHTEST,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records_per_person: flags.RecordsPerPersonFlag = None,
     records: RecordsFlag = None,
@@ -169,6 +169,7 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             "mechanism": f"{certificate['mechanism']}. {certificate['reason']}",
             "privacy": f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
             f"δ = {words.number(spent['delta'])}, neighbours {words.relation(certificate)}, "
+            f"accounting {budget['accounting']} ({budget['accounting_reason']}), "
             f"from {certificate['entropy']['statement']}",
             **_book_fact(certificate),
             "predicted error": output.errors(predicted.mean, predicted.maximum),

@@ -27,6 +27,7 @@ from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting
 
 AnyMechanism = Mechanism[Any, Any]
+TIGHTEST_FIRST = PROJECTION.paid_by  # of the mechanisms among which the rule below chooses
 
 MECHANISMS: dict[str, AnyMechanism] = {
     mechanism.name: mechanism

@@ -5,7 +5,7 @@ The privacy of any mechanism is then one sentence: these calls, adaptive composi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,9 +63,10 @@ class Curator:
         event = selection_event(score, self.neighbours, rate=rate, draws=draws)
         if event is not None:
             self._ledger.charge(event)
+            self._ledger.begin()
         return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)
 
-    def allow(self, *events: GaussianMeasurement) -> tuple[Allowance, ...]:
+    def allow(self, *events: GaussianMeasurement | LaplaceMeasurement) -> tuple[Allowance, ...]:
         """Pay at once for measurements whose content is chosen later: one allowance for each.
 
         Their sensitivities and variances are fixed here, by public things; what is measured within them may depend on
@@ -77,6 +78,7 @@ class Curator:
     def measure(self, statistic: Statistic, *, noise: Noise, within: Allowance | None = None) -> Integers:
         """The numbers of a statistic with fresh integer noise on each; paid for now, or `within` an allowance."""
         self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)
+        self._ledger.begin()
         truth = statistic.of(self._counter)
         return truth + noise.draw(len(truth), self._entropy)
 
@@ -94,6 +96,7 @@ class Curator:
                 "this question moves farther between neighbours than the threshold test allows for"
             )
         test = law.pay(self._ledger, self._entropy, noise.event(moved))
+        self._ledger.begin()
         (truth,) = question.of(self._counter).tolist()
         side = test(truth - hypothesis)
         if side is None:
@@ -105,3 +108,11 @@ class Curator:
             self._ledger.charge(measurement)
         else:
             within.use(measurement, self)
+
+
+def measured_at_once(curator: Curator, statistics: Sequence[Statistic], noise: Noise) -> Iterator[Integers]:
+    """Several statistics, each with noise of this law, all of them paid for before the first is drawn."""
+    moved = [statistic.sensitivity(curator.neighbours) for statistic in statistics]
+    allowances = curator.allow(*(noise.event(each) for each in moved))
+    for statistic, allowance in zip(statistics, allowances, strict=True):
+        yield curator.measure(statistic, noise=noise, within=allowance)

@@ -68,6 +68,24 @@ def number_of_records(domain: Domain) -> GroupCounts:
 
 
 @dataclass(frozen=True)
+class Multiplied:
+    """The numbers of a statistic, each times a whole number m, so that noise can be finer than one.
+
+    They move m times as far: L1 m, L2² m² times that of the statistic.
+    """
+
+    statistic: Statistic
+    times: int
+
+    def of(self, counter: Counter) -> Integers:
+        return self.times * self.statistic.of(counter)
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        once = self.statistic.sensitivity(neighbours)
+        return Sensitivity(self.times * once.l1, self.times**2 * once.l2_squared)
+
+
+@dataclass(frozen=True)
 class Balance:
     """count(q) − count(¬q) of one query of a workload: 2·count − unit·rows.
 

@@ -109,6 +109,7 @@ def certify(
     rows_from: RowsFrom,
     synthetic_rows: int | None,
     predicted_error: PredictedError,
+    accounting_reason: str,
     warnings: Sequence[str],
     notes: Sequence[str],
     book: Mapping[str, str | int] | None = None,
@@ -131,6 +132,7 @@ def certify(
                 "records_per_person": budget.neighbours.records_per_person,
                 "accounting": budget.accounting.value,
                 "accounting_words": budget.accounting.words(),
+                "accounting_reason": accounting_reason,
             },
             "several": {str(k): finite(ledger.epsilon_for(k)) for k in SEVERAL},
             "spent": {

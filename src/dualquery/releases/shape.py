@@ -122,6 +122,7 @@ FIELDS: dict[str, Kind] = {
     "budget.neighbours_words": TEXT,
     "budget.accounting": TEXT,
     "budget.accounting_words": TEXT,
+    "budget.accounting_reason": TEXT.optional(),
     "budget.records_per_person": WHOLE.or_null(),
     "several.2": NUMBER.or_null(),
     "several.5": NUMBER.or_null(),

@@ -215,4 +215,6 @@ def run(
 WORDS = (
     "chooses the tables on which its rows are most wrong, one a round, measures them and fits the rows again"
 )
-ADAPTIVE_PROJECTION = Mechanism("adaptive-projection", WORDS, AdaptiveProjectionWishes, plan, run)
+ADAPTIVE_PROJECTION = Mechanism(
+    "adaptive-projection", WORDS, AdaptiveProjectionWishes, plan, run, paid_by=(Accounting.ZCDP,)
+)

@@ -33,6 +33,7 @@ from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, pla
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables, replica
 from dualquery.mechanisms.wishes import ProjectionWishes
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
@@ -135,7 +136,7 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Way]:
 def _plan_for_items(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[Way]:
     rho = available_rho(task)
     planned = plan_items(task, wanted.items_per_record)
-    noise = planned.pairs.deviation / task.rows
+    noise = planned.in_records(planned.pairs) / task.rows
     per_query = math.sqrt(task.workload.size / (2 * rho)) / task.rows
     return Plan(
         mechanism="projection",
@@ -178,4 +179,6 @@ def _as(stage: str, progress: Progress) -> item_rows.Progress:
 
 
 WORDS = "measures the tables of the workload once and lets rows answer the residual, one after another"
-PROJECTION = Mechanism("projection", WORDS, ProjectionWishes, plan, run)
+PROJECTION = Mechanism(
+    "projection", WORDS, ProjectionWishes, plan, run, paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP)
+)

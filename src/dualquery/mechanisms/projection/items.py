@@ -19,9 +19,10 @@ from dualquery.mechanisms.projection.allocation import measures_total
 from dualquery.mechanisms.projection.item_rows import MeasuredItems, shrunk_pairs, shrunk_singles
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
+from dualquery.privacy.gaussian_filter import fine_multiplier
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import ItemCounts, PairCounts, Statistic, number_of_records
+from dualquery.privacy.statistics import ItemCounts, Multiplied, PairCounts, number_of_records
 from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.predicates import NONE
 from dualquery.table.domain import Domain, Items
@@ -40,8 +41,12 @@ def is_transactions(domain: Domain) -> bool:
 
 @dataclass(frozen=True)
 class ItemPlan:
-    """The noise of the four measurements; none of the total where it is public or was measured before."""
+    """The noise of the four measurements; none of the total where it is public or was measured before.
 
+    Counts are multiplied by `times`, so that noise can be finer than a record.
+    """
+
+    times: int
     width: int
     limit: int  # items of a record that count
     fitted: int
@@ -54,47 +59,65 @@ class ItemPlan:
     def has_pairs(self) -> bool:
         return self.fitted > 1 and self.limit > 1
 
-    def counted(self, rank: NDArray[np.int64]) -> ItemCounts:
+    def number(self, domain: Domain) -> Multiplied:
+        return Multiplied(number_of_records(domain), self.times)
+
+    def counted(self, rank: NDArray[np.int64]) -> Multiplied:
         """All items, those that matter most first."""
-        return ItemCounts(HeldItems(0, rank, self.width, self.limit))
+        return Multiplied(ItemCounts(HeldItems(0, rank, self.width, self.limit)), self.times)
 
-    def paired(self, rank: NDArray[np.int64]) -> PairCounts:
+    def paired(self, rank: NDArray[np.int64]) -> Multiplied:
         """The pairs of those that matter most."""
-        return PairCounts(HeldPairs(0, rank, self.fitted, self.limit))
+        return Multiplied(PairCounts(HeldPairs(0, rank, self.fitted, self.limit)), self.times)
 
-    def steps(self, task: Task) -> tuple[Step, ...]:
-        """What will be asked. The order of the items does not change a price."""
+    def in_records(self, noise: Gaussian) -> float:
+        """The deviation of a count, in records."""
+        return noise.deviation / self.times
+
+    def asked(self, task: Task) -> list[tuple[str, GaussianMeasurement]]:
+        """What will be asked, in this order. The order of the items does not change a price."""
         rank = np.arange(self.width, dtype=np.int64)
-        asked: list[tuple[str, Statistic, Gaussian | None]] = [
-            ("measure the number of records", number_of_records(task.domain), self.total),
+        questions: list[tuple[str, Multiplied, Gaussian | None]] = [
+            ("measure the number of records", self.number(task.domain), self.total),
             ("measure items, to order them", self.counted(rank), self.order),
             ("measure items", self.counted(rank), self.items),
             ("measure pairs of items", self.paired(rank), self.pairs if self.has_pairs else None),
         ]
-        return tuple(
-            Step(words, noise.event(statistic.sensitivity(task.budget.neighbours)))
-            for words, statistic, noise in asked
+        return [
+            (words, noise.event(statistic.sensitivity(task.budget.neighbours)))
+            for words, statistic, noise in questions
             if noise is not None
-        )
+        ]
+
+    def steps(self, task: Task) -> tuple[Step, ...]:
+        return tuple(Step(words, event) for words, event in self.asked(task))
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> MeasuredItems:
         """Total, then a first count to order the items by, then all items, then the pairs that matter."""
+        allowed = iter(curator.allow(*(event for _, event in self.asked(task))))
+
+        def noisy(statistic: Multiplied, noise: Gaussian) -> NDArray[np.float64]:
+            return curator.measure(statistic, noise=noise, within=next(allowed)) / self.times
+
         total = float(task.rows)
         if self.total is not None:
-            total = max(1.0, float(curator.measure(number_of_records(task.domain), noise=self.total)[0]))
-        first = curator.measure(self.counted(np.arange(self.width, dtype=np.int64)), noise=self.order)
+            total = max(1.0, float(noisy(self.number(task.domain), self.total)[0]))
+        first = noisy(self.counted(np.arange(self.width, dtype=np.int64)), self.order)
         asked = np.zeros(self.width, np.bool_)
         asked[task.workload.scope[task.workload.scope != NONE]] = True
         matters = np.clip(first / total, 0, 1) * asked
         rank = np.empty(self.width, np.int64)
         rank[np.lexsort((rng.random(self.width), -matters))] = np.arange(self.width)
-        noise_of_single, noise_of_pair = self.items.deviation / total, self.pairs.deviation / total
-        single = curator.measure(self.counted(rank), noise=self.items) / total
+        noise_of_single, noise_of_pair = (
+            self.in_records(self.items) / total,
+            self.in_records(self.pairs) / total,
+        )
+        single = noisy(self.counted(rank), self.items) / total
         single = np.clip(shrunk_singles(single, noise_of_single, rng), 0, 1)
         pair = np.zeros((self.fitted, self.fitted))
         if self.has_pairs:
-            noisy = curator.measure(self.paired(rank), noise=self.pairs) / total
-            pair = shrunk_pairs(noisy, single[: self.fitted], noise_of_pair, rng)
+            pairs = noisy(self.paired(rank), self.pairs) / total
+            pair = shrunk_pairs(pairs, single[: self.fitted], noise_of_pair, rng)
         return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair)
 
 
@@ -116,6 +139,8 @@ def plan_items(task: Task, items_per_record: int | None) -> ItemPlan:
         for (squared, _), variance in zip(shares, wanted, strict=True)
         if variance > 0
     ]
-    factor = smallest_gaussian_scale(task.budget, planned)
+    times = fine_multiplier(task.budget, planned)
+    fine = [GaussianMeasurement(times**2 * each.sensitivity_squared, each.variance) for each in planned]
+    factor = smallest_gaussian_scale(task.budget, fine)
     total, order, single, pair = (Gaussian(variance * factor) for variance in wanted)
-    return ItemPlan(width, limit, fitted, total if total.variance else None, order, single, pair)
+    return ItemPlan(times, width, limit, fitted, total if total.variance else None, order, single, pair)
