@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.game.residual import Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
@@ -47,12 +46,10 @@ from dualquery.mechanisms.projection.stages import (
     unit_variance,
     variances,
 )
-from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.mechanisms.projection.tables import MeasuredTables, replica
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.statistics import Misfits
-from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
@@ -61,7 +58,7 @@ MEAN_ERROR = (
     0.35  # of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py)
 )
 MAX_ERROR = 6.5
-WIDE_WORK = 2.5e9  # rows of a chain × attributes × values, where all pairs may have to be fitted
+WIDE_WORK = 1.0e9  # rows of a chain × attributes × values, where all pairs may have to be fitted
 WIDE_SECONDS = 0.9e-9  # per row, attribute and value
 COUNT_SECONDS = 2e-9  # per record and table, two cores
 
@@ -148,7 +145,7 @@ class ByChosenPairs:
         null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
         wanted = self.wanted(task, known, Misfit.of(noisy, null, stages.misfit_noise.deviation))
         rest = stages.measure_last(curator, stages.within(wanted.shares, neighbours), last)
-        return self._fitting(wanted.last, denoised(rest.joined(raw)), task)
+        return self._fitting(wanted.last, rest.joined(raw), task)
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> Wanted:
         """The gate and the choice: from public numbers."""
@@ -190,25 +187,19 @@ class ByChosenPairs:
 
     def _fitting(self, last: Last, measured: MeasuredTables, task: Task) -> Fitting:
         def fit(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
-            if last is Last.CHOSEN and any(len(members) == 2 for members in measured.interactions):
-                return fit_chosen(measured, pace, rng, progress)
-            found = directions_of(measured, rng) if last is Last.ALL else None
+            known = denoised(measured)
+            if last is Last.CHOSEN and any(len(members) == 2 for members in known.interactions):
+                return fit_chosen(known, pace, rng, progress)
+            found = directions_of(known, rng) if last is Last.ALL else None
             if found is not None:
-                return fit_directions(measured.domain, found, pace, rng, progress)
-            return fit_ones(measured, pace, rng, progress)
+                return fit_directions(task.domain, found, pace, rng, progress)
+            return fit_ones(known, pace, rng, progress)
 
         return Fitting(
             fit,
             lambda rows, rng: Records.from_rows(task.domain, rows),
-            lambda rows, released, rng: self.measure(_rehearsing(released, task, rng), task, rng),
+            lambda rows, released, rng: self._fitting(last, replica(released, measured, rng), task),
         )
-
-
-def _rehearsing(released: Records, task: Task, rng: np.random.Generator) -> Curator:
-    """A curator of as many rows as the table has, drawn from the release: all of it is public."""
-    drawn = released.to_rows()[rng.integers(0, released.rows, task.rows)]
-    entropy = SeededEntropy(int(rng.integers(1 << 62)))
-    return Curator(MemoryCounter(Records.from_rows(task.domain, drawn)), Ledger(task.budget), entropy)
 
 
 def pace_of(task: Task, synthetic_rows: int | None) -> Pace:
