@@ -40,6 +40,7 @@ from dualquery.privacy.statistics import (
     GroupCounts,
     Interactions,
     ItemCounts,
+    Misfits,
     Multiplied,
     PairCounts,
     Statistic,
@@ -161,6 +162,13 @@ def misfits(*sets: tuple[int, ...], expected: tuple[int, ...], slack: int = 0) -
     return Misfits(Tables(MIXED, sets), np.array(expected), np.full(len(sets), slack))
 
 
+def plain_misfits(sets: tuple[tuple[int, ...], ...], *expected: int, domain: Domain = MIXED) -> Misfits:
+    return Misfits(Tables(domain, sets), np.array(expected, np.int64), np.zeros(len(sets), np.int64))
+
+
+MISFIT = (
+    "a record that leaves one cell for another leaves the sum as it is; one price serves all expectations"
+)
 TWICE = "in L1 twice the length of one record is charged"
 AT_ONCE = "two records are not farthest apart in all sets at once"
 BOUND = "a kind of query that bounds the number of queries is charged the bound"
@@ -318,6 +326,9 @@ STATISTICS = [
         misfits((2,), expected=(1,)),
         both(REPLACE, "a table of a single cell does not move; one price serves all tables"),
     ),
+    Case("misfits", MIXED, plain_misfits(((0,), (1,)), 2, 0, 0, 2, 2)),
+    Case("misfits of pairs", BINARY, plain_misfits(((0, 1), (0, 2)), 1, 0, 2, 0, 0, 2, 1, 0, domain=BINARY)),
+    Case("misfits of what is always too low", MIXED, plain_misfits(((0,), (0, 1)), *[0] * 8), both(REPLACE, MISFIT)),
     Case("items", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 2))),
     Case("items, fewer than two records can hold", BASKETS, ItemCounts(HeldItems(1, RANK, 3, 2))),
     Case("items, one each", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 1)), sparse=True),

@@ -28,8 +28,9 @@ STRONG = (
 )
 DIFFUSE = 0.3  # of the whole misfit, the most that the chosen pairs may hold for such a search
 MOST_COST = 0.15  # of the mean misfit, what a search in vain may cost
-FEW_DIRECTIONS = 8  # dependence of so many directions must be visible, by
-VISIBLE = 1.4  # times the edge of the noise
+FEW_DIRECTIONS = 8  # dependence of so many directions must be visible
+VISIBLE = 1.4  # an eigenvalue, in half edges of the noise; from one on it is in principle
+PEAKED = 1.5  # the length of an interaction, in that of one whose cells all have the same misfit
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,6 @@ def may_have_few_directions(
     held = misfit.largest(chosen) / max(1e-9, float(misfit.likely.sum()))
     if mean < STRONG or held > DIFFUSE or gate.cost > MOST_COST * mean:
         return False
-    cells = float(np.mean(sizes)) ** 2
-    energy = 2 * len(misfit.likely) * (mean / HALF_NORMAL) ** 2 / cells  # Σ of squares of all interactions
-    direction = math.sqrt(energy / FEW_DIRECTIONS)
-    ratio = direction / (deviation * math.sqrt(float((sizes - 1).sum())))
-    return (ratio + 1 / ratio) / 2 > VISIBLE if ratio > 1 else False
+    length = PEAKED * mean / HALF_NORMAL / float(np.mean(sizes))  # of an interaction, from its L1
+    eigenvalue = length * math.sqrt(2 * len(misfit.likely) / FEW_DIRECTIONS)
+    return eigenvalue > VISIBLE * deviation * math.sqrt(float((sizes - 1).sum()))

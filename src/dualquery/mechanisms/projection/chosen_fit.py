@@ -15,7 +15,7 @@ from dualquery.game.moves import Cells
 from dualquery.game.residual import Set, Targets, TargetsMaker
 from dualquery.mechanisms.projection.fit import play_residual, product_start
 from dualquery.mechanisms.projection.fitting import Rows
-from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.pace import LEAST_TEMPERATURE, Pace
 from dualquery.mechanisms.projection.shrinkage import shrunk
 from dualquery.mechanisms.projection.tables import MeasuredTables
 
@@ -40,8 +40,13 @@ def fit_chosen(measured: MeasuredTables, pace: Pace, rng: np.random.Generator, p
     ones = measured.ones()
     targets, noise = targets_of(measured, ones, rng)
     start = product_start(measured.domain, ones, pace, rng)
-    temperatures = pace.temperatures(noise, TEMPERATURE)
-    return pace.released(play_residual(targets, ones, start, temperatures, rng, progress))
+    return pace.released(play_residual(targets, ones, start, temperatures(pace, noise), rng, progress))
+
+
+def temperatures(pace: Pace, noise: float) -> list[float]:
+    """One a round, in rows, given the noise of a cell as a fraction of the table."""
+    last = pace.chain_rows * max(TEMPERATURE * noise, LEAST_TEMPERATURE)
+    return [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
 
 
 def targets_of(

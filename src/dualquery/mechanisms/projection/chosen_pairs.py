@@ -1,11 +1,11 @@
 """Small tables and many columns: one-way tables first, then the pairs that matter, if any do.
 
 To measure all pairs is wrong where records are few for the number of pairs: noise then hides what independence
-would have told. Here one-way tables are measured first, then the *misfit* of every pair, its distance from the product
-of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
+would have told. Here one-way tables are measured first, then the *misfit* of every pair, its distance from the
+product of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
 public numbers (`choosing`): a gate says whether pairs would gain more than they cost; then the rest of the budget
-goes to the K pairs of largest misfit, or, where dependence is everywhere, to all of them, if few directions
-explain it (`low_rank`), or back to the one-way tables.
+goes to the K pairs of largest misfit, or, where dependence is everywhere, to all of them, in case few directions
+explain it (`low_rank`), or back to the one-way tables. docs/small-tables.md has the evidence.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MEAN_ERROR = (
     0.35  # of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py)
 )
 MAX_ERROR = 6.5
-WIDE_WORK = 2.5e9  # rows of a chain × attributes × values, where all pairs may have to be fitted
+WIDE_WORK = 1.0e9  # rows of a chain × attributes × values, where all pairs may have to be fitted
 WIDE_SECONDS = 0.9e-9  # per row, attribute and value
 COUNT_SECONDS = 2e-9  # per record and table, two cores
 
@@ -147,7 +147,7 @@ class ByChosenPairs:
         null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
         wanted = self.wanted(task, known, Misfit.of(noisy, null, stages.misfit_noise.deviation))
         rest = stages.measure_last(curator, stages.within(wanted.shares, neighbours), last)
-        return self._fitting(wanted.last, denoised(rest.joined(raw)), task)
+        return self._fitting(wanted.last, rest.joined(raw), task)
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> Wanted:
         """The gate and the choice: from public numbers."""
@@ -189,12 +189,13 @@ class ByChosenPairs:
 
     def _fitting(self, last: Last, measured: MeasuredTables, task: Task) -> Fitting:
         def fit(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
-            if last is Last.CHOSEN and any(len(members) == 2 for members in measured.interactions):
-                return fit_chosen(measured, pace, rng, progress)
-            found = directions_of(measured, rng) if last is Last.ALL else None
+            known = denoised(measured)
+            if last is Last.CHOSEN and any(len(members) == 2 for members in known.interactions):
+                return fit_chosen(known, pace, rng, progress)
+            found = directions_of(known, rng) if last is Last.ALL else None
             if found is not None:
-                return fit_directions(measured.domain, found, pace, rng, progress)
-            return fit_ones(measured, pace, rng, progress)
+                return fit_directions(task.domain, found, pace, rng, progress)
+            return fit_ones(known, pace, rng, progress)
 
         return Fitting(fit, lambda rows, rng: Records.from_rows(task.domain, rows))
 
@@ -238,8 +239,8 @@ def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[
         reason=(
             f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
             f"({shares.ones:.0%} of the budget), then how far each pair lies from independence "
-            f"({shares.misfits:.0%}); if pairs pay, the {rule.chosen:,} that matter most{or_all} get the rest, else the "
-            "one-way tables do, and rows are fitted to them"
+            f"({shares.misfits:.0%}); if pairs pay, the {rule.chosen:,} that matter most{or_all} get the rest, else "
+            "the one-way tables do, and rows are fitted to them"
         ),
         parameters=ByChosenPairs(
             pairs=number, chosen=rule.chosen, cell_noise=noise, pace=pace, stages=stages

@@ -1,7 +1,7 @@
 """Three measurements whose sizes are fixed before the first: one-way tables, misfits, and the rest.
 
-All of them are Gaussian, so that one theorem adds them up, whichever accounting is kept. What the last one measures is
-chosen after the first two were heard, within the sensitivity and at the variance that were paid for (`Allowance`).
+All of them are Gaussian, so that one theorem adds them up, whichever accounting is kept. What the last one measures
+is chosen after the first two were heard, within the sensitivity and at the variance that were paid for (`Allowance`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,7 +28,12 @@ from dualquery.privacy.misfits import misfit_sensitivity
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.prices import TOO_SMALL
-from dualquery.privacy.statistics import Interactions, interaction_scale
+from dualquery.privacy.statistics import (
+    Interactions,
+    interaction_distance,
+    interaction_length,
+    interaction_scale,
+)
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
 
@@ -140,13 +146,19 @@ def variances(interactions: Interactions, noise: Gaussian) -> dict[Set, float]:
 
 def squared_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -> int:
     """Δ₂² of the integer interaction of a set."""
-    return Interactions(domain, (members,), (1,)).sensitivity(neighbours).l2_squared
+    return _squared(tuple(int(domain.sizes[j]) for j in members), neighbours)
 
 
 def relative_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -> float:
     """c_S: Δ₂² of the interaction, in records; Π (k_j − 1)/k_j under add-remove."""
-    sizes = [int(domain.sizes[j]) for j in members]
-    return squared_sensitivity(members, domain, neighbours) / interaction_scale(sizes) ** 2
+    sizes = tuple(int(domain.sizes[j]) for j in members)
+    return _squared(sizes, neighbours) / interaction_scale(sizes) ** 2
+
+
+@lru_cache(maxsize=4096)
+def _squared(sizes: tuple[int, ...], neighbours: Neighbours) -> int:
+    """As `Interactions` charges for one set; sets of equal sizes are alike."""
+    return neighbours.largest_squared(alone=interaction_length(sizes), apart=interaction_distance(sizes))
 
 
 def shares_of_first(ones: list[Set], domain: Domain, neighbours: Neighbours) -> dict[Set, float]:
