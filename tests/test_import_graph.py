@@ -265,7 +265,8 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
         for name, reached in GRAPH.items()
         if "dualquery.counting.memory" in reached and part(name) != "audits"  # whose tables are invented
     }
-    assert users == {"dualquery.releases.making", "dualquery.releases.evaluation"}
+    released = "dualquery.mechanisms.replicas"  # whose records are released ones
+    assert users == {"dualquery.releases.making", "dualquery.releases.evaluation", released}
 
 
 def services_that_judge(sources: Sources) -> set[str]:
