@@ -40,7 +40,6 @@ from dualquery.privacy.statistics import (
     GroupCounts,
     Interactions,
     ItemCounts,
-    Misfits,
     Multiplied,
     PairCounts,
     Statistic,
