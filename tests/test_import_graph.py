@@ -193,7 +193,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.distributions.factored",
         "dualquery.distributions.multiplicative_weights",
         "dualquery.mechanisms.projection.refitting",
-    "dualquery.mechanisms.projection.signed_interactions",
+        "dualquery.mechanisms.projection.signed_interactions",
     ):
         assert name in checked
     for pattern in BLIND:
@@ -209,7 +209,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.oracles.local_search",
         "dualquery.game.residual",
         "dualquery.mechanisms.projection.refitting",
-    "dualquery.mechanisms.projection.signed_interactions",
+        "dualquery.mechanisms.projection.signed_interactions",
     ],
 )
 @pytest.mark.parametrize(
