@@ -29,7 +29,8 @@ from dualquery.privacy.budget import Accounting
 
 AnyMechanism = Mechanism[Any, Any]
 
-FEW_RECORDS = 600  # records times ε, by how far a neighbour moves a table: below it MWEM beats projection under pure ε (docs/choosing.md)
+# n ε / Δ, Δ by how far a neighbour moves a table: below it MWEM beats projection (docs/choosing.md)
+FEW_RECORDS = 600
 
 MECHANISMS: dict[str, AnyMechanism] = {
     mechanism.name: mechanism
