@@ -30,7 +30,8 @@ from dualquery.privacy.budget import Accounting
 AnyMechanism = Mechanism[Any, Any]
 TIGHTEST_FIRST = PROJECTION.paid_by  # of the mechanisms among which the rule below chooses
 
-FEW_RECORDS = 500  # records times ε: below it MWEM beats projection under pure ε (docs/choosing.md)
+# n ε / Δ, Δ by how far a neighbour moves a table: below it MWEM beats projection (docs/choosing.md)
+FEW_RECORDS = 600
 
 MECHANISMS: dict[str, AnyMechanism] = {
     mechanism.name: mechanism
@@ -99,15 +100,16 @@ def _preferences(task: Task) -> list[tuple[AnyMechanism, str]]:
 
 
 def _under_pure_epsilon(task: Task) -> list[tuple[AnyMechanism, str]]:
-    """Noise of scale 1/ε on every table is too much for few records: then MWEM measures fewer numbers."""
-    records = task.rows * task.budget.epsilon / (task.budget.neighbours.records_per_person or 1)
+    """Noise of scale Δ/ε on every table is too much for few records: then MWEM measures fewer numbers."""
+    records = task.rows * task.budget.epsilon / task.budget.neighbours.largest(alone=1, apart=2)
     projection = (
         PROJECTION,
         "Chosen because under pure ε projection, with Laplace noise on signed tables, is the most accurate.",
     )
     mwem = (
         MWEM,
-        f"Chosen because records times ε are few ({records:,.0f} < {FEW_RECORDS}), and the universe can be held.",
+        f"Chosen because there are few records for the noise ({records:,.0f} times its scale, less than "
+        f"{FEW_RECORDS}), and the universe can be held.",
     )
     dual_query = (
         DUAL_QUERY,
