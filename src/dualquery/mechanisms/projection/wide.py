@@ -51,6 +51,7 @@ SAMPLING = 0.135  # mean error of a 3-way conjunction by chance alone, times √
 NOISE = 0.54  # and by noise, in units of that of the totals
 HALF_NORMAL = 0.8  # the mean size of noise, in deviations
 LARGEST = 8.0  # the largest of 100,000 errors, in means
+SPREAD_BYTES = 100_000_000  # vectors that are spread out at once
 CELL_SECONDS = 8e-9  # per record and attribute, two cores, counting and drawing together
 UNASKED = "attributes that no query asks about are not measured, and 0 in every synthetic record"
 
@@ -259,9 +260,10 @@ def _class_seconds(task: Task, pace: Pace, asked: int) -> float:
 
 
 def _class_bytes(task: Task, pace: Pace, asked: int) -> int:
-    """The bits of the table and of the rows, slabs of both, moments, and the interpreter."""
-    bits = (task.rows * task.domain.width + pace.rows * asked) // 8
-    return bits + 4 * SLAB_BYTES + 400 * asked + 3200 * task.rows + INTERPRETER_BYTES
+    """The bits of the table and of the rows, slabs of the table, numbers a record or attribute, the interpreter."""
+    table, rows = task.rows * task.domain.width // 8, pace.rows * asked // 8
+    slabs = 2 * min(SLAB_BYTES, task.rows * asked // 8) + SPREAD_BYTES
+    return table + rows + slabs + 300 * task.rows + 1000 * asked + INTERPRETER_BYTES
 
 
 def _notes(task: Task, undecided: bool, asked: int, rows: int, wanted: ProjectionWishes) -> tuple[str, ...]:
