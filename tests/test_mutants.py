@@ -177,6 +177,33 @@ ITEMS = [
            "min(number, limit + 1)", moves("items-add-remove", "pairs-add-remove")),
 ]  # fmt: skip
 
+_BINARY = "tests/queries/test_binary.py"
+
+WIDE = [
+    Mutant("wide: two records differ by one", "privacy/wide_statistics.py", "apart=Sensitivity(2 * d, 4 * d)",
+           "apart=Sensitivity(d, d)", moves("one-way balances-replace")),
+    Mutant("wide: lengths of two records in one cell", "privacy/wide_statistics.py", "apart=Sensitivity(2, 2)",
+           "apart=Sensitivity(1, 1)", moves("lengths-replace")),
+    Mutant("wide: moments not squared", "privacy/wide_statistics.py", "alone=Sensitivity(l1, longest**2 // 2)",
+           "alone=Sensitivity(l1, longest)", moves("moments-add-remove")),
+    Mutant("wide: two vectors as far apart as one is long", "privacy/wide_statistics.py", "count**2 + 4 * longest",
+           "count**2 + longest", moves("totals-replace")),
+    Mutant("wide: the count of a class is free", "privacy/wide_statistics.py",
+           "l1, l2 = count + _l1(longest, numbers), count**2 + longest",
+           "l1, l2 = _l1(longest, numbers), longest", moves("class sums-add-remove")),
+    Mutant("wide: the squares are free", "privacy/wide_statistics.py",
+           "alone=Sensitivity(l1 + squares, l2 + squares**2)", "alone=Sensitivity(l1, l2)",
+           moves("centre sums-add-remove")),
+    Mutant("wide: axes are not clipped", "privacy/wide_statistics.py",
+           "self.sums.clip.longest * self.sums.axes_clip.longest", "self.sums.clip.longest",
+           moves("cross sums-add-remove")),
+    Mutant("wide: a weight too many", "queries/binary.py", "w = w - over", "return w",
+           (f"{_BINARY}::test_weights_are_the_largest_that_fit",)),
+    Mutant("wide: the room is overdrawn", "mechanisms/projection/shares.py",
+           "math.isqrt(self.shares.room // max(1, moved))", "math.isqrt(self.shares.room // max(1, moved)) + 1",
+           ("tests/mechanisms/test_wide.py::test_the_same_seed_gives_the_same_rows",)),
+]  # fmt: skip
+
 SCORES = [
     Mutant("signed range: replacing as adding", "privacy/scores.py", "apart=2 * moved", "apart=moved",
            moves("signed errors-replace")),
@@ -419,7 +446,7 @@ WALLS = [
 ]  # fmt: skip
 
 MUTANTS = [
-    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS
+    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS
 ]  # fmt: skip
 
 

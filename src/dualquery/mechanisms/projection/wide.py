@@ -225,7 +225,7 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         mechanism="projection",
         task=task,
         reason=(
-            f"{asked:,} attributes are too many for tables, structure is looked for on {min(FEW, asked)} of them and "
+            f"{asked:,} attributes are too many for tables: structure is looked for on {min(FEW, asked)} of them and "
             f"all are measured within the classes found (noise {noise:.2g}; one by one the queries would have "
             f"{per_query:.2g})"
         ),
