@@ -60,7 +60,7 @@ TRUTHFUL = (
     "dualquery.counting.*",
     "dualquery.privacy.*",
     "dualquery.releases.evaluation",
-    "dualquery.releases.making",
+    "dualquery.releases.rows",
     "dualquery.mechanisms.dual_query.rehearsal",
 )
 

@@ -53,6 +53,10 @@ def allowance(*tests: str) -> tuple[str, ...]:
     return tuple(f"{ALLOWANCE}::test_{test}" for test in tests)
 
 
+def gaussian(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/privacy/test_gaussian_filter.py::test_{test}" for test in tests)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """In this file, this text, which stands there once, becomes that text; one of these tests fails."""
@@ -249,6 +253,7 @@ VERBS = [
         "privacy/curator.py",
         "        if event is not None:\n"
         "            self._ledger.charge(event)\n"
+        "            self._ledger.begin()\n"
         "        return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n",
         "        drawn = draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n"
         "        if event is not None:\n"
@@ -287,9 +292,11 @@ VERBS = [
         "exceeds is charged after it read",
         "privacy/curator.py",
         "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        self._ledger.begin()\n"
         "        (truth,) = question.of(self._counter).tolist()\n",
         "        (truth,) = question.of(self._counter).tolist()\n"
-        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n",
+        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        self._ledger.begin()\n",
         exceeds("a_hazard_test_is_paid_for_before_anything_is_read", "an_epoch_is_paid_for_before_anything_is_read"),
     ),
     Mutant("exceeds hears questions that move too far", "privacy/curator.py", "if moved.l1 > law.sensitivity:",
@@ -420,6 +427,28 @@ LEDGERS = [
            rounding("advanced_composition_counts_every_draw")),
     Mutant("ledger: the theorem counts one draw each", "privacy/interpreters.py", "self.draws + draws",
            "self.draws + 1", rounding("advanced_composition_counts_every_draw")),
+    Mutant("filter: real noise instead of discrete", "privacy/gaussian_filter.py", "event.mu_squared(ROUNDING)",
+           "event.mu_squared(Fraction(0))", gaussian("sizes_at_a_fixed_ratio_are_not_all_the_same_to_a_ledger")),
+    Mutant("filter: a unit too many", "privacy/gaussian_filter.py", "self.total <= self.limit",
+           "self.total - 1 <= self.limit", gaussian("the_limit_is_the_last_unit_that_keeps_the_promise")),
+    Mutant("filter: any number of cells", "privacy/gaussian_filter.py", "self.cells <= MOST_CELLS", "True",
+           gaussian("the_constants_of_the_filter")),
+    Mutant("filter: noise narrower than its rounding", "privacy/gaussian_filter.py", "not self.too_narrow", "True",
+           gaussian("sizes_at_a_fixed_ratio_are_not_all_the_same_to_a_ledger")),
+    Mutant("filter: several records as one", "privacy/gaussian_filter.py",
+           "records**2 * mu_squared", "records * mu_squared",
+           gaussian("a_filter_covers_an_adversary_who_chooses_sizes")),
+    Mutant("ledger: sizes that follow a draw as if fixed", "privacy/ledger.py",
+           "return total.filtered if self._begun and isinstance(total, GaussianSum) else total", "return total",
+           gaussian("once_something_was_drawn_a_charge_is_held_against_the_filter")),
+    Mutant("selection: as good as Gaussian noise of its rho", "privacy/conversion.py", "PI = Fraction(355, 113)",
+           "PI = Fraction(2)", gaussian("bounded_range_is_gaussian_differential_privacy")),
+    Mutant("what was paid on one path is promised on all", "privacy/interpreters.py",
+           "            return Spent(self.limit, self.budget.epsilon, self.budget.delta)\n",
+           "            pass\n", gaussian("adaptive_ledgers_of_other_theorems_promise_their_limits")),
+    Mutant("the number of records for half its price", "releases/rows.py", "rest = whole - units(price)",
+           "rest = whole - units(price) // 2",
+           ("tests/releases/test_rows.py::test_gaussian_budget_splits_into_the_number_of_records_and_the_rest",)),
     Mutant("ledger: only the first of several events is paid", "privacy/ledger.py",
            "self._interpreter = self._paid(*events)", "self._interpreter = self._paid(events[0])",
            rounding("several_events_are_paid_all_or_none")),

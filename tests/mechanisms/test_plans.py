@@ -12,7 +12,7 @@ import pytest
 
 from dualquery.counting.counter import Countable, Integers
 from dualquery.counting.memory import MemoryCounter
-from dualquery.errors import DualQueryError
+from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown, silent
 from dualquery.mechanisms.wishes import WISHES, flags_of
@@ -66,6 +66,9 @@ CASES: list[Case] = [
     ("laplace", MIXED, "marginals:2 + random:2:10", PURE, {}),
     ("gaussian", MIXED, "marginals:2 + random:2:10", ZCDP, {}),
     ("gaussian", MIXED, "random:2:10", GAUSSIAN, {}),
+    ("gaussian", MIXED, "marginals:2 + random:2:10", GAUSSIAN, {}),
+    ("projection", BASKETS, "random:3:200", GAUSSIAN, {"synthetic_rows": 200, "items_per_record": 4}),
+    ("hadamard", BINARY, "marginals:2", GAUSSIAN, {"synthetic_rows": 200}),
     ("hadamard", BINARY, "marginals:2", PURE, {"synthetic_rows": 200}),
     ("hadamard", BINARY, "marginals:2", ZCDP, {"synthetic_rows": 200}),
     ("uniform", MIXED, "marginals:2", PURE, {"synthetic_rows": 200}),
@@ -164,6 +167,20 @@ def test_what_a_certificate_shows_of_a_plan_is_plain_data(case: Case) -> None:
             assert written[option] == options[option]
     steps = [step.event.to_json() for step in plan.steps]
     assert json.loads(json.dumps(steps, allow_nan=False)) == steps
+
+
+@pytest.mark.parametrize("accounting", [ZCDP, GAUSSIAN, THEOREM, PURE], ids=str)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_mechanism_is_paid_by_what_it_says_and_by_nothing_else(name: str, accounting: Accounting) -> None:
+    mechanism = MECHANISMS[name]
+    options = {option: 2 for option in ("rounds", "samples") if mechanism.accepts([option])}
+    options |= {"free": "random"} if name == "dualquery" else {}
+    task = Task(from_spec(BINARY, "marginals:2"), ROWS, budget(accounting, Neighbours.REPLACE))
+    if accounting in mechanism.paid_by:
+        assert affordable(task.budget, mechanism.plan_for(task, options).steps)
+    else:
+        with pytest.raises(BudgetError):
+            mechanism.plan_for(task, options)
 
 
 def test_every_mechanism_is_among_the_cases() -> None:

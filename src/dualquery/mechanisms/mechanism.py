@@ -152,6 +152,12 @@ class Mechanism(Generic[Wishes, Parameters]):
             if not self.accepts([name]):
                 given = "--" + name.replace("_", "-")
                 raise DualQueryError(f"{given} means nothing to the mechanism '{self.name}'; leave it out")
+        # Other theorems refuse by themselves what they cannot add up. This one adds up selections too, and dearly.
+        if task.budget.accounting is Accounting.GAUSSIAN and Accounting.GAUSSIAN not in self.paid_by:
+            names = ", ".join(each.value for each in self.paid_by)
+            raise BudgetError(
+                f"the mechanism '{self.name}' is not paid for by gaussian accounting; use {names}"
+            )
         return self.plan(task, self.wishes(**options))
 
 

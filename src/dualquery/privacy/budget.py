@@ -32,7 +32,7 @@ class Accounting(Enum):
 _ACCOUNTING_WORDS = {
     Accounting.TIGHTEST: "the tightest theorem that the mechanism allows",
     Accounting.ZCDP: "zero-concentrated differential privacy (conversion of Canonne, Kamath, Steinke 2020)",
-    Accounting.GAUSSIAN: "Gaussian differential privacy of a release that only adds discrete Gaussian noise",
+    Accounting.GAUSSIAN: "Gaussian differential privacy, exact for discrete Gaussian noise (Dong, Roth, Su 2022)",
     Accounting.THEOREM_4_3: "advanced composition (Theorem 4.3 of Gaboardi et al., 2014)",
     Accounting.PURE: "sums of pure differential privacy (Theorem 4.2 of Gaboardi et al., 2014)",
     Accounting.RENYI: (

@@ -63,6 +63,7 @@ class Curator:
         event = selection_event(score, self.neighbours, rate=rate, draws=draws)
         if event is not None:
             self._ledger.charge(event)
+            self._ledger.begin()
         return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)
 
     def allow(self, *events: GaussianMeasurement | LaplaceMeasurement) -> tuple[Allowance, ...]:
@@ -95,6 +96,7 @@ class Curator:
                 "this question moves farther between neighbours than the threshold test allows for"
             )
         test = law.pay(self._ledger, self._entropy, noise.event(moved))
+        self._ledger.begin()
         (truth,) = question.of(self._counter).tolist()
         side = test(truth - hypothesis)
         if side is None:

@@ -7,7 +7,8 @@ is drawn:
 
     Σ Δ_i²/(σ_i² − r²) ≤ μ²   and   Σ Δ_i² ≤ M   on every path   ⟹   (ε + 2Mτ, e^(Mτ) δ)-DP,
 
-(ε, δ) on the curve of real noise with μ. Here r² and M are constants, and μ² is the largest that fits the budget.
+(ε, δ) on the curve of real noise with μ. Here r² and M are constants, and μ² is the largest that fits the budget. A
+selection is as good as real Gaussian noise of μ² = πε²/8, and adds to the same sum.
 """
 
 from __future__ import annotations
@@ -18,17 +19,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget, Spent
 from dualquery.privacy.conversion import UNITS, distortion_of, gaussian_epsilon, largest_units, units
-from dualquery.privacy.events import Event, GaussianMeasurement
+from dualquery.privacy.events import Concentrated, GaussianMeasurement
 
 ROUNDING = Fraction(5)  # r²: so much of every variance is given up for the rounding of real noise
 MOST_CELLS = 2**80  # M: more than any plan needs, and yet Mτ < 10⁻¹⁸ at this r²
 FINE = 2**14  # a variance of which r² is 0.03%
 MOST_TIMES = 2**20  # counts times this still fit 64 bits
-
-ONLY_GAUSSIAN = "Gaussian accounting pays for Gaussian noise only; use zcdp accounting for this mechanism."
 
 
 def filter_epsilon(mu_squared: Fraction | float, *, delta: float, records: int = 1) -> float:
@@ -69,23 +67,22 @@ def times_for(variance: Fraction) -> int:
 
 @dataclass(frozen=True)
 class GaussianFilter:
-    """Σ Δ²/(σ² − r²) in units, each term rounded up, and Σ Δ²; the limits are μ² of the budget, and M."""
+    """Σ μ_i² in units, each term rounded up, and Σ Δ² of the noise; the limits are μ² of the budget, and M."""
 
     budget: Budget
     total: int = 0
     cells: Fraction = Fraction(0)
     too_narrow: bool = False  # some variance does not exceed r²
 
-    def after(self, event: Event) -> GaussianFilter:
-        if not isinstance(event, GaussianMeasurement):
-            raise BudgetError(ONLY_GAUSSIAN)
-        squared, left = event.sensitivity_squared, event.variance - ROUNDING
-        if squared == 0:
-            return self
-        if left <= 0:
-            return GaussianFilter(self.budget, self.total, self.cells + squared, too_narrow=True)
-        total = self.total + units(squared / left)
-        return GaussianFilter(self.budget, total, self.cells + squared, self.too_narrow)
+    def after(self, event: Concentrated) -> GaussianFilter:
+        cells = event.sensitivity_squared if isinstance(event, GaussianMeasurement) else Fraction(0)
+        cost = event.mu_squared(ROUNDING)
+        return GaussianFilter(
+            self.budget,
+            self.total + units(cost or Fraction(0)),
+            self.cells + cells,
+            self.too_narrow or cost is None,
+        )
 
     @property
     def limit(self) -> int:

@@ -9,8 +9,9 @@ promises between tables that differ in k records. Proofs: docs/privacy.md.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 from typing import TypeAlias
@@ -29,7 +30,7 @@ from dualquery.privacy.conversion import (
     units,
 )
 from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement, Selection
-from dualquery.privacy.gaussian_filter import ONLY_GAUSSIAN, GaussianFilter
+from dualquery.privacy.gaussian_filter import GaussianFilter
 from dualquery.privacy.group_privacy import renyi_group_epsilon
 
 
@@ -69,25 +70,37 @@ class ConcentratedSum:
 
 @dataclass(frozen=True)
 class GaussianSum:
-    """Only discrete Gaussian noise, converted as one Gaussian (`discrete_gaussian_epsilon`); ρ is limited too.
+    """Discrete Gaussian noise, converted as one Gaussian (`discrete_gaussian_epsilon`); other events by their μ².
 
-    The best of several bounds is taken, which holds because the sizes are fixed before anything is drawn.
+    The best of several bounds is taken, which holds because these sizes were fixed before anything was drawn. From
+    the first draw on the ledger goes on with `filtered`.
     """
 
     budget: Budget
-    noises: tuple[tuple[Fraction, Fraction], ...] = ()
-    total: int = 0
+    filtered: GaussianFilter
+    noises: Counter[tuple[Fraction, Fraction]] = field(default_factory=Counter)  # Δ² and σ², how often
+    others: int = 0  # μ², in units
+    total: int = 0  # ρ, in units
+
+    @staticmethod
+    def of(budget: Budget) -> GaussianSum | GaussianFilter:
+        return GaussianFilter(budget) if budget.adaptive else GaussianSum(budget, GaussianFilter(budget))
 
     def after(self, event: Event) -> GaussianSum:
         event = _not_a_fire(event, self.budget)
-        if not isinstance(event, GaussianMeasurement):
-            raise BudgetError(ONLY_GAUSSIAN)
-        noises = (*self.noises, (event.sensitivity_squared, event.variance))
-        return GaussianSum(self.budget, noises, self.total + units(event.rho))
+        noises, others = self.noises, self.others
+        if isinstance(event, GaussianMeasurement):
+            noises = noises + Counter([(event.sensitivity_squared, event.variance)])
+        else:
+            others += units(event.mu_squared(Fraction(0)))
+        return GaussianSum(
+            self.budget, self.filtered.after(event), noises, others, self.total + units(event.rho)
+        )
 
     @property
     def epsilon(self) -> float:
-        return discrete_gaussian_epsilon(self.noises, delta=self.budget.delta)
+        others = Fraction(self.others, UNITS)
+        return discrete_gaussian_epsilon(self.noises, delta=self.budget.delta, others=others)
 
     @property
     def affordable(self) -> bool:
@@ -212,7 +225,7 @@ Interpreter: TypeAlias = ConcentratedSum | GaussianSum | GaussianFilter | Advanc
 
 INTERPRETERS: dict[Accounting, Callable[[Budget], Interpreter]] = {
     Accounting.ZCDP: ConcentratedSum,
-    Accounting.GAUSSIAN: lambda budget: GaussianFilter(budget) if budget.adaptive else GaussianSum(budget),
+    Accounting.GAUSSIAN: GaussianSum.of,
     Accounting.THEOREM_4_3: AdvancedSum,
     Accounting.PURE: PureSum,
     Accounting.RENYI: RenyiSum,
@@ -227,7 +240,13 @@ def opened(budget: Budget) -> Interpreter:
 
 
 def after_all(total: Interpreter, events: Iterable[Event]) -> Interpreter:
-    return reduce(lambda total, event: total.after(event), events, total)
+    return reduce(_after, events, total)
+
+
+def _after(total: Interpreter, event: Event) -> Interpreter:
+    if isinstance(total, GaussianFilter):
+        return total.after(_not_a_fire(event, total.budget))
+    return total.after(event)
 
 
 def _not_a_fire(event: Event, budget: Budget) -> Concentrated:

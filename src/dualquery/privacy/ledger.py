@@ -24,7 +24,7 @@ class Ledger:
 
     The sizes of the events are fixed by public parameters before anything is drawn. Where they follow earlier outputs
     the budget says so (`adaptive`), and what is spent is all of it. Gaussian accounting takes the best of several
-    bounds, which holds for fixed sizes only: there nothing can be charged any more once something was drawn.
+    bounds, which holds for fixed sizes only: for what is charged after the first draw it goes on as a filter.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -50,19 +50,16 @@ class Ledger:
 
     def charge(self, *events: Event) -> None:
         """Pay for events before they happen; if they cost too much, raise BudgetError and change nothing."""
+        if not events:
+            return
         with self._lock:
-            _require(
-                not self._closed,
-                "With gaussian accounting all measurements are paid for before the first of them is drawn, because "
-                "their sizes must be fixed; pay for all of them at once (Curator.allow).",
-            )
             self._interpreter = self._paid(*events)
             self._events.extend(events)
 
     def affords(self, *events: Event) -> bool:
         """Whether these events could be paid for now, all of them."""
         with self._lock:
-            return not self._closed and after_all(self._interpreter, events).affordable
+            return after_all(self._now, events).affordable
 
     def begin(self) -> None:
         """Something that was paid for is about to be drawn; the curator says so."""
@@ -70,8 +67,10 @@ class Ledger:
             self._begun = True
 
     @property
-    def _closed(self) -> bool:
-        return self._begun and isinstance(self._interpreter, GaussianSum)
+    def _now(self) -> Interpreter:
+        """What the next charge adds to: once something was drawn, a charge may follow it."""
+        total = self._interpreter
+        return total.filtered if self._begun and isinstance(total, GaussianSum) else total
 
     def reserve(self, fire: Fire, *follow_up: Concentrated) -> Reservation:
         """Pay for a fire, and for what is measured after it, before the test is drawn: Rényi accounting only.
@@ -108,12 +107,14 @@ class Ledger:
         return after_all(opened(self._budget), [event.for_records(records) for event in self._events]).epsilon
 
     def _paid(self, *events: Event) -> Interpreter:
-        after = after_all(self._interpreter, events)
+        after = after_all(self._now, events)
         if not after.affordable:
             step = ", then ".join(event.words() for event in events)
+            late = isinstance(self._interpreter, GaussianSum) and self._begun
             raise BudgetError(
                 f"The budget of epsilon = {self._budget.epsilon:g} and delta = {self._budget.delta:g} does "
-                f"not pay for this step ({step}); use a larger budget, fewer steps or more noise."
+                f"not pay for this step ({step}); use a larger budget, fewer steps or more noise"
+                + (", or pay for all steps before the first is drawn." if late else ".")
             )
         return after
 
