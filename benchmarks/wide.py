@@ -219,9 +219,14 @@ def warm_up() -> None:
         release(records, random_conjunctions(records.domain, 3, 30_000, seed=2), 0)
 
 
-def measure(data: str, attributes: int, seed: int) -> Result:
+def measure(data: str, attributes: int) -> list[Result]:
+    """A table and a release for each seed."""
+    warm_up()
+    return [_measure(data, attributes, seed) for seed in SEEDS]
+
+
+def _measure(data: str, attributes: int, seed: int) -> Result:
     with load(data, attributes, seed) as (records, workload, held_out):
-        warm_up()
         made, taken, bars = release(records, workload, seed)
         error = workload.fractions(made) - workload.fractions(records)
         outside = [float(np.abs(w.fractions(made) - w.fractions(records)).mean()) for w in held_out]
@@ -248,7 +253,7 @@ def only_released(data: str, attributes: int) -> dict[str, float]:
 
 
 def requirements(wanted: Wanted) -> list[Result]:
-    results = [in_fresh_process(measure, wanted.data, wanted.attributes, seed)[0] for seed in SEEDS]
+    results: list[Result] = in_fresh_process(measure, wanted.data, wanted.attributes)[0]
     _, peak = in_fresh_process(only_released, wanted.data, wanted.attributes)
 
     def mean(name: str) -> float:

@@ -53,6 +53,10 @@ def allowance(*tests: str) -> tuple[str, ...]:
     return tuple(f"{ALLOWANCE}::test_{test}" for test in tests)
 
 
+def gaussian(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/privacy/test_gaussian_filter.py::test_{test}" for test in tests)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """In this file, this text, which stands there once, becomes that text; one of these tests fails."""
@@ -183,6 +187,33 @@ ITEMS = [
            "apart=Sensitivity(alone, alone)", moves("pairs-replace")),
     Mutant("items kept: one beyond the limit", "queries/itemsets.py", "min(number, limit)",
            "min(number, limit + 1)", moves("items-add-remove", "pairs-add-remove")),
+]  # fmt: skip
+
+_BINARY = "tests/queries/test_binary.py"
+
+WIDE = [
+    Mutant("wide: two records differ by one", "privacy/wide_statistics.py", "apart=Sensitivity(2 * d, 4 * d)",
+           "apart=Sensitivity(d, d)", moves("one-way balances-replace")),
+    Mutant("wide: lengths of two records in one cell", "privacy/wide_statistics.py", "apart=Sensitivity(2, 2)",
+           "apart=Sensitivity(1, 1)", moves("lengths-replace")),
+    Mutant("wide: moments not squared", "privacy/wide_statistics.py", "alone=Sensitivity(l1, longest**2 // 2)",
+           "alone=Sensitivity(l1, longest)", moves("moments-add-remove")),
+    Mutant("wide: two vectors as far apart as one is long", "privacy/wide_statistics.py", "count**2 + 4 * longest",
+           "count**2 + longest", moves("totals-replace")),
+    Mutant("wide: the count of a class is free", "privacy/wide_statistics.py",
+           "l1, l2 = count + _l1(longest, numbers), count**2 + longest",
+           "l1, l2 = _l1(longest, numbers), longest", moves("class sums-add-remove")),
+    Mutant("wide: the squares are free", "privacy/wide_statistics.py",
+           "alone=Sensitivity(l1 + squares, l2 + squares**2)", "alone=Sensitivity(l1, l2)",
+           moves("centre sums-add-remove")),
+    Mutant("wide: axes are not clipped", "privacy/wide_statistics.py",
+           "self.sums.clip.longest * self.sums.axes_clip.longest", "self.sums.clip.longest",
+           moves("cross sums-add-remove")),
+    Mutant("wide: a weight too many", "queries/binary.py", "w = w - over", "return w",
+           (f"{_BINARY}::test_weights_are_the_largest_that_fit",)),
+    Mutant("wide: the room is overdrawn", "mechanisms/projection/shares.py",
+           "math.isqrt(self.shares.room // max(1, moved))", "math.isqrt(self.shares.room // max(1, moved)) + 1",
+           ("tests/mechanisms/test_wide.py::test_the_same_seed_gives_the_same_rows",)),
 ]  # fmt: skip
 
 SCORES = [
@@ -404,6 +435,28 @@ LEDGERS = [
            rounding("advanced_composition_counts_every_draw")),
     Mutant("ledger: the theorem counts one draw each", "privacy/interpreters.py", "self.draws + draws",
            "self.draws + 1", rounding("advanced_composition_counts_every_draw")),
+    Mutant("filter: real noise instead of discrete", "privacy/gaussian_filter.py", "event.mu_squared(ROUNDING)",
+           "event.mu_squared(Fraction(0))", gaussian("sizes_at_a_fixed_ratio_are_not_all_the_same_to_a_ledger")),
+    Mutant("filter: a unit too many", "privacy/gaussian_filter.py", "self.total <= self.limit",
+           "self.total - 1 <= self.limit", gaussian("the_limit_is_the_last_unit_that_keeps_the_promise")),
+    Mutant("filter: any number of cells", "privacy/gaussian_filter.py", "self.cells <= MOST_CELLS", "True",
+           gaussian("the_constants_of_the_filter")),
+    Mutant("filter: noise narrower than its rounding", "privacy/gaussian_filter.py", "not self.too_narrow", "True",
+           gaussian("sizes_at_a_fixed_ratio_are_not_all_the_same_to_a_ledger")),
+    Mutant("filter: several records as one", "privacy/gaussian_filter.py",
+           "records**2 * mu_squared", "records * mu_squared",
+           gaussian("a_filter_covers_an_adversary_who_chooses_sizes")),
+    Mutant("ledger: sizes that follow a draw as if fixed", "privacy/ledger.py",
+           "return total.filtered if self._begun and isinstance(total, GaussianSum) else total", "return total",
+           gaussian("once_something_was_drawn_a_charge_is_held_against_the_filter")),
+    Mutant("selection: as good as Gaussian noise of its rho", "privacy/conversion.py", "PI = Fraction(355, 113)",
+           "PI = Fraction(2)", gaussian("bounded_range_is_gaussian_differential_privacy")),
+    Mutant("what was paid on one path is promised on all", "privacy/interpreters.py",
+           "            return Spent(self.limit, self.budget.epsilon, self.budget.delta)\n",
+           "            pass\n", gaussian("adaptive_ledgers_of_other_theorems_promise_their_limits")),
+    Mutant("the number of records for half its price", "releases/rows.py", "rest = whole - units(price)",
+           "rest = whole - units(price) // 2",
+           ("tests/releases/test_rows.py::test_gaussian_budget_splits_into_the_number_of_records_and_the_rest",)),
     Mutant("ledger: only the first of several events is paid", "privacy/ledger.py",
            "self._interpreter = self._paid(*events)", "self._interpreter = self._paid(events[0])",
            rounding("several_events_are_paid_all_or_none")),
@@ -430,7 +483,7 @@ WALLS = [
 ]  # fmt: skip
 
 MUTANTS = [
-    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS
+    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS
 ]  # fmt: skip
 
 

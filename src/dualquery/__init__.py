@@ -1,10 +1,10 @@
 """Answers to very many statistical questions about a private table, with differential privacy.
 
     import dualquery
-    from dualquery import Accounting, Budget, Neighbours, marginals, read_schema
+    from dualquery import Budget, Neighbours, marginals, read_schema
 
     schema = read_schema("schema.toml")
-    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE)
     release = dualquery.release(frame, schema=schema, workload=marginals(schema.domain, 3), budget=budget)
     print(release.answer("age >= 50 & sex = Female"))     # 0.142 ± 0.006 (95%)
     release.save("release")

@@ -32,6 +32,7 @@ from dualquery.table.records import Records
 MIXED = Domain((Categorical("a", ("x", "y", "z")), equal_width("c", 0, 10, 5), Items("item", 3)))
 BINARY = Domain((Items("item", 6),))
 BASKETS = Domain((Items("item", 220),))  # so many that items and pairs are measured
+WIDE = Domain((Items("item", 200), *(Categorical(f"c{j}", ("no", "yes")) for j in range(9))))
 ROWS = 400
 
 ZCDP, PURE, GAUSSIAN, THEOREM = (
@@ -47,6 +48,8 @@ CASES: list[Case] = [
     ("projection", MIXED, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 4}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 1}),
+    ("projection", BASKETS, "random:3:21000", GAUSSIAN, {"synthetic_rows": 200}),
+    ("projection", WIDE, "random:3:21000", ZCDP, {"synthetic_rows": 200}),
     ("adaptive-projection", MIXED, "marginals:3", ZCDP, {"synthetic_rows": 200, "rounds": 3}),
     ("projection", MIXED, "marginals:2", PURE, {"synthetic_rows": 200}),
     ("projection", BINARY, "marginals:3", PURE, {"synthetic_rows": 200}),

@@ -80,7 +80,7 @@ def test_every_file_that_the_page_names_exists() -> None:
 SECTIONS = [
     "Neighbours", "Currency and events", "The ledger as a filter", "Several records", "Bounded range", "Conversions",
     "Gaussian releases", "Threshold tests", "Noise", "Selection", "DualQuery", "MWEM", "PMW", "Adaptive projection",
-    "Items and pairs", "Statistics and scores",
+    "Items and pairs", "Wide binary tables", "Statistics and scores",
 ]  # fmt: skip
 
 

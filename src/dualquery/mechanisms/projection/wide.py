@@ -38,6 +38,7 @@ from dualquery.mechanisms.projection.pace import INTERPRETER_BYTES, Pace
 from dualquery.mechanisms.projection.rooms import Shares, shares_of
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.binary import SLAB_BYTES, Binary
 from dualquery.table.domain import Domain
 
@@ -49,7 +50,9 @@ SHARE_OF_LENGTHS = 0.005  # where it is not declared how many items records hold
 ROW_BYTES = 1_000_000_000  # that the released rows may take
 SAMPLING = 0.135  # mean error of a 3-way conjunction by chance alone, times √records (benchmarks/wide.py)
 NOISE = 0.54  # and by noise, in units of that of the totals
+HALF_NORMAL = 0.8  # the mean size of noise, in deviations
 LARGEST = 8.0  # the largest of 100,000 errors, in means
+SPREAD_BYTES = 100_000_000  # vectors that are spread out at once
 CELL_SECONDS = 8e-9  # per record and attribute, two cores, counting and drawing together
 UNASKED = "attributes that no query asks about are not measured, and 0 in every synthetic record"
 
@@ -136,6 +139,7 @@ def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
     """The plan for a wide table; None where it is none, or where tables should do as well."""
     if not is_wide(task.domain):
         return None
+    available_rho(task)  # refuses accountings that do not pay for Gaussian noise
     if wanted.items_per_record is not None and is_transactions(task.domain):
         return _plan_for_baskets(task, wanted, wanted.items_per_record)
     made = _plan_for_classes(task, wanted)
@@ -156,7 +160,7 @@ def _tables_do(task: Task, other: Plan[Any]) -> bool:
 def _plan_for_baskets(task: Task, wanted: ProjectionWishes, limit: int) -> Plan[Any]:
     pace = Pace.of(wanted.synthetic_rows)
     planned = plan_items(task, limit)
-    noise = planned.noise(task)
+    noise, per_query = planned.noise(task), _per_query(task, planned.shares)
     pairs = (
         f"all items and the pairs of the {planned.fitted} that matter most are counted"
         if planned.has_pairs
@@ -167,7 +171,7 @@ def _plan_for_baskets(task: Task, wanted: ProjectionWishes, limit: int) -> Plan[
         task=task,
         reason=(
             f"the workload asks about very many sets of items: {pairs}, at most {planned.limit} items a record "
-            f"(noise {noise:.2g}; one by one the queries would have {_per_query(task):.2g}), and rows are fitted"
+            f"(noise {noise:.2g}; one by one the queries would have {per_query:.2g}), and rows are fitted"
         ),
         parameters=ByItems(
             measured="items and pairs" if planned.has_pairs else "items",
@@ -194,14 +198,15 @@ def _item_bytes(task: Task, pace: Pace, fitted: int) -> int:
     return pace.bytes(fitted, 2 * fitted**2) + 400 * task.rows
 
 
-def _per_query(task: Task) -> float:
-    return math.sqrt(task.workload.size / (2 * available_rho(task))) / task.rows
+def _per_query(task: Task, shares: Shares) -> float:
+    """The noise of every query on its own, as a fraction of the records, for the whole budget."""
+    moved = [GroupCounts(group).sensitivity(task.budget.neighbours) for group in task.workload.groups]
+    return shares.deviation(sum(each.l2_squared for each in moved), *shares.variance) / task.rows
 
 
 def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
-    available_rho(task)  # refuses accountings that do not pay for Gaussian noise
     undecided = is_transactions(task.domain)
     asked = len(task.workload.attributes)
     rows = wanted.synthetic_rows or min(Pace.of(None).rows, max(1000, 8 * ROW_BYTES // asked))
@@ -217,15 +222,16 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         )
     moved = task.budget.neighbours.largest_squared(alone=asked, apart=4 * asked)
     noise = shares.deviation(moved / 4, "totals") / task.rows
+    per_query = _per_query(task, shares)
     mean = math.hypot(SAMPLING * math.sqrt(1 / task.rows + 1 / rows), NOISE * noise)
     measured = "classes, or items and pairs" if undecided else "classes"
     return Plan(
         mechanism="projection",
         task=task,
         reason=(
-            f"{asked:,} attributes are too many for tables, structure is looked for on {min(FEW, asked)} of them and "
+            f"{asked:,} attributes are too many for tables: structure is looked for on {min(FEW, asked)} of them and "
             f"all are measured within the classes found (noise {noise:.2g}; one by one the queries would have "
-            f"{_per_query(task):.2g})"
+            f"{per_query:.2g})"
         ),
         parameters=ByClasses(
             measured=measured, attributes=asked, total_noise=noise, pace=pace, shares=shares
@@ -235,7 +241,21 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         max_error=min(LARGEST * mean, 1.0),
         seconds=_class_seconds(task, pace, asked),
         bytes=need,
-        notes=(*_notes(task, undecided, asked, rows, wanted), *too_noisy(noise)),
+        notes=(
+            *_notes(task, undecided, asked, rows, wanted),
+            *_plainer(HALF_NORMAL * per_query, mean),
+            *too_noisy(noise),
+        ),
+    )
+
+
+def _plainer(plain: float, mean: float) -> tuple[str, ...]:
+    """Where noise on each query alone would do better, the plan says so."""
+    if plain >= mean:
+        return ()
+    return (
+        f"noise on each query alone would have a mean error of {plain:.2g} (--mechanism gaussian), but gives answers "
+        "without synthetic records",
     )
 
 
@@ -244,9 +264,10 @@ def _class_seconds(task: Task, pace: Pace, asked: int) -> float:
 
 
 def _class_bytes(task: Task, pace: Pace, asked: int) -> int:
-    """The bits of the table and of the rows, slabs of both, moments, and the interpreter."""
-    bits = (task.rows * task.domain.width + pace.rows * asked) // 8
-    return bits + 4 * SLAB_BYTES + 400 * asked + 3200 * task.rows + INTERPRETER_BYTES
+    """The bits of the table and of the rows, slabs of the table, numbers a record or attribute, the interpreter."""
+    table, rows = task.rows * task.domain.width // 8, pace.rows * asked // 8
+    slabs = 2 * min(SLAB_BYTES, task.rows * asked // 8) + SPREAD_BYTES
+    return table + rows + slabs + 300 * task.rows + 1000 * asked + INTERPRETER_BYTES
 
 
 def _notes(task: Task, undecided: bool, asked: int, rows: int, wanted: ProjectionWishes) -> tuple[str, ...]:
