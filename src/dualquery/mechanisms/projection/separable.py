@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
+from dualquery.mechanisms.projection.separable_kernels import improve
 from dualquery.queries.tables import centred
 
 GUESS = 4.0  # observations that the guess of a covariance counts as
@@ -76,33 +77,38 @@ class SeparablePrior:
         }
         self._covariance = dict(guess)
         self._strength = [_first_strength(group, guess) for group in self._groups]
-        for _ in range(STEPS):
-            self._improve(guess)
+        if self._groups:
+            self._improved(guess)
         self._values, self._vectors = _eigen(self._covariance)
         self._turned = {j: self._basis[j] @ self._vectors[j] for j in self._basis}
 
-    def _improve(self, guess: Mapping[int, Matrix]) -> None:
-        """One step: the posterior of every pair, then a_S and Σ_i that make it most likely."""
-        values, vectors = _eigen(self._covariance)
-        total = {j: GUESS * each for j, each in guess.items()}
-        weight = dict.fromkeys(guess, GUESS)
-        for place, group in enumerate(self._groups):
-            left, right = (np.stack([vectors[s[side]] for s in group.pairs]) for side in (0, 1))
-            rows, columns = (np.stack([values[s[side]] for s in group.pairs]) for side in (0, 1))
-            strength = self._strength[place]
-            scale = rows[:, :, None] * columns[:, None, :]
-            prior, noise = strength[:, None, None] * scale, group.noise[:, None, None]
-            mean = left.transpose(0, 2, 1) @ group.seen @ right * (prior / (prior + noise))
-            spread = prior * noise / (prior + noise)
-            by_row = _second_moment(left, mean, spread, columns)
-            by_column = _second_moment(right, mean.transpose(0, 2, 1), spread.transpose(0, 2, 1), rows)
-            for n, (i, j) in enumerate(group.pairs):
-                total[i] = total[i] + by_row[n] / strength[n]
-                total[j] = total[j] + by_column[n] / strength[n]
-                weight[i] += mean.shape[2]
-                weight[j] += mean.shape[1]
-            self._strength[place] = ((mean**2 + spread) / scale).mean(axis=(1, 2))
-        self._covariance = {j: each / weight[j] for j, each in total.items()}
+    def _improved(self, guess: Mapping[int, Matrix]) -> None:
+        """Steps of: the posterior of every pair, then a_S and Σ_i that make it most likely."""
+        place = {j: number for number, j in enumerate(self._basis)}
+        length = np.array([basis.shape[1] for basis in self._basis.values()], np.int64)
+        widest = int(length.max(initial=0))
+        pairs = [members for group in self._groups for members in group.pairs]
+        first, second = (np.array([place[s[side]] for s in pairs], np.int64) for side in (0, 1))
+        seen = np.zeros((len(pairs), widest, widest))
+        for n, table in enumerate(table for group in self._groups for table in group.seen):
+            seen[n, : table.shape[0], : table.shape[1]] = table
+        noise = np.concatenate([group.noise for group in self._groups])
+        strength = np.concatenate(self._strength)
+        weight = np.full(len(place), GUESS)
+        np.add.at(weight, first, length[second])
+        np.add.at(weight, second, length[first])
+        values, vectors = np.ones((len(place), widest)), np.zeros((len(place), widest, widest))
+        moments = np.zeros_like(vectors)
+        for _ in range(STEPS):
+            found, turned = _eigen(self._covariance)
+            for j, n in place.items():
+                values[n, : length[n]], vectors[n, : length[n], : length[n]] = found[j], turned[j]
+            improve(first, second, length, seen, noise, values, vectors, strength, moments)
+            for j, n in place.items():
+                mine = turned[j] @ moments[n, : length[n], : length[n]] @ turned[j].T
+                self._covariance[j] = (GUESS * guess[j] + mine) / weight[n]
+        ends = np.cumsum([len(group.pairs) for group in self._groups])[:-1]
+        self._strength = np.split(strength, ends)
 
     def posteriors(self) -> dict[Set, PairPosterior]:
         """Of every pair, cell by cell."""
@@ -160,13 +166,6 @@ def _first_strength(group: _Alike, guess: Mapping[int, Matrix]) -> NDArray[np.fl
     scale = np.array([np.trace(guess[i]) * np.trace(guess[j]) for i, j in group.pairs])
     strength: NDArray[np.float64] = np.maximum(seen, LEAST_STRENGTH * size * group.noise) / scale
     return strength
-
-
-def _second_moment(vectors: Matrix, mean: Matrix, spread: Matrix, other: Matrix) -> Matrix:
-    """E[θ Λ⁻¹ θᵀ] of each pair, turned back; Λ are the eigenvalues of the other attribute."""
-    weighted = (mean / other[:, None, :]) @ mean.transpose(0, 2, 1)
-    diagonal = (spread / other[:, None, :]).sum(axis=2)
-    return vectors @ (weighted + diagonal[:, :, None] * np.eye(mean.shape[1])) @ vectors.transpose(0, 2, 1)
 
 
 def _eigen(covariance: Mapping[int, Matrix]) -> tuple[dict[int, Matrix], dict[int, Matrix]]:
