@@ -18,7 +18,6 @@ import pytest
 import dualquery
 from dualquery import cli
 from dualquery.service.settings import ServiceError, read_settings
-from tests.service import small
 
 SOURCE = str(Path(dualquery.__file__).resolve().parents[1])
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
@@ -95,8 +94,8 @@ def test_a_service_from_its_first_command_to_its_last(
         assert cli.run(["serve", "run", "service.toml", "--port", str(port + 1)]) == 2
         assert "nother server has this ledger open" in capsys.readouterr().err
     finally:
-        server.send_signal(signal.SIGINT)
-        out, err = server.communicate(timeout=60)
+        server.send_signal(signal.SIGTERM)  # as the machine does it; Ctrl-C is the same
+        _, err = server.communicate(timeout=60)
     assert server.returncode == 0, err
     assert cli.run(["serve", "status", "service.toml", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -134,7 +133,15 @@ def test_a_service_file_says_the_same_when_it_is_read_again(make: Any) -> None:
 def test_what_exists_is_not_overwritten(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begin = ["serve", "init", str(files / "people.csv"), "--schema", str(files / "schema.toml"), "--epsilon", "1"]
+    begin = [
+        "serve",
+        "init",
+        str(files / "people.csv"),
+        "--schema",
+        str(files / "schema.toml"),
+        "--epsilon",
+        "1",
+    ]
     out = tmp_path / "service.toml"
     out.write_text("")
     assert cli.run([*begin, "--out", str(out)]) == 2
