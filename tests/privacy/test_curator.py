@@ -287,9 +287,9 @@ def test_a_question_that_moves_farther_than_the_test_allows_is_refused():
     assert entropy.charged_at_first_draw is None
 
 
-def test_it_has_three_verbs_and_no_other_way_to_speak():
+def test_it_has_its_verbs_and_no_other_way_to_speak():
     public = {name for name in vars(Curator) if not name.startswith("_")}
-    assert public == {"select", "measure", "exceeds", "ledger", "neighbours"}
+    assert public == {"select", "measure", "exceeds", "exceeds_anywhere", "ledger", "neighbours"}
 
 
 def test_the_number_of_records_is_free_where_it_is_public_and_one_count_where_not():

@@ -50,6 +50,9 @@ class Cost:
         return {"units": self.units, "share": self.share}
 
 
+FREE = Cost(0, 0.0)
+
+
 @dataclass(frozen=True)
 class Left:
     """What is left of the cap, and how many fires it still pays for, the one that is paid for included."""

@@ -15,34 +15,31 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.asking.answers import Badge, Cost, Json, Left, OnlineAnswer, Quote, Status
+from dualquery.asking.answers import FREE, Badge, Cost, Json, OnlineAnswer, Quote, Status
 from dualquery.asking.journal import (
     LONGEST_NOTE,
-    Answered,
     Bought,
     Charged,
     Closed,
     Entry,
-    Fired,
     Journal,
     Prepaid,
 )
+from dualquery.asking.published import Published
 from dualquery.asking.rule import Rule, gaussian_bound, rounded_up, variance_of
 from dualquery.asking.state import Known, State
+from dualquery.asking.telling import Typical, answer_of, entry_of, fired_of, in_records, percent
 from dualquery.errors import BudgetError, LedgerError, QueryError
 from dualquery.privacy.conversion import units
-from dualquery.privacy.curator import Curator, TableSurprise
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
-from dualquery.queries.kept_columns import KeptColumns
 from dualquery.queries.question import Question, QuestionReader
-from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 
-FREE = Cost(0, 0.0)
 STOPPED = "this table has been closed; open it again to ask"
 BROKEN = "the journal could not be written, so nothing more is answered; open the table again when it can be"
 
@@ -69,12 +66,10 @@ class Online:
             Lock()
         )  # held while counting, drawing and appending; never while waiting for the disk, but to pay
         self._stopped: str | None = None
-        self._columns = {name: _columns_of(each) for name, each in published.items()}
-        self._readers = {name: QuestionReader(each.domain) for name, each in published.items()}
-        self._typical = _Typical(release.certificate.predicted_error)
+        self._published = Published(published)
+        self._typical = Typical(release.certificate.predicted_error)
         self.journal = journal
         self.release = release
-        self.published = published
         with self._unbroken():
             if state.open_slot is None:
                 self._prepay()
@@ -82,6 +77,11 @@ class Online:
     @property
     def domain(self) -> Domain:
         return self.release.domain
+
+    @property
+    def published(self) -> Mapping[str, Release]:
+        """The releases that may be asked for by name."""
+        return self._published.releases
 
     @property
     def rule(self) -> Rule:
@@ -106,10 +106,10 @@ class Online:
             slot = self._state.open_slot
             if known is not None:
                 answer = self._of_known(question, known, FREE)
-                position = self._append(_entry(answer, self._state.updates, note))
+                position = self._append(entry_of(answer, self._state.updates, note))
             elif slot is None:
                 answer = self._of_hypothesis(question, Badge.UNVERIFIED, None)
-                position = self._append(_entry(answer, self._state.updates, note))
+                position = self._append(entry_of(answer, self._state.updates, note))
             else:
                 answer, position = self._test(question, test, slot, note)
         self._sync(position)
@@ -147,7 +147,7 @@ class Online:
                 units(self._state.purchase(question, variance).renyi(self.rule.order)), self.rule.cap
             )
             bound = gaussian_bound(float(variance) ** 0.5, question.cells) / self.rule.rows
-            return Quote(question.text, cost, cost, min(bound, 1.0), f"{_percent(cost.share)} of the budget")
+            return Quote(question.text, cost, cost, min(bound, 1.0), f"{percent(cost.share)} of the budget")
         test = self.rule.test_of(question, tolerance)
         nothing, bound = FREE, self.rule.bound(test)
         with self._lock:
@@ -158,7 +158,7 @@ class Online:
         if slot is None:
             words = "free, and not verified: nothing is left to test it with"
             return Quote(question.text, nothing, nothing, None, words)
-        words = f"free if easy, at most {_percent(self.price.share)} of the budget"
+        words = f"free if easy, at most {percent(self.price.share)} of the budget"
         return Quote(question.text, nothing, self.price, bound, words)
 
     def status(self) -> Status:
@@ -201,14 +201,14 @@ class Online:
         """One test, and where it fires what was measured; the slot behind it is paid for before anybody goes on."""
         state = self._state
         mass, total = state.hypothesis.mass(question), state.hypothesis.total
-        hypotheses = _rounded(mass, total, self.rule.rows)
+        hypotheses = in_records(mass, total, self.rule.rows)
         surprise = self._curator.exceeds_anywhere(
             GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
             answer = self._of_values(question, Badge.VERIFIED, mass / total, self.rule.bound(test))
-            return answer, self._append(_entry(answer, state.updates, note))
-        fired = _fired(surprise, state.slots, question, note)
+            return answer, self._append(entry_of(answer, state.updates, note))
+        fired = fired_of(surprise, state.slots, question, note)
         position = self._append(fired)
         position = self._prepay() or position
         known = Known(fired.noisy, self.rule.noise(question).variance, Badge.MEASURED)
@@ -254,20 +254,10 @@ class Online:
             raise
 
     def _ask_release(self, text: str, name: str, note: str) -> OnlineAnswer:
-        if name not in self.published:
-            names = ", ".join(self.published) or "none"
-            raise QueryError(f"no release '{name}' is published beside this table; there are: {names}")
-        release, question = self.published[name], self._readers[name].read(text)
-        typical = _Typical(release.certificate.predicted_error)
+        question = self._published.read(name, text)
         with self._lock, self._unbroken():
-            columns = self._columns[name]
-            values = (
-                release.artefact.fractions(question.group)
-                if columns is None
-                else columns.counts(question.group) / columns.records.rows
-            )
-            answer = _answer(question, Badge.RELEASE, values, typical.of(values), None, self._state.left())
-            position = self._append(_entry(answer, self._state.updates, note))
+            answer = self._published.answer(name, question, self._state.left())
+            position = self._append(entry_of(answer, self._state.updates, note))
         self._sync(position)
         return answer
 
@@ -278,14 +268,14 @@ class Online:
     def _of_values(
         self, question: Question, badge: Badge, values: NDArray[np.float64], bound: float | None
     ) -> OnlineAnswer:
-        return _answer(question, badge, values, self._typical.of(values), bound, self._state.left())
+        return answer_of(question, badge, values, self._typical.of(values), bound, self._state.left())
 
     def _of_known(self, question: Question, known: Known, cost: Cost) -> OnlineAnswer:
         rows, deviation = self.rule.rows, float(known.variance) ** 0.5
         values = np.clip(np.array(known.noisy) / rows, 0.0, 1.0)
         typical = (deviation / rows,) * len(values)
         bound = min(1.0, gaussian_bound(deviation, question.cells) / rows)
-        return _answer(question, known.badge, values, typical, bound, self._state.left(), cost)
+        return answer_of(question, known.badge, values, typical, bound, self._state.left(), cost)
 
     def _too_dear(self, question: Question, price: int) -> str:
         left = self._state.left()
@@ -297,69 +287,11 @@ class Online:
             f"an error of {rounded_up(least)} is within it" if least < 0.5 else "ask, which is free if easy"
         )
         return (
-            f"this purchase costs {_percent(price / self.rule.cap)} of the budget, and {_percent(left.share)} is left"
+            f"this purchase costs {percent(price / self.rule.cap)} of the budget, and {percent(left.share)} is left"
             f"; {within}"
         )
-
-
-class _Typical:
-    """The predicted error of answers, for many of them at once."""
-
-    def __init__(self, predicted: PredictedError) -> None:
-        self._mean = predicted.mean
-        self._places = np.array([place for place, _ in predicted.curve])
-        self._errors = np.array([error for _, error in predicted.curve])
-
-    def of(self, values: NDArray[np.float64]) -> tuple[float | None, ...]:
-        if not len(self._places):
-            return (self._mean,) * len(values)
-        return tuple(np.interp(values, self._places, self._errors).tolist())
-
-
-def _columns_of(release: Release) -> KeptColumns | None:
-    return None if release.records is None else KeptColumns(release.records)
-
-
-def _answer(
-    question: Question,
-    badge: Badge,
-    values: NDArray[np.float64],
-    typical: tuple[float | None, ...],
-    bound: float | None,
-    left: Left,
-    cost: Cost = FREE,
-) -> OnlineAnswer:
-    return OnlineAnswer(
-        question.text,
-        badge,
-        tuple(values.tolist()),
-        typical,
-        bound,
-        cost,
-        left,
-        question.attributes,
-        question.labels,
-    )
-
-
-def _entry(answer: OnlineAnswer, version: int, note: str) -> Answered:
-    return Answered(answer.question, answer.badge.value, answer.values, answer.bound, version, note)
-
-
-def _fired(surprise: TableSurprise, slot: int, question: Question, note: str) -> Fired:
-    found, noisy = surprise.found, tuple(surprise.noisy.tolist())
-    return Fired(slot, question.text, found.cell, found.side.value, noisy, note)
-
-
-def _rounded(mass: NDArray[np.int64], total: int, rows: int) -> NDArray[np.int64]:
-    """round(n h) of each, halves upwards, in whole numbers of any size."""
-    return np.array([(2 * rows * each + total) // (2 * total) for each in mass.tolist()], np.int64)
 
 
 def _check_note(note: str) -> None:
     if len(note) > LONGEST_NOTE:
         raise QueryError(f"a note has at most {LONGEST_NOTE} characters")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
