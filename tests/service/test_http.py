@@ -170,6 +170,8 @@ def test_other_bad_requests_are_refused_in_the_same_shape(service: Running) -> N
         (422, "POST", ASK, {}),
         (422, "POST", ASK, b"{"),
         (400, "POST", ASK, b"\xff"),
+        (400, "POST", ASK, b"[" * 60_000),
+        (400, "POST", ASK, b'{"question": "colour = c0", "tolerance": ' + b"9" * 5000 + b"}"),
         (422, "POST", ASK, {"question": 5}),
         (422, "POST", ASK, {"question": ""}),
         (422, "POST", ASK, {"question": "colour = c0", "tolerance": 0}),
@@ -292,6 +294,28 @@ def test_a_revoked_token_opens_nothing_within_a_second_or_two(make: Make) -> Non
         while found.request("GET", "/v1/datasets")[0] == 200:
             assert time.monotonic() < until
             time.sleep(0.1)
+
+
+def test_a_defect_stops_the_asking_and_says_nothing_of_the_table(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from dualquery.privacy.curator import Curator
+
+    def defect(*_: object, **__: object) -> None:
+        raise ValueError("the count is 1234")
+
+    settings = make()
+    with running(settings, ada=1.0) as found:
+        monkeypatch.setattr(Curator, "exceeds_anywhere", defect)
+        for _ in range(2):
+            status, problem, _ = found.ask("colour = c0")
+            assert status == 503
+            assert "1234" not in json.dumps(problem)
+        assert found.request("GET", "/v1/health", who=None)[0] == 503
+    assert "1234" not in caplog.text
+    assert "ValueError" in caplog.text
+    monkeypatch.undo()
+    assert standing(settings).running  # not cleanly closed: what was looked at is burned at the next start
 
 
 def test_answers_leave_on_the_tick(make: Make) -> None:

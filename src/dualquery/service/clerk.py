@@ -8,7 +8,9 @@ everybody who waits is told so at once, and nothing is asked before it can be.
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -90,10 +92,10 @@ class Clerk:
         except LedgerError as problem:
             self.broken = problem
             self._tell_everybody(problem)
-        except BaseException:  # a defect: nobody knows what was looked at
+        except Exception as defect:  # nobody knows what was looked at
             self.broken = LedgerError("the service met a defect and stopped asking; restart it")
             self._tell_everybody(self.broken)
-            raise
+            _log_place(defect)
         else:
             _hand_out(self._batch)
 
@@ -129,6 +131,12 @@ class Clerk:
         for job in waiting:
             job.outcome = problem
         _hand_out(waiting)
+
+
+def _log_place(defect: Exception) -> None:
+    """Where it happened, and nothing of what it says: that may depend on the table."""
+    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(defect.__traceback__)]
+    logging.getLogger("dualquery.service").error("%s at %s", type(defect).__name__, " < ".join(places[::-1]))
 
 
 def _hand_out(jobs: list[Job[Any]]) -> None:

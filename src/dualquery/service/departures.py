@@ -37,12 +37,14 @@ class Departures:
         async def keep(message: Message) -> None:
             answer.append(message)
 
-        await self._application(scope, receive, keep)
-        now = clock()
-        leaves = leaves if now <= leaves else self._tick(now)
-        await asyncio.sleep(leaves - now)
-        for message in answer:
-            await send(message)
+        try:
+            await self._application(scope, receive, keep)
+        finally:  # a defect has its answer, too
+            now = clock()
+            leaves = leaves if now <= leaves else self._tick(now)
+            await asyncio.sleep(leaves - now)
+            for message in answer:
+                await send(message)
 
     def _tick(self, moment: float) -> float:
         return math.ceil(moment / self._quantum) * self._quantum

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualquery.asking.answers import Badge, OnlineAnswer, Quote
-from dualquery.asking.journal import Answered
 from dualquery.asking.online import Online
+from dualquery.asking.telling import entry_of
 from dualquery.service.clerk import Clerk
 from dualquery.service.keeping import Keeper
 from dualquery.service.lines import Line
@@ -192,10 +192,10 @@ class Desk:
 
 
 def _untested(online: Online, text: str) -> OnlineAnswer:
-    """The hypothesis alone."""
+    """What was measured before, or the hypothesis alone: nothing is looked at."""
+    if online.quote(text).most.units == 0:
+        return online.ask(text)
     with online._lock, online._unbroken():
         answer = online._of_hypothesis(online._reader.read(text), Badge.UNVERIFIED, None)
-        online._append(
-            Answered(answer.question, answer.badge.value, answer.values, None, online._state.updates)
-        )
+        online._append(entry_of(answer, online._state.updates, ""))
     return answer

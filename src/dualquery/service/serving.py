@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -94,8 +95,18 @@ def serve(
             server_header=False,
             timeout_graceful_shutdown=5,
         )
-        with suppress(KeyboardInterrupt):  # the usual way to stop
+        with suppress(KeyboardInterrupt), _stopped_like_an_interrupt():
             uvicorn.Server(config).run()
+
+
+@contextmanager
+def _stopped_like_an_interrupt() -> Iterator[None]:
+    """SIGTERM must not end the process before the ledger is closed: uvicorn passes it on when it is done."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _described(name: str, kind: str, domain: Domain, promise: Mapping[str, Any]) -> dict[str, Any]:

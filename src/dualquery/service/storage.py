@@ -24,6 +24,7 @@ from dualquery.service.lines import FORMAT, Head, Line, Promise, check, origin_o
 from dualquery.service.tables import LEDGERS, LINES, definitions, found, wanted
 
 _NOBODY_ELSE = 0x6475616C  # the advisory lock of the one server, in each database
+_PART = 5000  # lines that are read at once
 _FIELDS = [field.name for field in fields(Line)]
 
 
@@ -82,27 +83,36 @@ class Storage:
         return connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar() != "ok"
 
     def verified(self, promise: Promise) -> Iterator[Line]:
-        """All lines, each found to follow from the one before; at the end they must add up to the first row."""
-        before = Head(length=0, hash=promise.origin, spent=0)
+        """All lines up to the head, each found to follow from the one before; they must add up to the head.
+
+        Read in parts, so that a server that is running waits for none of them: what stands there stays.
+        """
         with self.reading() as connection:
-            rows = connection.execution_options(yield_per=5000).execute(
-                sql.select(LINES).order_by(LINES.c.sequence)
+            last = head_of(connection)
+        before = Head(length=0, hash=promise.origin, spent=0)
+        while before.length < last.length:
+            wanted = sql.select(LINES).where(
+                LINES.c.sequence > before.length, LINES.c.sequence <= last.length
             )
-            for row in rows.mappings():
+            with self.reading() as connection:
+                rows = connection.execute(wanted.order_by(LINES.c.sequence).limit(_PART)).mappings().all()
+            if not rows:
+                break
+            for row in rows:
                 line = Line(**{name: row[name] for name in _FIELDS})
                 check(line, before, promise)
                 before = line.head
                 yield line
-            if _head(connection) != before:
-                raise LedgerError(
-                    "the ledger of this service is not as it was written: lines are missing at its end. Restore the "
-                    "last copy that agrees with the replies that were given"
-                )
+        if before != last:
+            raise LedgerError(
+                "the ledger of this service is not as it was written: lines are missing at its end. Restore the last "
+                "copy that agrees with the replies that were given"
+            )
 
     def head(self) -> Head:
         """Where the ledger stands on disk, as the writer sees it."""
         with self._writing() as connection:
-            return _head(connection)
+            return head_of(connection)
 
     def replied(self, requests: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Line]:
         """The lines that hold the replies to requests, each by its analyst and key; those that there are."""
@@ -238,7 +248,7 @@ def _settings_of_a_connection(connection: object, _record: object) -> None:
     connection.commit()  # type: ignore[attr-defined]
 
 
-def _head(connection: sql.Connection) -> Head:
+def head_of(connection: sql.Connection) -> Head:
     row = connection.execute(sql.select(LEDGERS.c.length, LEDGERS.c.head, LEDGERS.c.spent)).one_or_none()
     if row is None:
         raise LedgerError("this ledger is empty")
