@@ -127,8 +127,10 @@ class Ledger:
                 self._interpreter = self._interpreter.without(events)
 
 
-def smallest_gaussian_scale(budget: Budget, noises: Sequence[GaussianMeasurement]) -> Fraction:
-    """The smallest factor, to one part in 2⁴⁰, that makes a plan affordable when it multiplies all variances.
+def smallest_gaussian_scale(
+    budget: Budget, noises: Sequence[GaussianMeasurement], *, bits: int = 40
+) -> Fraction:
+    """The smallest factor, to one part in 2^bits, that makes a plan affordable when it multiplies all variances.
 
     A fresh ledger accepts every event of the plan with its variance multiplied by the factor.
     """
@@ -146,7 +148,7 @@ def smallest_gaussian_scale(budget: Budget, noises: Sequence[GaussianMeasurement
     while affordable(high / 2):
         high /= 2
     low = high / 2
-    while high - low > low / 2**40:
+    while high - low > low / 2**bits:
         middle = (low + high) / 2
         low, high = (low, middle) if affordable(middle) else (middle, high)
     return high

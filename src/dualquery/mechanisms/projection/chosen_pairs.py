@@ -35,6 +35,7 @@ from dualquery.mechanisms.projection.choosing import (
 from dualquery.mechanisms.projection.chosen_fit import fit_chosen, fit_ones
 from dualquery.mechanisms.projection.fitting import Fitting, Progress, Rows, too_noisy
 from dualquery.mechanisms.projection.low_rank import directions_of, fit_directions
+from dualquery.mechanisms.projection.measuring import unit_variance
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.posterior import denoised
 from dualquery.mechanisms.projection.stages import (
@@ -43,7 +44,6 @@ from dualquery.mechanisms.projection.stages import (
     relative_sensitivity,
     shares_of_first,
     stages_of,
-    unit_variance,
     variances,
 )
 from dualquery.mechanisms.projection.tables import MeasuredTables

@@ -5,8 +5,8 @@ player best-responds row by row (`fit`). Everything after the measurement is pos
 mechanism is of Nikolov, Talwar and Zhang (2013) and Dwork, Nikolov and Talwar (2014); playing it row by row gives the
 synthetic data as well.
 
-What is measured depends on the shape of the table, on its size and on the budget: each *way* is a value that knows how
-to `measure`, and what it measures knows how rows are fitted to it (`Fitting`).
+What is measured depends on the shape of the table, on its size and on the budget: each *way* is a value that knows
+how to `measure`, and what it measures knows how rows are fitted to it (`Fitting`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compiled steps of expectation and maximisation for the separable prior (`separable`).
 
-Everything is padded to the longest attribute. In the basis of the eigenvectors of Σ_i and Σ_j the prior of a pair is
-diagonal, a λ_i λ_jᵀ, so that its posterior is a matter of single numbers; the second moments of an attribute are added
-up in its own eigenvectors and turned back once a step.
+Everything is padded to the longest attribute. In the basis of the eigenvectors of Σ_i and Σ_j the prior of a pair
+is diagonal, a λ_i λ_jᵀ, so that its posterior is a matter of single numbers; the second moments of an attribute are
+added up in its own eigenvectors and turned back once a step.
 """
 
 from __future__ import annotations

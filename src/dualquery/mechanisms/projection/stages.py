@@ -20,7 +20,6 @@ from dualquery.mechanisms.mechanism import Step, Task
 from dualquery.mechanisms.projection.allocation import MOST_VARIANCE, measures_total
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.allowance import Allowance
-from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import smallest_gaussian_scale
@@ -168,12 +167,6 @@ def shares_of_first(ones: list[Set], domain: Domain, neighbours: Neighbours) -> 
         wanted[()] = TOTAL_OF_ONES * sum(wanted.values())
     total = sum(wanted.values())
     return {members: part / total for members, part in wanted.items()}
-
-
-def unit_variance(budget: Budget) -> float:
-    """v: the variance of noise that the whole budget pays for on numbers of squared sensitivity one."""
-    large = Fraction(10**12)  # discrete noise of so much is as good as continuous noise
-    return float(smallest_gaussian_scale(budget, [GaussianMeasurement(large, large)]))
 
 
 def stages_of(task: Task, ones: list[Set], candidates: list[Set], shares: Shares) -> Stages:
