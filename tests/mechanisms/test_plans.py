@@ -31,6 +31,7 @@ from dualquery.table.records import Records
 
 MIXED = Domain((Categorical("a", ("x", "y", "z")), equal_width("c", 0, 10, 5), Items("item", 3)))
 BINARY = Domain((Items("item", 6),))
+FEW = Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(9)))) for j in range(9)))  # few records for it
 BASKETS = Domain((Items("item", 220),))  # so many that items and pairs are measured
 WIDE = Domain((Items("item", 200), *(Categorical(f"c{j}", ("no", "yes")) for j in range(9))))
 ROWS = 400
@@ -46,6 +47,8 @@ Case = tuple[str, Domain, str, Accounting, dict[str, object]]
 CASES: list[Case] = [
     ("projection", MIXED, "marginals:2", ZCDP, {"synthetic_rows": 200}),
     ("projection", MIXED, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
+    ("projection", FEW, "marginals:2", ZCDP, {"synthetic_rows": 200}),
+    ("projection", FEW, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 4}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 1}),
     ("projection", BASKETS, "random:3:21000", GAUSSIAN, {"synthetic_rows": 200}),
