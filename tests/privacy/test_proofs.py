@@ -80,7 +80,7 @@ def test_every_file_that_the_page_names_exists() -> None:
 SECTIONS = [
     "Neighbours", "Currency and events", "The ledger as a filter", "Several records", "Bounded range", "Conversions",
     "Gaussian releases", "Threshold tests", "Noise", "Selection", "DualQuery", "MWEM", "PMW", "Adaptive projection",
-    "Items and pairs", "Wide binary tables", "Statistics and scores",
+    "Signed tables", "Items and pairs", "Wide binary tables", "Statistics and scores",
 ]  # fmt: skip
 
 
@@ -343,6 +343,31 @@ def test_interactions_of_one_attribute(neighbours: Neighbours) -> None:
             moved = Interactions(domain, ((0,),), (multiplier,)).sensitivity(neighbours).l2_squared
             d = w(neighbours, 2 * k * k, k * (k - 1)) if k <= SHORT else w(neighbours, 2, 1)
             assert moved == multiplier**2 * d
+
+
+# ── Signed tables ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@relations
+def test_pure_projection_costs_what_the_page_says(neighbours: Neighbours) -> None:
+    for rows in (60, 500_000):  # with rounds, and at once
+        planned = task(neighbours, Accounting.PURE, rows=rows)
+        plan = PROJECTION.plan_for(planned, {})
+        tables, moved = plan.parameters.tables, w(neighbours, 2, 1)
+        first = plan.steps[0].event
+        assert isinstance(first, LaplaceMeasurement)
+        counted = [m for s, m in zip(tables.first.sets, tables.first.multipliers, strict=True) if s]
+        total = sum(tables.first.multipliers) if neighbours is not REPLACE else 2 * sum(counted)
+        assert first.sensitivity == total
+        epsilon = first.sensitivity / first.scale
+        assert (tables.rounds is not None) == (rows == 60)
+        if tables.rounds is not None:
+            nats = 2 * 1024 * moved * tables.rounds.rate.nats + SLACK
+            assert plan.steps[1].event == Selection(nats, 1)
+            each = math.ceil(nats * UNITS) + math.ceil(moved / tables.rounds.noise.scale * UNITS)
+            epsilon += Fraction(tables.rounds.number * each, UNITS)
+        assert epsilon == 1
+        assert charged(plan).spent().epsilon == 1.0
 
 
 # ── Items ───────────────────────────────────────────────────────────────────────────────────────────────────────
