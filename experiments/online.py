@@ -150,18 +150,18 @@ def measure_stream(
     texts, answers = asked(online, "natural" if stale else stream, questions, seed)
     spent = time.process_time() - started
     values = np.array([answer.value for answer in answers])
-    workload = from_texts(records.domain, texts)
+    queries = from_texts(records.domain, texts)
     assert release.records is not None
     ways = {
         "online": values,
-        "release": workload.fractions(release.records),
+        "release": queries.fractions(release.records),
         "gaussian": independent(records, texts, seed),
     }
     if not stale:
         full = release_of(data, name, 0.9999, seed, workload).records
         assert full is not None
-        ways["full"] = workload.fractions(full)
-    truth = workload.counts(records) / records.rows
+        ways["full"] = queries.fractions(full)
+    truth = queries.counts(records) / records.rows
     verified = np.array([answer.badge is Badge.VERIFIED for answer in answers])
     bounds = np.array([answer.bound or 1.0 for answer in answers])
     above = (np.abs(values - truth) > bounds) & verified

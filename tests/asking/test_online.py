@@ -99,6 +99,23 @@ def test_nothing_left_is_unverified_and_reads_nothing(open_table) -> None:
         online.buy("region = north", error=0.0001)
 
 
+def test_without_a_test_nothing_is_looked_at_and_nothing_charged(open_table) -> None:
+    online = open_table(lean=0.2, share=0.5)
+    known = online.ask("region = south")
+    counts = online._curator._counter.true_counts
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the table was read")
+
+    online._curator._counter.true_counts = refuse
+    answer = online.ask("region = north", test=False)
+    assert (answer.badge, answer.bound, answer.cost.units) == (Badge.UNVERIFIED, None, 0)
+    again = online.ask("region = south", test=False)
+    assert (again.badge, again.values) == (Badge.MEASURED, known.values)
+    online._curator._counter.true_counts = counts
+    assert online.ask("rare = yes").badge is Badge.VERIFIED
+
+
 def test_a_price_is_quoted_before_and_kept(open_table) -> None:
     online = open_table()
     quote = online.quote("sex = m")
