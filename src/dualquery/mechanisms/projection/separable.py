@@ -23,7 +23,7 @@ from dualquery.mechanisms.projection.separable_kernels import improve
 from dualquery.queries.tables import centred
 
 GUESS = 4.0  # observations that the guess of a covariance counts as
-STEPS = 12  # of expectation and maximisation
+STEPS = 10  # of expectation and maximisation
 LEAST_EIGENVALUE = 1e-12  # relative to the largest
 LEAST_STRENGTH = 0.1  # of a_S at first, in units of the noise
 LEAST_FRACTION = 1e-9
