@@ -53,7 +53,7 @@ from dualquery.privacy.misfits import Misfits
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
-MOST_CHOSEN = 0.55  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
+MOST_CHOSEN = 0.4  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
 MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
 MEAN_ERROR = (
     0.35  # of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py)
