@@ -241,7 +241,9 @@ def test_the_certificate_states_the_cap_and_never_what_was_charged(open_table) -
     assert before["cap"] == online.rule.cap
     assert before["private"] is False  # a seed was used
     assert any("seed" in warning for warning in before["warnings"])
-    assert open_table(seed=None).certificate()["private"] is True
+    unseeded = open_table(seed=None).certificate()
+    assert unseeded["private"] is False  # the release was made with one
+    assert [warning for warning in unseeded["warnings"] if warning.startswith("of the release")]
 
 
 def test_every_answer_is_in_the_journal_with_its_note(open_table) -> None:
@@ -336,6 +338,7 @@ def test_a_table_opens_from_a_frame_and_makes_its_release() -> None:
     assert status.fires_left == 5
     assert status.spent / status.cap == pytest.approx(0.92, abs=0.001)
     assert online.ask("region by sex").badge is Badge.VERIFIED
+    assert online.certificate()["private"] is True
 
 
 @pytest.mark.parametrize(

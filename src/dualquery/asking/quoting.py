@@ -42,4 +42,5 @@ def too_dear(state: State, question: Question, price: int) -> str:
     dearest = state.purchase(question, variance_of(0.5, rule.rows))
     least = 0.5 * (units(dearest.renyi(rule.order)) / left.units) ** 0.5
     within = f"an error of {rounded_up(least)} is within it" if least < 0.5 else "ask, which is free if easy"
-    return f"this purchase costs {percent(price / rule.cap)} of the budget, and {percent(left.share)} is left; {within}"
+    cost, rest = percent(price / rule.cap), percent(left.share)
+    return f"this purchase costs {cost} of the budget, and {rest} is left; {within}"
