@@ -317,7 +317,11 @@ STATISTICS = [
         both(REPLACE, AT_ONCE),
     ),
     Case("misfits of a table", MIXED, misfits((0,), expected=(2, 0))),
-    Case("misfits of several tables", MIXED, misfits((0,), (1,), (0, 1), expected=(2, 0) + (2, 0, 0) + (2,) + (0,) * 5)),
+    Case(
+        "misfits of several tables",
+        MIXED,
+        misfits((0,), (1,), (0, 1), expected=(2, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0)),
+    ),
     Case("misfits beyond a slack", MIXED, misfits((0,), expected=(3, -1), slack=1)),
     Case(
         "misfits of a table of one cell",

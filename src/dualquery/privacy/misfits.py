@@ -15,10 +15,10 @@ from dualquery.queries.tables import Tables
 class Misfits:
     """How far each of several tables lies from public whole numbers: Σ_cells max(0, |count − expected| − slack).
 
-    One number a table. The hinge is 1-Lipschitz, and a record lies in one cell of a table: adding it moves each sum by
-    at most 1, exchanging it for another, which leaves one cell and enters one, by at most 2. Of m tables that is m and
-    2m in L1, m and 4m in squared L2; K records of a person move a sum at most K times as far, step by step. (Of a table
-    with a single cell the price exceeds the truth.)
+    One number a table. The hinge is 1-Lipschitz, and a record lies in one cell of a table: adding it moves each sum
+    by at most 1, exchanging it for another, which leaves one cell and enters one, by at most 2. Of m tables that is m
+    and 2m in L1, m and 4m in squared L2; K records of a person move a sum at most K times as far, step by step. (Of a
+    table with a single cell the price exceeds the truth.)
     """
 
     tables: Tables
