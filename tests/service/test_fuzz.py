@@ -108,7 +108,34 @@ _WORDS = st.sampled_from(
         *("0", "1e9", "-1", "nan", "∧", "¬", "≤", "\x00", "\n", "😀", "colour = c0", "size in {s0, s1}"),
     ]
 )
-_QUESTIONS = st.lists(_WORDS, max_size=14).map(" ".join) | st.text(max_size=40)
+_CONDITIONS = st.sampled_from(
+    [
+        *(
+            "colour = c0",
+            "colour != c5",
+            "size in {s0, s4}",
+            "!(shape = s1)",
+            "age = a7",
+            "age not in {a1}",
+            "(size = s2)",
+        ),
+        *(
+            "colour in {c1}",
+            "'age' = \"a0\"",
+            "not shape = s3",
+            "colour",
+            "size > s1",
+            "by age",
+            "colour by size",
+        ),
+    ]
+)
+_FORMULAS = st.lists(_CONDITIONS, min_size=1, max_size=4).flatmap(
+    lambda parts: st.sampled_from([" & ", " | ", " and ", " or ", " by ", " "]).map(
+        lambda sign: sign.join(parts)
+    )
+)
+_QUESTIONS = _FORMULAS | st.lists(_WORDS, max_size=14).map(" ".join) | st.text(max_size=40)
 
 
 @FUZZED
@@ -148,11 +175,26 @@ _BODIES = (
 
 @FUZZED
 @given(
-    method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"]),
+    method=st.sampled_from(["POST", "POST", "POST", "GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"]),
     path=st.sampled_from(
-        ["ask", "buy", "quote", "budget", "", "../../health", "%00", "ask?x=1", "buy/", "a" * 300]
+        [
+            "ask",
+            "ask",
+            "buy",
+            "buy",
+            "quote",
+            "budget",
+            "",
+            "../../health",
+            "%00",
+            "ask?x=1",
+            "buy/",
+            "a" * 300,
+        ]
     ),
-    dataset=st.sampled_from(["people", "stale", "nobody", "%2e%2e", "%F0%9F%98%80", "people%00"]),
+    dataset=st.sampled_from(
+        ["people", "people", "people", "stale", "nobody", "%2e%2e", "%F0%9F%98%80", "people%00"]
+    ),
     body=_BODIES,
 )
 def _bodies(service: Running, watched: Watched, method: str, path: str, dataset: str, body: bytes) -> None:
@@ -191,6 +233,8 @@ def test_what_the_openapi_document_allows_and_forbids(service: Running) -> None:
         @given(case=strategy)
         def one(case: Any) -> None:
             nonlocal documented
+            if case.path_parameters and case.path_parameters.get("dataset", "")[:1] > "A":
+                case.path_parameters["dataset"] = "people"
             response = case.call(headers=headers)
             watched.look(response.status_code)
             documented += str(response.status_code) in case.operation.definition.raw["responses"]

@@ -17,6 +17,8 @@ import pytest
 
 import dualquery
 from dualquery import cli
+from dualquery.errors import DualQueryError
+from dualquery.service.serving import serve
 from dualquery.service.settings import ServiceError, read_settings
 
 SOURCE = str(Path(dualquery.__file__).resolve().parents[1])
@@ -128,6 +130,13 @@ def test_a_service_file_says_the_same_when_it_is_read_again(make: Any) -> None:
     path = made.folder / "again.toml"
     path.write_text(made.to_toml())
     assert read_settings(path) == made
+
+
+def test_without_its_extra_there_is_a_sentence(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make()
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(DualQueryError, match=r"dualquery\[service\]"):
+        serve(settings)
 
 
 def test_what_exists_is_not_overwritten(

@@ -145,7 +145,7 @@ async def history(desk: DeskOf, holder: HolderOf, before: Before = LAST, most: M
 
 @routes.get("/charges")
 async def charges(desk: DeskOf, owner: OwnerOf, before: Before = LAST, most: Most = 50) -> dict[str, Any]:
-    """The lines of the ledger that charged something, newest first: for owners."""
+    """The lines of the ledger that charged something, or used what was prepaid, newest first: for owners."""
     lines = await asyncio.to_thread(desk.storage.charges, before=before, most=most)
     return {
         "charges": [

@@ -28,6 +28,8 @@ CREATE TABLE dualquery_service_lines (
     CONSTRAINT dualquery_service_one_reply_a_key UNIQUE (analyst, key)
 )
 
+CREATE INDEX dualquery_service_by_analyst ON dualquery_service_lines (analyst, sequence)
+
 CREATE TABLE dualquery_service_tokens (
     name TEXT PRIMARY KEY NOT NULL,
     role TEXT NOT NULL CHECK (role IN ('analyst', 'owner')),

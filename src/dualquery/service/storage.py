@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import sqlalchemy as sql
 from sqlalchemy import event, exc
 
+from dualquery.asking.journal import Burned, Fired
 from dualquery.errors import LedgerError
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.place import engine_of, sentence_of
@@ -131,8 +132,9 @@ class Storage:
         return self._newest(wanted, most)
 
     def charges(self, *, before: int, most: int) -> list[Line]:
-        """The last lines that charged something, newest first."""
-        return self._newest(sql.select(LINES).where(LINES.c.units > 0, LINES.c.sequence < before), most)
+        """The last lines that charged something, or used what was prepaid, newest first."""
+        used = sql.or_(LINES.c.units > 0, LINES.c.kind.in_((Fired.kind, Burned.kind)))
+        return self._newest(sql.select(LINES).where(used, LINES.c.sequence < before), most)
 
     def _newest(self, wanted: sql.Select[tuple[object]], most: int) -> list[Line]:
         with self.reading() as connection:
