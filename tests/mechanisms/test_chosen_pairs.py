@@ -24,6 +24,7 @@ from dualquery.mechanisms.projection.choosing import (
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Last, Rule
 from dualquery.mechanisms.projection.game import PROJECTION, ByTables
 from dualquery.mechanisms.projection.low_rank import directions_of
+from dualquery.mechanisms.projection.measuring import unit_variance
 from dualquery.mechanisms.projection.posterior import denoised, posterior_means
 from dualquery.mechanisms.projection.stages import (
     MeasuredPart,
@@ -31,7 +32,6 @@ from dualquery.mechanisms.projection.stages import (
     relative_sensitivity,
     squared_sensitivity,
     stages_of,
-    unit_variance,
 )
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.budget import Accounting, Budget

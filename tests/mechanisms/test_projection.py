@@ -69,12 +69,12 @@ QUERIES = random_conjunctions(TABLE.domain, 3, 4000, seed=1)
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_it_answers_well_and_spends_what_it_has(neighbours):
-    plan, outcome, ledger = play(TABLE, QUERIES, neighbours=neighbours)
+    plan, outcome, ledger = play(TABLE, QUERIES, neighbours=neighbours, synthetic_rows=60_000)
     error = np.abs(errors(TABLE, outcome, QUERIES))
     assert error.mean() < 0.003
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-3)
     assert ledger.spent().rho_units <= rho_of(epsilon=1.0, delta=1e-6) * 10**12
-    assert outcome.artefact.records.rows == 6000
+    assert outcome.artefact.records.rows == 60_000
     assert plan.mean_error / 4 < error.mean() < plan.mean_error * 4
 
 

@@ -33,7 +33,6 @@ from dualquery.mechanisms.mechanism import (
 from dualquery.mechanisms.projection.allocation import TablePlan, closure, one_way_plan
 from dualquery.mechanisms.projection.by_tables import MAX_ERROR, MEAN_ERROR
 from dualquery.mechanisms.projection.fit import product_start
-from dualquery.mechanisms.projection.fitting import with_fewer_rows
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.refitting import (
     SCOUT,
@@ -42,6 +41,7 @@ from dualquery.mechanisms.projection.refitting import (
     Known,
     RefittingDataPlayer,
 )
+from dualquery.mechanisms.projection.shorter import with_fewer_rows
 from dualquery.mechanisms.replicas import replica_bytes
 from dualquery.mechanisms.wishes import AdaptiveProjectionWishes
 from dualquery.privacy.budget import Accounting

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.mechanism import Plan
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.table.records import Records
 
@@ -23,11 +21,6 @@ class Fitting:
 
     fit: Callable[[Pace, np.random.Generator, Progress], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
-
-
-def with_fewer_rows(plan: Plan[Any]) -> Plan[Any]:
-    """The plan of a replica: the same, but for the length of the fit."""
-    return replace(plan, parameters=plan.parameters.shorter())
 
 
 def too_noisy(noise: float) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, T
 from dualquery.mechanisms.projection.by_signed_tables import BySignedTables, plan_by_signed_tables
 from dualquery.mechanisms.projection.by_tables import ByTables, plan_by_tables
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Rule, plan_chosen_pairs
-from dualquery.mechanisms.projection.fitting import with_fewer_rows
 from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.shorter import with_fewer_rows
 from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting

@@ -45,9 +45,9 @@ def improve(first, second, length, seen, noise, values, vectors, strength, momen
                 mean[a, b] = total * shrunk
                 spread[a, b] = noise[n] * shrunk
                 fresh += (mean[a, b] ** 2 + spread[a, b]) / scale
-        _add_moments(mean, spread, p, q, values[j], strong, moments[i], False)
-        _add_moments(mean, spread, q, p, values[i], strong, moments[j], True)
-        strength[n] = fresh / (p * q)
+        strength[n] = fresh / (p * q)  # first: the scale of a pair is then told once
+        _add_moments(mean, spread, p, q, values[j], strength[n], moments[i], False)
+        _add_moments(mean, spread, q, p, values[i], strength[n], moments[j], True)
 
 
 @njit(cache=True)
