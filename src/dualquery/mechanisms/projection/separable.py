@@ -96,12 +96,13 @@ class SeparablePrior:
             spread = prior * noise / (prior + noise)
             by_row = _second_moment(left, mean, spread, columns)
             by_column = _second_moment(right, mean.transpose(0, 2, 1), spread.transpose(0, 2, 1), rows)
+            strength = ((mean**2 + spread) / scale).mean(axis=(1, 2))  # first: the scale is then told once
             for n, (i, j) in enumerate(group.pairs):
                 total[i] = total[i] + by_row[n] / strength[n]
                 total[j] = total[j] + by_column[n] / strength[n]
                 weight[i] += mean.shape[2]
                 weight[j] += mean.shape[1]
-            self._strength[place] = ((mean**2 + spread) / scale).mean(axis=(1, 2))
+            self._strength[place] = strength
         self._covariance = {j: each / weight[j] for j, each in total.items()}
 
     def posteriors(self) -> dict[Set, PairPosterior]:
