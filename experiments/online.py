@@ -287,7 +287,7 @@ def draw(rows: Rows) -> Figure:
             )
         panel.set_xscale("log")
         panel.set(xlabel=f"{size} error (fraction of the table)")
-        panel.invert_yaxis()
+    panels[0].invert_yaxis()  # of both: they share it
     panels[0].set_yticks(range(len(keys)), [f"{name}: {stream}, {number:,}" for name, stream, number in keys])
     picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return picture
