@@ -13,7 +13,7 @@ from dualquery.mechanisms.projection.game import PROJECTION, ByTables
 from dualquery.mechanisms.projection.items import LONG, asks_about_pairs
 from dualquery.mechanisms.projection.latent import latent_places, matched
 from dualquery.mechanisms.projection.mixture import Mixture, to_records
-from dualquery.mechanisms.projection.shares import LEAST_ROOM, shares_of
+from dualquery.mechanisms.projection.purse import LEAST_ROOM, shares_of
 from dualquery.mechanisms.projection.structure import (
     Centres,
     Spectrum,

@@ -30,7 +30,7 @@ from dualquery.mechanisms.projection.fit import fit
 from dualquery.mechanisms.projection.fitting import Fitting, too_noisy
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables, replica
-from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide
+from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide, rather
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
@@ -70,10 +70,14 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Way]:
     """Tables where the workload asks about few sets of attributes; classes, or items, of wide binary tables."""
     wide = plan_wide(task, wanted)
     if wide is not None:
-        return wide
-    pace = Pace.of(wanted.synthetic_rows)
+        return rather(wide, lambda: _plan_for_tables(task, wanted))
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
+    return _plan_for_tables(task, wanted)
+
+
+def _plan_for_tables(task: Task, wanted: ProjectionWishes) -> Plan[Way]:
+    pace = Pace.of(wanted.synthetic_rows)
     planned = plan_tables(task)
     need = pace.bytes(task.domain.width, planned.cells())
     if wanted.memory is not None and need > wanted.memory:
