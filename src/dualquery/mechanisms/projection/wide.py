@@ -142,7 +142,7 @@ def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
 
 
 def rather(wide: Plan[Any], tables: Callable[[], Plan[Any]]) -> Plan[Any]:
-    """The plan for a wide table, or that for tables, by which few sets are measured best, whatever their structure."""
+    """The plan for a wide table, or that for tables, which measures few sets best, whatever their structure."""
     if isinstance(wide.parameters, ByItems) or len(wide.task.workload.scope) > FEW_SETS:
         return wide
     try:
