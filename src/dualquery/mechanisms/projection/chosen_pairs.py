@@ -53,7 +53,8 @@ from dualquery.privacy.misfits import Misfits
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
-MOST_CHOSEN = 0.4  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
+MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
+MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
 MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
 MEAN_ERROR = (
     0.35  # of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py)
@@ -72,6 +73,7 @@ class Rule:
     pairs: list[Set]
     precision: float  # r: records over the noise of a one-way count, by the freedom of a pair
     number: float  # K, before it is made a whole number
+    larger: bool  # whether sets of three and more are asked for
 
     @staticmethod
     def of(task: Task) -> Rule:
@@ -82,19 +84,21 @@ class Rule:
             [members for members in orders.get(order, []) if all(sizes[j] > 1 for j in members)]
             for order in (1, 2)
         )
+        larger = max(orders, default=1) > 2
         available_rho(task)  # refuses an accounting that cannot pay for Gaussian noise
         if not pairs:
-            return Rule(ones, pairs, math.inf, math.inf)
+            return Rule(ones, pairs, math.inf, math.inf, larger)
         freedom = float(np.mean([(int(sizes[i]) - 1) * (int(sizes[j]) - 1) for i, j in pairs]))
         moved = task.budget.neighbours.largest_squared(alone=1, apart=2)
         noise = math.sqrt(unit_variance(task.budget) * moved * len(ones))
         precision = task.rows / noise * 115 / freedom
-        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75)
+        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, larger)
 
     @property
     def applies(self) -> bool:
         """Whether some pairs are better than all."""
-        return self.number < MOST_CHOSEN * len(self.pairs)
+        most = MOST_CHOSEN_BESIDE if self.larger else MOST_CHOSEN
+        return self.number < most * len(self.pairs)
 
     @property
     def chosen(self) -> int:

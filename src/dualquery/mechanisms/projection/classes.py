@@ -26,7 +26,7 @@ from dualquery.mechanisms.projection.class_means import (
 )
 from dualquery.mechanisms.projection.latent import latent_places, matched, shrunk_by_axis
 from dualquery.mechanisms.projection.mixture import Mixture
-from dualquery.mechanisms.projection.rooms import TOO_SMALL, Purse
+from dualquery.mechanisms.projection.purse import TOO_SMALL, Purse
 from dualquery.mechanisms.projection.structure import (
     TAIL,
     Around,

@@ -36,7 +36,7 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     pace = Pace.of(wanted.synthetic_rows)
     if task.budget.accounting is Accounting.PURE:
         return plan_by_signed_tables(task, wanted, pace)
-    wide = plan_wide(task, wanted)
+    wide = plan_wide(task, wanted, lambda: plan_by_tables(task, wanted, pace))
     if wide is not None:
         return wide
     if wanted.items_per_record is not None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dualquery.mechanisms.mechanism import Step, Task
 from dualquery.mechanisms.projection.allocation import measures_total
 from dualquery.mechanisms.projection.item_rows import MeasuredItems, shrunk_pairs, shrunk_singles
-from dualquery.mechanisms.projection.rooms import Purse, Shares, shares_of
+from dualquery.mechanisms.projection.purse import Purse, Shares, shares_of
 from dualquery.mechanisms.projection.structure import upper_quantile
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.statistics import ItemCounts, PairCounts, number_of_records

@@ -8,6 +8,7 @@ record that was neither. Both go through the same shares of the budget, paid for
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,6 @@ from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection import item_rows
 from dualquery.mechanisms.projection.allocation import available_rho, measures_total
-from dualquery.mechanisms.projection.by_tables import plan_by_tables
 from dualquery.mechanisms.projection.classes import CENTRES, FEW, PARTS, WORDS, Measuring
 from dualquery.mechanisms.projection.fitting import Fitting, too_noisy
 from dualquery.mechanisms.projection.item_rows import MeasuredItems
@@ -35,7 +35,7 @@ from dualquery.mechanisms.projection.items import (
 from dualquery.mechanisms.projection.items import WORDS as ITEM_WORDS
 from dualquery.mechanisms.projection.mixture import Mixture, Words, to_records
 from dualquery.mechanisms.projection.pace import INTERPRETER_BYTES, Pace
-from dualquery.mechanisms.projection.rooms import Shares, shares_of
+from dualquery.mechanisms.projection.purse import Shares, shares_of
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.statistics import GroupCounts
@@ -136,25 +136,25 @@ def is_wide(domain: Domain) -> bool:
 
 
 def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
-    """The plan for a wide table; None where it is none, or where tables should do as well."""
+    """The plan for a wide binary table; None where it is none."""
     if not is_wide(task.domain):
         return None
     available_rho(task)  # refuses accountings that do not pay for Gaussian noise
     if wanted.items_per_record is not None and is_transactions(task.domain):
         return _plan_for_baskets(task, wanted, wanted.items_per_record)
-    made = _plan_for_classes(task, wanted)
-    return None if _tables_do(task, made) else made
+    return _plan_for_classes(task, wanted)
 
 
-def _tables_do(task: Task, other: Plan[Any]) -> bool:
-    """Few sets of attributes are measured best as tables, which miss no structure among them."""
-    if len(task.workload.scope) > FEW_SETS:
-        return False
+def rather(wide: Plan[Any], tables: Callable[[], Plan[Any]]) -> Plan[Any]:
+    """The plan for a wide table, or that for tables, which measures few sets best, whatever their structure."""
+    if isinstance(wide.parameters, ByItems) or len(wide.task.workload.scope) > FEW_SETS:
+        return wide
     try:
-        planned = plan_by_tables(task, ProjectionWishes(), Pace.of(None))
+        other = tables()
     except DualQueryError:
-        return False
-    return planned.bytes <= TABLE_BYTES and planned.mean_error <= PREFERRED * other.mean_error
+        return wide
+    good = other.bytes <= TABLE_BYTES and other.mean_error <= PREFERRED * wide.mean_error
+    return other if good else wide
 
 
 def _plan_for_baskets(task: Task, wanted: ProjectionWishes, limit: int) -> Plan[Any]:
