@@ -23,7 +23,7 @@ from dualquery.mechanisms.projection.by_tables import ByTables, plan_by_tables
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Rule, plan_chosen_pairs
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.shorter import with_fewer_rows
-from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide
+from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide, rather
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
@@ -36,9 +36,9 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     pace = Pace.of(wanted.synthetic_rows)
     if task.budget.accounting is Accounting.PURE:
         return plan_by_signed_tables(task, wanted, pace)
-    wide = plan_wide(task, wanted, lambda: plan_by_tables(task, wanted, pace))
+    wide = plan_wide(task, wanted)
     if wide is not None:
-        return wide
+        return rather(wide, lambda: plan_by_tables(task, wanted, pace))
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
     rule = Rule.of(task)
