@@ -337,7 +337,7 @@ def test_interactions_of_one_attribute(neighbours: Neighbours) -> None:
 def test_pure_projection_costs_what_the_page_says(neighbours: Neighbours) -> None:
     for rows in (60, 500_000):  # with rounds, and at once
         planned = task(neighbours, Accounting.PURE, rows=rows)
-        plan = PROJECTION.plan_for(planned, {})
+        plan = MECHANISMS["projection"].plan_for(planned, {})
         tables, moved = plan.parameters.tables, w(neighbours, 2, 1)
         first = plan.steps[0].event
         assert isinstance(first, LaplaceMeasurement)
