@@ -327,3 +327,27 @@ def test_a_keeper_writes_a_reply_into_the_line_of_its_answer(make: Make) -> None
         assert lines[reply["line"]].reply
         assert lines[reply["after"]["line"]].hash == reply["after"]["hash"]
     assert isinstance(desk.clerk._keeper, Keeper)
+
+
+def test_who_was_told_that_the_ledger_is_away_is_not_asked_about_later(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fills up at the first fire of a batch: what waits behind it is dismissed, and not asked in secret."""
+    settings = make()
+    token(settings)
+    real = Storage.commit
+    failures = [1]
+
+    def commit(self: Storage, base: Any, lines: Any) -> None:
+        if failures[0] and any(line.kind == "fired" for line in lines):
+            failures[0] -= 1
+            raise AwayError("the disk is full")
+        real(self, base, lines)
+
+    with opened(settings) as desk:
+        monkeypatch.setattr(Storage, "commit", commit)
+        with pytest.raises(AwayError):
+            ask(desk, *small.questions(40, seed=1))
+        ask(desk, "colour = c0")
+        given = sum(standing(settings).answers.values())
+    assert given < 40

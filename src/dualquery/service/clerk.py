@@ -35,6 +35,7 @@ class Job(Generic[T]):
     waiting: asyncio.Future[T]
     request: tuple[str, str] | None = None  # analyst and key of one that may be repeated
     outcome: T | BaseException | None = field(default=None)
+    dismissed: bool = False  # told that the ledger is away: not asked any more, unless it is under way
 
 
 class Clerk:
@@ -85,7 +86,8 @@ class Clerk:
             self._keeper.flush()  # what could not be written before
             self._keeper.recall([job.request for job in self._batch if job.request is not None])
             for job in self._batch:
-                self._do(job)
+                if not job.dismissed:
+                    self._do(job)
             self._keeper.flush()
         except AwayError as problem:
             self._tell_everybody(problem)
@@ -129,7 +131,7 @@ class Clerk:
                 break
             waiting.append(job)
         for job in waiting:
-            job.outcome = problem
+            job.outcome, job.dismissed = problem, True
         _hand_out(waiting)
 
 
