@@ -15,6 +15,7 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown, silent
+from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -46,8 +47,6 @@ Case = tuple[str, Domain, str, Accounting, dict[str, object]]
 CASES: list[Case] = [
     ("projection", MIXED, "marginals:2", ZCDP, {"synthetic_rows": 200}),
     ("projection", MIXED, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
-    ("projection", FEW, "marginals:2", ZCDP, {"synthetic_rows": 200}),
-    ("projection", FEW, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 4}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 1}),
     ("adaptive-projection", MIXED, "marginals:3", ZCDP, {"synthetic_rows": 200, "rounds": 3}),
@@ -71,6 +70,8 @@ CASES: list[Case] = [
     ("hadamard", BINARY, "marginals:2", GAUSSIAN, {"synthetic_rows": 200}),
     ("hadamard", BINARY, "marginals:2", PURE, {"synthetic_rows": 200}),
     ("hadamard", BINARY, "marginals:2", ZCDP, {"synthetic_rows": 200}),
+    ("projection", FEW, "marginals:2", ZCDP, {"synthetic_rows": 200}),
+    ("projection", FEW, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
     ("uniform", MIXED, "marginals:2", PURE, {"synthetic_rows": 200}),
     ("zeros", MIXED, "marginals:2", ZCDP, {"synthetic_rows": 200}),
 ]
@@ -142,7 +143,8 @@ def test_a_private_number_of_records_is_measured_once_and_first(case: Case) -> N
     first = priced.noise.event(Sensitivity(priced.times * moved, priced.times**2 * moved))
     assert ledger.events[0] == first
     assert Counter(ledger.events[1:]) == planned(plan)
-    assert counter.totals == 1
+    # Where records are few, 1% of the budget tells too little about their number: it is measured again.
+    assert counter.totals == 1 or isinstance(plan.parameters, ByChosenPairs)
     assert plan.task.budget == left
     assert not any("number of records" in step.words for step in plan.steps)
     assert ledger.spent().epsilon <= ledger.budget.epsilon
