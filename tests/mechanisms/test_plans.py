@@ -48,8 +48,6 @@ Case = tuple[str, Domain, str, Accounting, dict[str, object]]
 CASES: list[Case] = [
     ("projection", MIXED, "marginals:2", ZCDP, {"synthetic_rows": 200}),
     ("projection", MIXED, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
-    ("projection", FEW, "marginals:2", ZCDP, {"synthetic_rows": 200}),
-    ("projection", FEW, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 4}),
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 1}),
     ("projection", BASKETS, "random:3:21000", GAUSSIAN, {"synthetic_rows": 200}),
@@ -77,6 +75,8 @@ CASES: list[Case] = [
     ("hadamard", BINARY, "marginals:2", GAUSSIAN, {"synthetic_rows": 200}),
     ("hadamard", BINARY, "marginals:2", PURE, {"synthetic_rows": 200}),
     ("hadamard", BINARY, "marginals:2", ZCDP, {"synthetic_rows": 200}),
+    ("projection", FEW, "marginals:2", ZCDP, {"synthetic_rows": 200}),
+    ("projection", FEW, "random:3:200", GAUSSIAN, {"synthetic_rows": 200}),
     ("uniform", MIXED, "marginals:2", PURE, {"synthetic_rows": 200}),
     ("zeros", MIXED, "marginals:2", ZCDP, {"synthetic_rows": 200}),
 ]
