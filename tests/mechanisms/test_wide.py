@@ -191,16 +191,16 @@ def test_two_values_in_columns_are_as_good_as_a_block() -> None:
     assert error.mean() < of_the_product(rows) / 4
 
 
-def test_what_nobody_asks_about_is_not_measured() -> None:
-    rows = classes_of_rows(2)
-    domain = block()
-    some = random_conjunctions(block(210), 3, 25_000, seed=1)
-    workload = from_texts(domain, list(some.texts()))
+@pytest.mark.parametrize("width", [WIDTH, 600])
+def test_where_few_attributes_are_asked_about_only_these_are_measured(width: int) -> None:
+    rows = classes_of_rows(2, width)
+    workload = from_texts(block(width), list(asked(block(210)).texts()))
     plan, made, _, error = play(rows, budget(3.0), workload=workload)
-    assert UNASKED in plan.notes
-    assert plan.parameters.attributes == 210
-    assert not made.to_rows()[:, 210:].any()
+    few = width > 2 * 210
+    assert (UNASKED in plan.notes) is few
+    assert plan.parameters.attributes == (210 if few else width)
     assert made.to_rows()[:, :210].any(axis=0).all()
+    assert made.to_rows()[:, 210:].any() == (not few)
     assert error.mean() < 0.02
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
@@ -42,6 +43,7 @@ from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.binary import SLAB_BYTES, Binary
 from dualquery.table.domain import Domain
 
+MOST_WHOLE = 20_000  # attributes; of more, and where few are asked about, only those are measured
 NARROW = 200  # attributes that tables can deal with, whatever is asked
 FEW_SETS = 20_000  # attribute sets that tables can deal with
 TABLE_BYTES = 2_000_000_000
@@ -54,7 +56,10 @@ HALF_NORMAL = 0.8  # the mean size of noise, in deviations
 LARGEST = 8.0  # the largest of 100,000 errors, in means
 SPREAD_BYTES = 100_000_000  # vectors that are spread out at once
 CELL_SECONDS = 8e-9  # per record and attribute, two cores, counting and drawing together
-UNASKED = "attributes that no query asks about are not measured, and 0 in every synthetic record"
+UNASKED = (
+    "only attributes that some query asks about are measured; all others are 0 in every synthetic record, and "
+    "questions about them are not answered"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +98,7 @@ class ByClasses:
             if lengths.sparse:
                 paid = paid_by(task)
                 return of_items(task.domain, measured_items(purse, task, total, rng, paid, lengths.limits()))
-        binary = Binary(task.domain, task.workload.attributes)
+        binary = Binary(task.domain, measured_attributes(task))
         return of_mixture(task.domain, Measuring(purse, binary, total, rng).mixture())
 
     def shorter(self) -> ByClasses:
@@ -133,6 +138,12 @@ def paid_by(task: Task) -> Spending:
 def is_wide(domain: Domain) -> bool:
     """More binary attributes than tables can deal with, and nothing else."""
     return domain.width > NARROW and bool((domain.sizes == 2).all())
+
+
+def measured_attributes(task: Task) -> NDArray[np.int64]:
+    """All of them, where at least half are asked about and they are not too many; else those asked about."""
+    asked, width = task.workload.attributes, task.domain.width
+    return np.arange(width, dtype=np.int64) if width <= min(MOST_WHOLE, 2 * len(asked)) else asked
 
 
 def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
@@ -208,7 +219,7 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
     undecided = is_transactions(task.domain)
-    asked = len(task.workload.attributes)
+    asked = len(measured_attributes(task))
     rows = wanted.synthetic_rows or min(Pace.of(None).rows, max(1000, 8 * ROW_BYTES // asked))
     pace = Pace.of(rows)
     parts = {"total": SHARE_OF_TOTAL} if measures_total(task) else {}
