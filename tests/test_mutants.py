@@ -44,6 +44,14 @@ def exceeds(*tests: str) -> tuple[str, ...]:
     return tuple(f"{EXCEEDS}::test_{test}" for test in tests)
 
 
+def whole_tables(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/privacy/test_whole_tables.py::test_{test}" for test in tests)
+
+
+def journals(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/asking/test_journal.py::test_{test}" for test in tests)
+
+
 def rounding(*tests: str) -> tuple[str, ...]:
     return tuple(f"{ROUNDING}::test_{test}" for test in tests)
 
@@ -400,8 +408,35 @@ WALLS = [
            (IMPORTS,)),
 ]  # fmt: skip
 
+SLOTS = [
+    Mutant("a table tells the truth", "privacy/curator.py", "numbers + noise.draw(len(numbers), self._entropy)",
+           "numbers", whole_tables("a_fire_says_where_and_gives_all_cells_with_fresh_noise")),
+    Mutant("a table may move too far", "privacy/curator.py",
+           "if questions.each(self.neighbours) > law.sensitivity:",
+           "if questions.each(self.neighbours) > 2 * law.sensitivity:",
+           whole_tables("a_question_that_moves_too_far_is_refused_before_it_is_read")),
+    Mutant("counts: how far each moves where records are replaced", "privacy/statistics.py",
+           "neighbours.largest(alone=self.group.unit, apart=self.group.unit)",
+           "neighbours.largest(alone=self.group.unit, apart=0)", whole_tables("each_is_how_far_one_count_moves")),
+    Mutant("a slot serves after its fire", "privacy/slot.py", "_require(not self._closed, ", "_require(True, ",
+           whole_tables("no_test_after_the_fire")),
+    Mutant("a slot serves two tests at once", "privacy/slot.py", "_require(self._busy.acquire(blocking=False), ",
+           "_require(self._busy.acquire(blocking=False) or True, ", whole_tables("one_slot_one_test_in_flight")),
+    Mutant("a slot pays for any measurement", "privacy/slot.py", "follow_up.rho <= dearest",
+           "follow_up.rho <= 2 * dearest", whole_tables("a_slot_pays_for_nothing_dearer_and_nothing_else")),
+    Mutant("a slot pays for any test", "privacy/slot.py", "test.event == paid.fire", "True",
+           whole_tables("a_slot_pays_for_nothing_dearer_and_nothing_else")),
+    Mutant("an earlier release of several records", "privacy/events.py", "EarlierRelease(records**2 * self.cost)",
+           "EarlierRelease(records * self.cost)", whole_tables("an_earlier_release_costs_its_rho")),
+    Mutant("a purchase is counted before it is written down", "asking/online.py", "self._sync(self._append(charged))",
+           "self._append(charged)",
+           journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
+    Mutant("an unclean stop burns nothing", "asking/opening.py", "not isinstance(entries[-1], Closed)", "False",
+           journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
+]  # fmt: skip
+
 MUTANTS = [
-    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS
+    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS, *SLOTS
 ]  # fmt: skip
 
 

@@ -99,6 +99,23 @@ def test_nothing_left_is_unverified_and_reads_nothing(open_table) -> None:
         online.buy("region = north", error=0.0001)
 
 
+def test_without_a_test_nothing_is_looked_at_and_nothing_charged(open_table) -> None:
+    online = open_table(lean=0.2, share=0.5)
+    known = online.ask("region = south")
+    counts = online._curator._counter.true_counts
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the table was read")
+
+    online._curator._counter.true_counts = refuse
+    answer = online.ask("region = north", test=False)
+    assert (answer.badge, answer.bound, answer.cost.units) == (Badge.UNVERIFIED, None, 0)
+    again = online.ask("region = south", test=False)
+    assert (again.badge, again.values) == (Badge.MEASURED, known.values)
+    online._curator._counter.true_counts = counts
+    assert online.ask("rare = yes").badge is Badge.VERIFIED
+
+
 def test_a_price_is_quoted_before_and_kept(open_table) -> None:
     online = open_table()
     quote = online.quote("sex = m")
@@ -224,7 +241,9 @@ def test_the_certificate_states_the_cap_and_never_what_was_charged(open_table) -
     assert before["cap"] == online.rule.cap
     assert before["private"] is False  # a seed was used
     assert any("seed" in warning for warning in before["warnings"])
-    assert open_table(seed=None).certificate()["private"] is True
+    unseeded = open_table(seed=None).certificate()
+    assert unseeded["private"] is False  # the release was made with one
+    assert [warning for warning in unseeded["warnings"] if warning.startswith("of the release")]
 
 
 def test_every_answer_is_in_the_journal_with_its_note(open_table) -> None:
@@ -319,6 +338,7 @@ def test_a_table_opens_from_a_frame_and_makes_its_release() -> None:
     assert status.fires_left == 5
     assert status.spent / status.cap == pytest.approx(0.92, abs=0.001)
     assert online.ask("region by sex").badge is Badge.VERIFIED
+    assert online.certificate()["private"] is True
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,10 @@ from dualquery.asking.journal import (
     Prepaid,
 )
 from dualquery.asking.published import Published
-from dualquery.asking.rule import Rule, gaussian_bound, rounded_up, variance_of
+from dualquery.asking.quoting import purchase_quote, quote_of, too_dear
+from dualquery.asking.rule import Rule, gaussian_bound, variance_of
 from dualquery.asking.state import Known, State
-from dualquery.asking.telling import Typical, answer_of, entry_of, fired_of, in_records, percent
+from dualquery.asking.telling import Typical, answer_of, entry_of, fired_of, in_records
 from dualquery.errors import BudgetError, LedgerError, QueryError
 from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
@@ -93,17 +94,26 @@ class Online:
         return Cost.of(self.rule.price, self.rule.cap)
 
     def ask(
-        self, text: str, *, tolerance: float | None = None, release: str | None = None, note: str = ""
+        self,
+        text: str,
+        *,
+        tolerance: float | None = None,
+        release: str | None = None,
+        test: bool = True,
+        note: str = "",
     ) -> OnlineAnswer:
-        """The answer to a question, tested as far as there is budget; of a published release where one is named."""
+        """The answer to a question, tested as far as there is budget; of a published release where one is named.
+
+        Without a test nothing is looked at and nothing can be charged: what was measured, or the hypothesis, answers.
+        """
         _check_note(note)
         if release is not None:
             return self._ask_release(text, release, note)
         question = self._reader.read(text)
-        test = self.rule.test_of(question, tolerance)
+        law = self.rule.test_of(question, tolerance)
         with self._lock, self._unbroken():
             known = self._state.known.get(question.text)
-            slot = self._state.open_slot
+            slot = self._state.open_slot if test else None
             if known is not None:
                 answer = self._of_known(question, known, FREE)
                 position = self._append(entry_of(answer, self._state.updates, note))
@@ -111,7 +121,7 @@ class Online:
                 answer = self._of_hypothesis(question, Badge.UNVERIFIED, None)
                 position = self._append(entry_of(answer, self._state.updates, note))
             else:
-                answer, position = self._test(question, test, slot, note)
+                answer, position = self._test(question, law, slot, note)
         self._sync(position)
         return answer
 
@@ -125,7 +135,7 @@ class Online:
             event = state.purchase(question, variance)
             price = units(event.renyi(self.rule.order))
             if not state.ledger.affords(event):
-                raise BudgetError(self._too_dear(question, price))
+                raise BudgetError(too_dear(state, question, price))
             charged = Charged(state.purchases + 1, question.text, str(variance), price, note)
             self._sync(self._append(charged))
             noisy = self._curator.measure(GroupCounts(question.group), noise=Gaussian(variance))
@@ -139,27 +149,13 @@ class Online:
     def quote(self, text: str, *, tolerance: float | None = None, error: float | None = None) -> Quote:
         """What a question would cost; what it would cost to buy, where an error is named. Looks at no data."""
         question = self._reader.read(text)
-        if error is not None:
-            if tolerance is not None:
-                raise QueryError("a purchase has an error and no tolerance; name one of them")
-            variance = variance_of(error, self.rule.rows)
-            cost = Cost.of(
-                units(self._state.purchase(question, variance).renyi(self.rule.order)), self.rule.cap
-            )
-            bound = gaussian_bound(float(variance) ** 0.5, question.cells) / self.rule.rows
-            return Quote(question.text, cost, cost, min(bound, 1.0), f"{percent(cost.share)} of the budget")
-        test = self.rule.test_of(question, tolerance)
-        nothing, bound = FREE, self.rule.bound(test)
-        with self._lock:
-            known, slot = self._state.known.get(question.text), self._state.open_slot
-        if known is not None:
-            width = gaussian_bound(float(known.variance) ** 0.5, question.cells) / self.rule.rows
-            return Quote(question.text, nothing, nothing, width, "free: it has been measured")
-        if slot is None:
-            words = "free, and not verified: nothing is left to test it with"
-            return Quote(question.text, nothing, nothing, None, words)
-        words = f"free if easy, at most {percent(self.price.share)} of the budget"
-        return Quote(question.text, nothing, self.price, bound, words)
+        if error is None:
+            test = self.rule.test_of(question, tolerance)
+            with self._lock:
+                return quote_of(self._state, question, test)
+        if tolerance is not None:
+            raise QueryError("a purchase has an error and no tolerance; name one of them")
+        return purchase_quote(self._state, question, error)
 
     def status(self) -> Status:
         """Where the budget stands."""
@@ -276,20 +272,6 @@ class Online:
         typical = (deviation / rows,) * len(values)
         bound = min(1.0, gaussian_bound(deviation, question.cells) / rows)
         return answer_of(question, known.badge, values, typical, bound, self._state.left(), cost)
-
-    def _too_dear(self, question: Question, price: int) -> str:
-        left = self._state.left()
-        if left.units <= 0:
-            return "nothing is left of the budget; ask, which is free while the hypothesis is good"
-        dearest = self._state.purchase(question, variance_of(0.5, self.rule.rows))
-        least = 0.5 * (units(dearest.renyi(self.rule.order)) / left.units) ** 0.5
-        within = (
-            f"an error of {rounded_up(least)} is within it" if least < 0.5 else "ask, which is free if easy"
-        )
-        return (
-            f"this purchase costs {percent(price / self.rule.cap)} of the budget, and {percent(left.share)} is left"
-            f"; {within}"
-        )
 
 
 def _check_note(note: str) -> None:

@@ -111,7 +111,10 @@ def online(
         release=release,
         published={} if published is None else published,
         certificate=_certificate(
-            rule, opened, warnings_of(budget, rows, seed=seed, draft=public.draft), entropy.private
+            rule,
+            opened,
+            [*warnings_of(budget, rows, seed=seed, draft=public.draft), *_warnings_on(release)],
+            entropy.private and release.certificate.private,
         ),
     )
 
@@ -233,6 +236,10 @@ def _budget_on(release: Release, budget: Budget) -> Budget:
         neighbours=neighbours,
         accounting=Accounting(written["accounting"]),
     )
+
+
+def _warnings_on(release: Release) -> list[str]:
+    return [f"of the release that it starts from: {warning}" for warning in release.certificate["warnings"]]
 
 
 def _release_units(budget: Budget, order: int) -> int:

@@ -148,6 +148,7 @@ class Rule:
                 "threshold": self.test.threshold,
                 "sensitivity": self.test.sensitivity,
                 "measurement": str(self.measurement),
+                "price": self.price,
                 "menu": [str(multiple) for multiple in MENU],
             },
             sort_keys=True,

@@ -130,8 +130,8 @@ class Curator:
                 "these questions move farther between neighbours than the threshold test allows for"
             )
         test = law.pay(self._ledger, self._entropy, noise.event(questions.sensitivity(self.neighbours)))
-        truth = questions.of(self._counter)
-        found = test(truth - hypotheses)
+        numbers = questions.of(self._counter)
+        found = test(numbers - hypotheses)
         if found is None:
             return None
-        return TableSurprise(found, truth + noise.draw(len(truth), self._entropy))
+        return TableSurprise(found, numbers + noise.draw(len(numbers), self._entropy))
