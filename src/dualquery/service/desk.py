@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dualquery.asking.answers import Badge, OnlineAnswer, Quote
+from dualquery.asking.answers import OnlineAnswer, Quote
 from dualquery.asking.online import Online
-from dualquery.asking.telling import entry_of
 from dualquery.service.clerk import Clerk
 from dualquery.service.keeping import Keeper
 from dualquery.service.lines import Line
@@ -148,7 +147,7 @@ class Desk:
         if asked.dataset != self.settings.dataset:
             return online.ask(asked.question, release=asked.dataset)
         if asked.free:
-            return _untested(online, asked.question)
+            return online.ask(asked.question, test=False)
         quote = online.quote(asked.question, tolerance=asked.tolerance, error=asked.error)
         self._refuse_unaffordable(online, keeper, asked, quote)
         if asked.error is None:
@@ -189,13 +188,3 @@ class Desk:
             "line": keeper.next_line,
             "after": {"line": keeper.head.length, "hash": keeper.head.hash},
         }
-
-
-def _untested(online: Online, text: str) -> OnlineAnswer:
-    """What was measured before, or the hypothesis alone: nothing is looked at."""
-    if online.quote(text).most.units == 0:
-        return online.ask(text)
-    with online._lock, online._unbroken():
-        answer = online._of_hypothesis(online._reader.read(text), Badge.UNVERIFIED, None)
-        online._append(entry_of(answer, online._state.updates, ""))
-    return answer
