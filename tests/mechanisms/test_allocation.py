@@ -144,9 +144,10 @@ def test_noise_halves_with_four_times_the_rho():
 
 
 def test_scores_are_asked_for_where_they_are_clear_and_something_is_left_out():
-    mixed = marginals(domain(2, 6, 9, 12, 12, 12), 3)
-    stages = {e: len(plan_tables(task(mixed, epsilon=e, rows=30_000)).stages) for e in (0.3, 10.0)}
-    assert stages == {0.3: 3, 10.0: 5}
+    mixed = marginals(domain(8, 9, 12, 16, 16, 20), 3)
+    stages = {e: len(plan_tables(task(mixed, epsilon=e, rows=30_000)).stages) for e in (1.0, 3.0, 30.0)}
+    assert stages == {1.0: 3, 3.0: 5, 30.0: 3}  # too noisy, worth it, nothing left out
+    assert len(plan_tables(task(mixed, epsilon=3.0, rows=300)).stages) == 3
     small = marginals(domain(2, 2, 2, 2), 3)
     assert len(plan_tables(task(small, epsilon=10.0, rows=30_000)).stages) == 3
     alone = marginals(domain(4, 5), 1)

@@ -100,6 +100,14 @@ def test_pairs_learn_from_each_other():
     assert 0.6 * found < said < 1.6 * found
 
 
+@pytest.mark.parametrize("noise", [1e-3, 1e-4, 1e-6])
+def test_clear_pairs_stay_as_they_were_measured(noise):
+    ones, truth, noisy, variance = pairs_with_structure(3, noise)
+    posteriors = SeparablePrior(noisy, variance, ones).posteriors()
+    for members in truth:
+        assert np.abs(posteriors[members].deviation - noisy[members]).max() < 3 * noise
+
+
 def test_the_effective_measurement_has_the_same_posterior():
     ones, _, noisy, variance = pairs_with_structure(1, 0.02)
     posterior = SeparablePrior(noisy, variance, ones).posteriors()[0, 1]

@@ -38,6 +38,7 @@ MOST_OF_ONES, LEAST_OF_ONES = 0.19, 0.05
 PRECISE = 0.1  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
 SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
 CLEAR_SCORES = 0.006  # of the records: scores are asked for where their noise stays below
+MOST_UNIT = 3.0  # variance at sensitivity one: they are asked for from ε = 3 or so on
 LEFT_OUT = 0.05  # of the larger sets: where fewer are left out, there is nothing to choose
 MOST_CELLS = 4_000_000  # of all larger sets that may be measured
 LONG_WORK = 0.6  # of a fit of long chains, beside one of short ones that looks at as many values
@@ -163,7 +164,7 @@ def _shares_of_ones(ones: list[Set], task: Task) -> dict[Set, float]:
 def _scores_pay(task: Task, made: StagedTables) -> bool:
     """Whether scores of all larger sets would be clear, and there is something left out to be found."""
     squared = task.budget.neighbours.largest_squared(alone=len(made.larger), apart=4 * len(made.larger))
-    if math.sqrt(squared * made.unit / SHARE_OF_SCORES) > CLEAR_SCORES * task.rows:
+    if made.unit > MOST_UNIT or math.sqrt(squared * made.unit / SHARE_OF_SCORES) > CLEAR_SCORES * task.rows:
         return False
     expected = expectation(task, made)
     found = sum(len(members) > 2 for members in expected.sets)
