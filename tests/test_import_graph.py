@@ -264,7 +264,13 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
         for name, reached in GRAPH.items()
         if "dualquery.counting.memory" in reached and part(name) != "audits"  # whose tables are invented
     }
-    assert users == {"dualquery.releases.making", "dualquery.releases.evaluation"}
+    assert users == {
+        "dualquery.counting.opening",
+        "dualquery.releases.making",
+        "dualquery.releases.evaluation",
+    }
+    openers = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
+    assert openers == {"dualquery.releases.making", "dualquery.releases.evaluation"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.opening import open_counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.privacy.book.book import Place
@@ -31,7 +32,6 @@ from dualquery.releases.planning import checked_options, plan_for, warnings_of
 from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source
@@ -40,7 +40,7 @@ SHARE_FOR_ROWS = Fraction(1, 100)  # of the budget, where the number of records 
 
 
 def release(
-    table: Source | Records,
+    table: Source | Records | Counter,
     *,
     budget: Budget,
     workload: Workload | str,
@@ -56,7 +56,8 @@ def release(
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
 
-    `table` is a pandas, Polars or Arrow table, a path, or encoded records; `domain` (or `schema`) says what
+    `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, encoded records, or a counter of records
+    (`dualquery.counting`: wherever they are); `domain` (or `schema`) says what
     is public about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
     (`rounds=40`). `seed` makes the release repeatable, and so not private. Where neighbours may differ in their
     number of records, `public_rows` declares it; without it 1% of the budget measures it. `ledger` (a file or a URL)
@@ -72,9 +73,8 @@ def release(
     wanted = checked_options(options)
     refuse_dropping(described, budget.neighbours)
     paying = ledger_of(budget, ledger=ledger, dataset=dataset)
-    records = _limited(table, described, budget.neighbours, tell)
+    counter = _counter(table, described, budget.neighbours, wanted.get("memory"), tell)
     entropy = entropy_from(seed)
-    counter = MemoryCounter(records, progress=lambda done, total: tell("counting", done, total))
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, public_rows)
     task = Task(workload, known.rows, known.left, known.variance)
@@ -101,12 +101,35 @@ def release(
     return Release(certificate, workload.domain, outcome.artefact)
 
 
-def _limited(table: Source | Records, schema: Schema, neighbours: Neighbours, tell: Progress) -> Records:
-    """The records, of each person no more than these neighbours allow for."""
+def _counter(
+    table: Source | Records | Counter, schema: Schema, neighbours: Neighbours, memory: object, tell: Progress
+) -> Counter:
+    """Whoever counts the records, of each person no more than these neighbours allow for."""
     if isinstance(table, Records):
-        check_records(table, schema, neighbours)
+        table = MemoryCounter(table, progress=lambda done, total: tell("counting", done, total))
+    if isinstance(table, Counter):
+        check_records(table.records_per_person, schema, neighbours)
         return table
-    return read_records(table, schema, tell, records_per_person(schema, neighbours))
+    return counter_of(table, schema, neighbours, memory, tell)
+
+
+def counter_of(
+    table: Source, schema: Schema, neighbours: Neighbours, memory: object, tell: Progress
+) -> Counter:
+    """A table read so that these neighbours stay neighbours."""
+    return open_counter(
+        table,
+        schema,
+        records_per_person=records_per_person(schema, neighbours),
+        memory=memory if isinstance(memory, int) else None,
+        tell=tell,
+        progress=lambda done, total: tell("counting", done, total),
+    )
+
+
+def shared_rows(counter: Counter, neighbours: Neighbours) -> int | None:
+    """The number of records, where these neighbours share it."""
+    return counter.true_rows if neighbours.size_is_public else None
 
 
 def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
@@ -121,18 +144,6 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
             "records is public between these neighbours; declare a value for what is missing, or release with "
             "--neighbours add-remove"
         )
-
-
-def read_records(
-    table: Source | Records, schema: Schema, tell: Progress, most_of_a_person: int | None = None
-) -> Records:
-    """The records of a table, read and encoded where that is still to be done."""
-    if isinstance(table, Records):
-        return table
-    tell("reading the table", 0, 1)
-    records = encode(table, schema, records_per_person=most_of_a_person)
-    tell("reading the table", 1, 1)
-    return records
 
 
 @dataclass(frozen=True)
@@ -204,13 +215,16 @@ def _below(x: float, bound: Fraction) -> float:
     return x
 
 
-def _described(table: Source | Records, domain: Domain | None, schema: Schema | Domain | None) -> Schema:
+def _described(
+    table: Source | Records | Counter, domain: Domain | None, schema: Schema | Domain | None
+) -> Schema:
     given = [each for each in (domain, schema) if each is not None]
-    if isinstance(table, Records) and not given:
-        return Schema.of(table.domain)
+    encoded = table.domain if isinstance(table, Records | Counter) else None
+    if encoded is not None and not given:
+        return Schema.of(encoded)
     if len(given) != 1:
         raise DualQueryError("say what is public about the table: give one of domain and schema")
     described = Schema.of(given[0])
-    if isinstance(table, Records) and table.domain != described.domain:
+    if encoded is not None and encoded != described.domain:
         raise DualQueryError("the records were encoded with another schema")
     return described
