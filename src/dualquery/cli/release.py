@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
     from dualquery.table.schema import Schema
 
 
+class Engine(Enum):
+    """Where the records are counted."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 TableArgument: TypeAlias = Annotated[
-    Path,
+    str,
     typer.Argument(
         metavar="TABLE",
         help="The private table: CSV, Parquet, Arrow, transactions, …, or a pattern of files in quotes.",
@@ -49,6 +57,20 @@ CsvFlag: TypeAlias = Annotated[
 SignFlag: TypeAlias = Annotated[
     Path | None,
     typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
+]
+EngineFlag: TypeAlias = Annotated[
+    Engine,
+    typer.Option(
+        "--engine", help="Who counts: this machine, or the executors of a Spark cluster (Parquet only)."
+    ),
+]
+MasterFlag: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="With `--engine spark`: the cluster, like `local-cluster[2,1,2048]`, `yarn` or `sc://host`.",
+    ),
 ]
 LedgerFlag: TypeAlias = Annotated[
     str | None,
@@ -78,6 +100,8 @@ def release(
     seed: SeedFlag = None,
     ledger: LedgerFlag = None,
     dataset: flags.DatasetFlag = None,
+    engine: EngineFlag = Engine.LOCAL,
+    master: MasterFlag = "local[*]",
     csv: CsvFlag = False,
     sign: SignFlag = None,
     json: flags.JsonFlag = False,
@@ -105,7 +129,8 @@ def release(
         from dualquery.releases.making import shared_rows
 
         described, workload = _prepared(schema, queries, mechanism, out, sign)
-        counter = _read(table, described, neighbours, options.get("memory"), progress)
+        source = _source(table, described, engine, master)
+        counter = _read(source, described, neighbours, options.get("memory"), progress)
         budget = budget_for(rows=shared_rows(counter, neighbours) or records)
         made = make_release(
             counter,
@@ -136,12 +161,22 @@ def _tell(folder: Path, certificate: Certificate, *, json: bool, quiet: bool) ->
         output.print_warnings(certificate["warnings"])
 
 
-def _read(table: Path, schema: Schema, neighbours: Neighbours, memory: object, progress: Progress) -> Counter:
+def _source(table: str, schema: Schema, engine: Engine, master: str) -> Any:
+    """The table for whoever counts it."""
+    if engine is Engine.LOCAL:
+        return table
+    from dualquery.counting.spark_session import spark_frame
+
+    names = [column.name for column in schema.domain.columns]
+    return spark_frame(table, [*names, schema.unit] if schema.unit else names, master)
+
+
+def _read(table: Any, schema: Schema, neighbours: Neighbours, memory: object, progress: Progress) -> Counter:
     """The records, read so that these neighbours stay neighbours."""
     from dualquery.releases.making import counter_of, refuse_dropping
 
     refuse_dropping(schema, neighbours)
-    return counter_of(str(table), schema, neighbours, memory, progress)
+    return counter_of(table, schema, neighbours, memory, progress)
 
 
 def _prepared(

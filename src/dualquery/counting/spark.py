@@ -1,9 +1,9 @@
 """The counter of a table that lies on a cluster: counting goes to where the records are.
 
 Executors encode their rows and count them with the same compiled loops as one machine does (`mapInArrow`); what
-travels out is what to count and the schema, what travels back are whole numbers, summed by a tree. The encoded records
-are kept where they are, in the memory and on the disks of the executors, for the next question. A task that is lost or
-run twice changes nothing: its numbers come back as the result of the task, once, and are the same.
+travels out is what to count and the schema, what travels back are whole numbers, summed by a tree. The encoded
+records are kept where they are, in the memory and on the disks of the executors, for the next question. A task that
+is lost or run twice changes nothing: its numbers come back as the result of the task, once, and are the same.
 
 Where the schema names a unit, the rows of a person are first brought together, by a hash of the id (`blocks`).
 """

@@ -13,6 +13,7 @@ from fractions import Fraction
 from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.opening import open_counter
+from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.privacy.book.book import Place
@@ -117,6 +118,13 @@ def counter_of(
     table: Source, schema: Schema, neighbours: Neighbours, memory: object, tell: Progress
 ) -> Counter:
     """A table read so that these neighbours stay neighbours."""
+    if is_spark_frame(table):
+        return SparkCounter(
+            table,
+            schema,
+            records_per_person=records_per_person(schema, neighbours),
+            progress=lambda done, total: tell("counting", done, total),
+        )
     return open_counter(
         table,
         schema,
