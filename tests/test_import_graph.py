@@ -286,7 +286,14 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
     one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
     assert one_by_one == {"dualquery.asking.opening"}
     released = "dualquery.mechanisms.replicas"  # whose records are released ones
-    assert users == {"dualquery.releases.making", "dualquery.releases.evaluation", released}
+    assert users == {
+        "dualquery.counting.opening",
+        "dualquery.releases.making",
+        "dualquery.releases.evaluation",
+        released,
+    }
+    openers = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
+    assert openers == {"dualquery.releases.making", "dualquery.releases.evaluation"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:

@@ -24,6 +24,10 @@ class ColumnCounter:
         return self._columns.records.domain
 
     @property
+    def records_per_person(self) -> int | None:
+        return self._columns.records.records_per_person
+
+    @property
     def true_rows(self) -> int:
         return self._columns.records.rows
 

@@ -69,6 +69,11 @@ class Repeated:
         return self._counter.domain
 
     @property
+    def records_per_person(self) -> None:
+        """Rows of a release are nobody's."""
+        return
+
+    @property
     def true_rows(self) -> int:
         return self._times * self._counter.true_rows
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.opening import open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
@@ -36,7 +38,7 @@ from dualquery.table.source import Source
 
 
 def release(
-    table: Source | Records,
+    table: Source | Records | Counter,
     *,
     budget: Budget,
     workload: Workload | str,
@@ -52,7 +54,8 @@ def release(
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
 
-    `table` is a pandas, Polars or Arrow table, a path, or encoded records; `domain` (or `schema`) says what
+    `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, encoded records, or a counter of records
+    (`dualquery.counting`: wherever they are); `domain` (or `schema`) says what
     is public about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
     (`rounds=40`). A budget that names no accounting gets the tightest that the mechanism allows. `seed` makes the
     release repeatable, and so not private. Where neighbours may differ in their number of records, `public_rows`
@@ -70,13 +73,12 @@ def release(
     budget = replace(budget, adaptive=measures_rows(budget, public_rows))
     booked = None if ledger is None else by_the_book(budget, mechanism)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
-    records = limited_records(table, described, budget.neighbours, tell)
+    counter = _counter(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
-    rows = records.rows if budget.neighbours.size_is_public else public_rows
+    rows = shared_rows(counter, budget.neighbours) or public_rows
     settled = booked or settle(workload, budget, wanted, mechanism, rows)
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
-    counter = MemoryCounter(records, progress=lambda done, total: tell("counting", done, total))
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, public_rows)
     task = Task(workload, known.rows, known.left, known.variance)
@@ -109,9 +111,40 @@ def limited_records(
 ) -> Records:
     """The records, of each person no more than these neighbours allow for."""
     if isinstance(table, Records):
-        check_records(table, schema, neighbours)
+        check_records(table.records_per_person, schema, neighbours)
         return table
     return read_records(table, schema, tell, records_per_person(schema, neighbours))
+
+
+def _counter(
+    table: Source | Records | Counter, schema: Schema, neighbours: Neighbours, memory: object, tell: Progress
+) -> Counter:
+    """Whoever counts the records, of each person no more than these neighbours allow for."""
+    if isinstance(table, Records):
+        table = MemoryCounter(table, progress=lambda done, total: tell("counting", done, total))
+    if isinstance(table, Counter):
+        check_records(table.records_per_person, schema, neighbours)
+        return table
+    return counter_of(table, schema, neighbours, memory, tell)
+
+
+def counter_of(
+    table: Source, schema: Schema, neighbours: Neighbours, memory: object, tell: Progress
+) -> Counter:
+    """A table read so that these neighbours stay neighbours."""
+    return open_counter(
+        table,
+        schema,
+        records_per_person=records_per_person(schema, neighbours),
+        memory=memory if isinstance(memory, int) else None,
+        tell=tell,
+        progress=lambda done, total: tell("counting", done, total),
+    )
+
+
+def shared_rows(counter: Counter, neighbours: Neighbours) -> int | None:
+    """The number of records, where these neighbours share it."""
+    return counter.true_rows if neighbours.size_is_public else None
 
 
 def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
@@ -140,13 +173,16 @@ def read_records(
     return records
 
 
-def public_schema(table: Source | Records, domain: Domain | None, schema: Schema | Domain | None) -> Schema:
+def public_schema(
+    table: Source | Records | Counter, domain: Domain | None, schema: Schema | Domain | None
+) -> Schema:
     given = [each for each in (domain, schema) if each is not None]
-    if isinstance(table, Records) and not given:
-        return Schema.of(table.domain)
+    encoded = table.domain if isinstance(table, Records | Counter) else None
+    if encoded is not None and not given:
+        return Schema.of(encoded)
     if len(given) != 1:
         raise DualQueryError("say what is public about the table: give one of domain and schema")
     described = Schema.of(given[0])
-    if isinstance(table, Records) and table.domain != described.domain:
+    if encoded is not None and encoded != described.domain:
         raise DualQueryError("the records were encoded with another schema")
     return described
