@@ -102,7 +102,7 @@ def release(
 
     with Bars(wanted=not (json or quiet)) as progress:
         from dualquery.releases.making import release as make_release
-        from dualquery.releases.making import shared_rows
+        from dualquery.releases.rows import shared_rows
 
         described, workload = _prepared(schema, queries, mechanism, out, sign)
         counter = _read(table, described, neighbours, options.get("memory"), progress)

@@ -28,7 +28,7 @@ from dualquery.releases.persons import check_records, records_per_person
 from dualquery.releases.planning import checked_options, plan_for, warnings_of
 from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release, records_of
-from dualquery.releases.rows import known_rows, measures_rows
+from dualquery.releases.rows import known_rows, measures_rows, shared_rows
 from dualquery.releases.tightest import by_the_book, settle
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
@@ -140,11 +140,6 @@ def counter_of(
         tell=tell,
         progress=lambda done, total: tell("counting", done, total),
     )
-
-
-def shared_rows(counter: Counter, neighbours: Neighbours) -> int | None:
-    """The number of records, where these neighbours share it."""
-    return counter.true_rows if neighbours.size_is_public else None
 
 
 def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:

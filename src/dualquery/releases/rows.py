@@ -147,3 +147,8 @@ def _below(x: float, bound: Fraction) -> float:
     while decimal(x) > bound:
         x = math.nextafter(x, 0.0)
     return x
+
+
+def shared_rows(counter: Counter, neighbours: Neighbours) -> int | None:
+    """The number of records, where these neighbours share it."""
+    return counter.true_rows if neighbours.size_is_public else None
