@@ -17,7 +17,7 @@ from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of, units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.gaussian_filter import ROUNDING, filter_epsilon, mu_squared_units, times_for
-from dualquery.privacy.neighbours import Sensitivity
+from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import Multiplied, Statistic, number_of_records
 from dualquery.releases.certificate import RowsFrom
