@@ -27,6 +27,7 @@ from dualquery.privacy.book.books import Books, create
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec
+from dualquery.releases import sentences
 from dualquery.releases.foresight import foreseen
 from dualquery.releases.tightest import ASKED, BOOK, NOMINAL_ROWS, WHY, by_the_book, settle
 
@@ -168,6 +169,9 @@ def test_the_theorem_stands_before_anything_is_drawn(
     told = made.certificate["budget"]
     assert (told["accounting"], told["accounting_reason"]) == ("gaussian", WHY[Accounting.GAUSSIAN])
     assert made.certificate["spent"]["epsilon"] == pytest.approx(1, abs=1e-6)
+    told_in_words = " ".join(sentences.price(made.certificate))
+    assert f"taken because {WHY[Accounting.GAUSSIAN]}." in told_in_words
+    assert ("the whole budget counts as spent" in told_in_words) is not relation.size_is_public
 
 
 @pytest.mark.parametrize("relation", [Neighbours.REPLACE, Neighbours.ADD_REMOVE], ids=str)
