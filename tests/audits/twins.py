@@ -18,6 +18,7 @@ from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler
 from dualquery.audits.exact import exact_hazard, exact_selection
 from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, REPLACED
+from dualquery.counting import opening
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query import game as dual_query_game
@@ -231,7 +232,7 @@ def a_reader_that_swallows(patch: Patch) -> None:
         columns = {name: pa.array([row[i] for row in rows], pa.string()) for i, name in enumerate(header)}
         return encode(pa.table(columns), schema)
 
-    patch.setattr(making, "encode", lax)
+    patch.setattr(opening, "encode", lax)
 
 
 READ = [
