@@ -11,7 +11,7 @@ here is post-processing of released numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,9 +41,17 @@ def contrasts(size: int) -> Matrix:
 
 @dataclass(frozen=True)
 class _Alike:
-    """Pairs of the same shape, side by side: contrasts y (pair, p, q) and the variance of their noise."""
+    """Pairs of the same shape, side by side, the shorter attribute first.
+
+    `rows` and `columns` are where its attributes stand among those of their length; `seen` are the contrasts
+    (pair, p, q) and `noise` the variance of their noise.
+    """
 
     pairs: tuple[Set, ...]
+    turned: tuple[bool, ...]  # whether the shorter attribute is the second
+    lengths: tuple[int, int]
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
     seen: Matrix
     noise: NDArray[np.float64]
 
@@ -67,73 +75,83 @@ class SeparablePrior:
         interactions: Mapping[Set, Cells],
         variance: Mapping[Set, float],
         ones: Mapping[int, Cells],
+        steps: int = STEPS,
     ) -> None:
-        self._basis = {j: contrasts(len(ones[j])) for members in interactions for j in members}
-        self._groups = _grouped(interactions, variance, ones, self._basis)
+        attributes = sorted({j for members in interactions for j in members})
+        self._basis = {len(ones[j]): contrasts(len(ones[j])) for j in attributes}
+        alike = {k: [j for j in attributes if len(ones[j]) == k] for k in self._basis}
+        self._groups = _grouped(interactions, variance, ones, alike, self._basis)
         guess = {
-            j: basis.T @ (np.maximum(ones[j], LEAST_FRACTION)[:, None] * basis)
-            for j, basis in self._basis.items()
+            k: np.stack([basis.T @ (np.maximum(ones[j], LEAST_FRACTION)[:, None] * basis) for j in alike[k]])
+            for k, basis in self._basis.items()
         }
         self._covariance = dict(guess)
         self._strength = [_first_strength(group, guess) for group in self._groups]
-        for _ in range(STEPS):
+        for _ in range(steps):
             self._improve(guess)
         self._values, self._vectors = _eigen(self._covariance)
-        self._turned = {j: self._basis[j] @ self._vectors[j] for j in self._basis}
 
     def _improve(self, guess: Mapping[int, Matrix]) -> None:
         """One step: the posterior of every pair, then a_S and Σ_i that make it most likely."""
-        values, vectors = _eigen(self._covariance)
-        total = {j: GUESS * each for j, each in guess.items()}
-        weight = dict.fromkeys(guess, GUESS)
+        self._values, self._vectors = _eigen(self._covariance)
+        total = {k: GUESS * each for k, each in guess.items()}
+        weight = {k: np.full(len(each), GUESS) for k, each in guess.items()}
         for place, group in enumerate(self._groups):
-            left, right = (np.stack([vectors[s[side]] for s in group.pairs]) for side in (0, 1))
-            rows, columns = (np.stack([values[s[side]] for s in group.pairs]) for side in (0, 1))
-            strength = self._strength[place]
+            (short, long), strength = group.lengths, self._strength[place]
+            rows, columns = self._values[short][group.rows], self._values[long][group.columns]
+            left, right = self._vectors[short][group.rows], self._vectors[long][group.columns]
             scale = rows[:, :, None] * columns[:, None, :]
             prior, noise = strength[:, None, None] * scale, group.noise[:, None, None]
-            mean = left.transpose(0, 2, 1) @ group.seen @ right * (prior / (prior + noise))
-            spread = prior * noise / (prior + noise)
-            by_row = _second_moment(left, mean, spread, columns)
-            by_column = _second_moment(right, mean.transpose(0, 2, 1), spread.transpose(0, 2, 1), rows)
+            kept = prior / (prior + noise)
+            mean, spread = left.transpose(0, 2, 1) @ group.seen @ right * kept, kept * noise
             strength = ((mean**2 + spread) / scale).mean(axis=(1, 2))  # first: the scale is then told once
-            for n, (i, j) in enumerate(group.pairs):
-                total[i] = total[i] + by_row[n] / strength[n]
-                total[j] = total[j] + by_column[n] / strength[n]
-                weight[i] += mean.shape[2]
-                weight[j] += mean.shape[1]
+            by_row = _second_moment(left, mean, spread, columns) / strength[:, None, None]
+            by_column = (
+                _second_moment(right, mean.transpose(0, 2, 1), spread.transpose(0, 2, 1), rows)
+                / strength[:, None, None]
+            )
+            np.add.at(total[short], group.rows, by_row)
+            np.add.at(total[long], group.columns, by_column)
+            np.add.at(weight[short], group.rows, mean.shape[2])
+            np.add.at(weight[long], group.columns, mean.shape[1])
             self._strength[place] = strength
-        self._covariance = {j: each / weight[j] for j, each in total.items()}
+        self._covariance = {k: each / weight[k][:, None, None] for k, each in total.items()}
+
+    def _each(self) -> Iterator[tuple[Set, bool, _Alike, int, Matrix, Matrix, Matrix]]:
+        """Every pair: whether it is turned, where it stands, its prior variances and its two turned bases."""
+        for group, strength in zip(self._groups, self._strength, strict=True):
+            short, long = group.lengths
+            for n, (members, turned) in enumerate(zip(group.pairs, group.turned, strict=True)):
+                i, j = group.rows[n], group.columns[n]
+                prior = strength[n] * np.outer(self._values[short][i], self._values[long][j])
+                left = self._basis[short] @ self._vectors[short][i]
+                right = self._basis[long] @ self._vectors[long][j]
+                yield members, turned, group, n, prior, left, right
 
     def posteriors(self) -> dict[Set, PairPosterior]:
         """Of every pair, cell by cell."""
         out: dict[Set, PairPosterior] = {}
-        for group, strength in zip(self._groups, self._strength, strict=True):
-            for n, (i, j) in enumerate(group.pairs):
-                left, right = self._turned[i], self._turned[j]
-                seen = self._vectors[i].T @ group.seen[n] @ self._vectors[j]
-                prior, noise = strength[n] * np.outer(self._values[i], self._values[j]), group.noise[n]
-                mean, spread = seen * prior / (prior + noise), prior * noise / (prior + noise)
-                out[(i, j)] = PairPosterior(
-                    left @ mean @ right.T,
-                    left**2 @ spread @ (right**2).T,
-                    left**2 @ prior @ (right**2).T,
-                )
+        for members, turned, group, n, prior, left, right in self._each():
+            short, long = group.lengths
+            seen = (self._basis[short].T @ left).T @ group.seen[n] @ (self._basis[long].T @ right)
+            kept = prior / (prior + group.noise[n])
+            tables = (
+                left @ (seen * kept) @ right.T,
+                left**2 @ (kept * group.noise[n]) @ (right**2).T,
+                left**2 @ prior @ (right**2).T,
+            )
+            out[members] = PairPosterior(*(table.T if turned else table for table in tables))
         return out
 
     def expected_errors(
         self, precisions: Mapping[Set, NDArray[np.float64]]
     ) -> dict[Set, NDArray[np.float64]]:
-        """Σ_cells of the posterior deviation of each pair, were it measured with so much more precision
-        (1/variance).
-        """
+        """Σ_cells of the posterior deviation of each pair, with so much more precision (1/variance) measured."""
         out: dict[Set, NDArray[np.float64]] = {}
-        for group, strength in zip(self._groups, self._strength, strict=True):
-            for n, (i, j) in enumerate(group.pairs):
-                prior = strength[n] * np.outer(self._values[i], self._values[j])
-                noise = 1.0 / (1.0 / group.noise[n] + precisions[(i, j)])[:, None, None]
-                spread = self._turned[i] ** 2 @ (prior * noise / (prior + noise)) @ (self._turned[j] ** 2).T
-                out[(i, j)] = np.sqrt(np.maximum(spread, 0.0)).sum(axis=(1, 2))
+        for members, _, group, n, prior, left, right in self._each():
+            noise = 1.0 / (1.0 / group.noise[n] + precisions[members])[:, None, None]
+            spread = left**2 @ (prior * noise / (prior + noise)) @ (right**2).T
+            out[members] = np.sqrt(np.maximum(spread, 0.0)).sum(axis=(1, 2))
         return out
 
 
@@ -141,16 +159,32 @@ def _grouped(
     interactions: Mapping[Set, Cells],
     variance: Mapping[Set, float],
     ones: Mapping[int, Cells],
+    alike: Mapping[int, list[int]],
     basis: Mapping[int, Matrix],
 ) -> list[_Alike]:
-    shapes: dict[tuple[int, ...], list[Set]] = {}
-    for members, cells in interactions.items():
-        shapes.setdefault(cells.shape, []).append(members)
+    place = {j: n for sharing in alike.values() for n, j in enumerate(sharing)}
+    shapes: dict[tuple[int, int], list[Set]] = {}
+    for i, j in interactions:
+        shapes.setdefault((min(len(ones[i]), len(ones[j])), max(len(ones[i]), len(ones[j]))), []).append(
+            (i, j)
+        )
     groups = []
-    for alike in shapes.values():
-        apart = [interactions[s] - centred(np.outer(ones[s[0]], ones[s[1]])) for s in alike]
-        seen = [basis[s[0]].T @ each @ basis[s[1]] for s, each in zip(alike, apart, strict=True)]
-        groups.append(_Alike(tuple(alike), np.stack(seen), np.array([variance[s] for s in alike])))
+    for (short, long), pairs in shapes.items():
+        turned = tuple(len(ones[i]) > len(ones[j]) for i, j in pairs)
+        apart = [interactions[i, j] - centred(np.outer(ones[i], ones[j])) for i, j in pairs]
+        across = [each.T if turn else each for each, turn in zip(apart, turned, strict=True)]
+        ordered = [(j, i) if turn else (i, j) for (i, j), turn in zip(pairs, turned, strict=True)]
+        groups.append(
+            _Alike(
+                tuple(pairs),
+                turned,
+                (short, long),
+                np.array([place[i] for i, _ in ordered]),
+                np.array([place[j] for _, j in ordered]),
+                basis[short].T @ np.stack(across) @ basis[long],
+                np.array([variance[members] for members in pairs]),
+            )
+        )
     return groups
 
 
@@ -158,23 +192,26 @@ def _first_strength(group: _Alike, guess: Mapping[int, Matrix]) -> NDArray[np.fl
     """a_S by moments: what is seen beyond the noise, in units of the guess."""
     size = group.seen[0].size
     seen = (group.seen**2).sum(axis=(1, 2)) - size * group.noise
-    scale = np.array([np.trace(guess[i]) * np.trace(guess[j]) for i, j in group.pairs])
+    rows, columns = (np.trace(guess[k], axis1=1, axis2=2) for k in group.lengths)
+    scale = rows[group.rows] * columns[group.columns]
     strength: NDArray[np.float64] = np.maximum(seen, LEAST_STRENGTH * size * group.noise) / scale
     return strength
 
 
 def _second_moment(vectors: Matrix, mean: Matrix, spread: Matrix, other: Matrix) -> Matrix:
     """E[θ Λ⁻¹ θᵀ] of each pair, turned back; Λ are the eigenvalues of the other attribute."""
-    weighted = (mean / other[:, None, :]) @ mean.transpose(0, 2, 1)
-    diagonal = (spread / other[:, None, :]).sum(axis=2)
-    return vectors @ (weighted + diagonal[:, :, None] * np.eye(mean.shape[1])) @ vectors.transpose(0, 2, 1)
+    moment = (mean / other[:, None, :]) @ mean.transpose(0, 2, 1)
+    diagonal = np.arange(mean.shape[1])
+    moment[:, diagonal, diagonal] += (spread / other[:, None, :]).sum(axis=2)
+    return vectors @ moment @ vectors.transpose(0, 2, 1)
 
 
 def _eigen(covariance: Mapping[int, Matrix]) -> tuple[dict[int, Matrix], dict[int, Matrix]]:
     values, vectors = {}, {}
-    for j, each in covariance.items():
-        found, vectors[j] = np.linalg.eigh((each + each.T) / 2)
-        values[j] = np.maximum(found, LEAST_EIGENVALUE * max(float(found.max()), np.finfo(np.float64).tiny))
+    for k, each in covariance.items():
+        found, vectors[k] = np.linalg.eigh((each + each.transpose(0, 2, 1)) / 2)
+        least = LEAST_EIGENVALUE * np.maximum(found.max(axis=1), np.finfo(np.float64).tiny)
+        values[k] = np.maximum(found, least[:, None])
     return values, vectors
 
 
