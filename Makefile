@@ -44,6 +44,7 @@ demo: $(READY)
 	@$(BIN)/dualquery demo --out demo-release
 
 test: $(READY)
+	@sh tools/programs.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
 
 check: $(READY)

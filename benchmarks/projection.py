@@ -25,6 +25,7 @@ from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.mechanism import Plan, Task, shown, silent
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.replicas import Draw, made_replicas
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -54,7 +55,7 @@ class Result:
     cell: float | None
     query_max: float
     query_mean: float
-    said_rms: float  # by the error bars
+    said_rms: float  # by the replicas
     true_rms: float
     seconds: float  # wall, of the run less counting
     processor: float  # seconds of all cores, likewise
@@ -119,9 +120,10 @@ def run(
     started = [time.perf_counter(), time.process_time()]
     last[:] = started
     outcome = mechanism.run(plan, curator, np.random.default_rng(seed), silent)
+    replicas = made_replicas(mechanism, plan, outcome.artefact, Draw(records.rows, seed), silent)
     taken = [time.perf_counter() - started[0], time.process_time() - started[1]]
-    released, bars = synthetic_of(outcome), outcome.error_bars
-    assert bars is not None
+    released = synthetic_of(outcome)
+    said = [np.mean(each.seen(group).errors ** 2) for each in replicas for group in workload.groups]
     error = workload.fractions(released) - workload.fractions(records)
     l1, worst, cell = _table_errors(records, released)
     return Result(
@@ -130,7 +132,7 @@ def run(
         cell,
         float(np.abs(error).max()),
         float(np.abs(error).mean()),
-        float(np.sqrt(np.mean(bars**2))),
+        float(np.sqrt(np.mean(said))),
         float(np.sqrt(np.mean(error**2))),
         taken[0] - counting[0],
         taken[1] - counting[1],

@@ -26,7 +26,9 @@ NAMES = (
     "mwem_figure_5",
     "mwem_scaling",
     "choosing",
+    "coverage",
     "without_floor",
+    "online",
     "peers",
 )
 

@@ -63,6 +63,10 @@ def nltcs(data: Data) -> Records:
     return kept(data, "nltcs")
 
 
+def workers(data: Data) -> Records:
+    return data.contingency("czech_autoworkers.csv")
+
+
 def cases(setting: Setting) -> list[Case]:
     order = setting.choose(toy=2, quick=3, full=3)
     many = setting.choose(toy=500, quick=100_000, full=100_000)
@@ -70,12 +74,14 @@ def cases(setting: Setting) -> list[Case]:
     tables = f"marginals:{order}"
     rho, pure = Accounting.ZCDP, Accounting.PURE
     gaussian = (PROJECTION, ADAPTIVE, DUAL_QUERY)
+    laplace = (PROJECTION, MWEM, DUAL_QUERY)
     listed = [
         Case(f"survey, all {order}-way tables", people, tables, rho, gaussian),
         Case(f"Adult, {many:,} random 3-way", adult, f"random:3:{many}", rho, gaussian),
         Case(f"NLTCS, all {order}-way tables", nltcs, tables, rho, (*gaussian, MWEM)),
-        Case(f"NLTCS, all {order}-way tables, pure", nltcs, tables, pure, (MWEM, DUAL_QUERY)),
-        Case(f"Adult, {fewer:,} random 3-way, pure", adult, f"random:3:{fewer}", pure, (MWEM, DUAL_QUERY)),
+        Case(f"NLTCS, all {order}-way tables, pure", nltcs, tables, pure, laplace),
+        Case(f"Adult, {fewer:,} random 3-way, pure", adult, f"random:3:{fewer}", pure, laplace),
+        Case(f"Czech workers, all {order}-way tables, pure", workers, tables, pure, (PROJECTION, MWEM)),
     ]
     return setting.choose(toy=[listed[0], *listed[3:]], quick=listed, full=listed)
 

@@ -36,6 +36,7 @@ WHERE = {
 }
 FILES = {
     "adult": "adult.csv.gz",
+    "adult_test": "adult_test.csv.gz",
     "kddcup99": "kddcup99_10percent.csv.gz",
     "nltcs": "nltcs.csv.gz",
     "kosarak": "kosarak_first100k.txt.gz",
@@ -78,9 +79,9 @@ class Data:
         return path
 
     def records(self, name: str) -> Records:
-        """A data set encoded by its schema: adult, kddcup99, nltcs or kosarak."""
-        schema = read_schema(SCHEMAS / f"{name}.toml")
-        if name == "adult":
+        """A data set encoded by its schema: adult, adult_test, kddcup99, nltcs or kosarak."""
+        schema = read_schema(SCHEMAS / f"{name.removesuffix('_test')}.toml")
+        if name.startswith("adult"):
             return self._read(FILES[name], lambda path: encode(complete_rows(path), schema))
         return self._read(FILES[name], lambda path: encode(str(path), schema))
 

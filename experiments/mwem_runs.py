@@ -26,6 +26,7 @@ from dualquery.game.play import play
 from dualquery.mechanisms.baselines import HADAMARD, hadamard
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.mwem.game import MWEM, belief_of, starting
+from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -111,6 +112,20 @@ def hadamard_joint(records: Records, workload: Workload, epsilon: float, seed: i
     """The joint table that multiplicative weights make of all parities (Barak et al., as the paper modified it)."""
     task = Task(workload, records.rows, paid(epsilon))
     return joint(hadamard(HADAMARD.plan_for(task, {}), curator_of(records, task.budget, seed), silent))
+
+
+def projected_joint(
+    records: Records, workload: Workload, epsilon: float, seed: int, rows: int = 20_000
+) -> Array:
+    """The joint table of the rows of projection, half a row more in every cell: rows alone leave cells empty."""
+    plan = PROJECTION.plan_for(Task(workload, records.rows, paid(epsilon)), {"synthetic_rows": rows})
+    fitted = plan.parameters.measure(
+        curator_of(records, paid(epsilon), seed), plan.task, np.random.default_rng(seed)
+    )
+    rng = np.random.default_rng(seed + 1)
+    released = fitted.records(fitted.fit(plan.parameters.pace, rng, lambda done, total: None), rng)
+    counts = cell_counts(released) + 0.5
+    return counts / counts.sum()
 
 
 def uniform(domain: Domain) -> Factored:

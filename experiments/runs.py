@@ -21,10 +21,9 @@ from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.price import dual_query_advanced, dual_query_pure, dual_query_rho
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown, silent
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Spent
 from dualquery.privacy.conversion import epsilon_of
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.interpreters import Spent
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.conjunctions import Conjunctions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import signal
 import subprocess
@@ -241,18 +242,45 @@ def test_plan_prints_the_price_of_each_step(command: Run, place: Path) -> None:
         "choose what the distribution gets wrong": (5, "0.5", "0.00625"),  # 5 · 0.1²/8
         "measure it": (5, "0.5", "0.025"),  # 5 · 0.1²/2
     }
-    rho = float(rho_of(epsilon=1.0, delta=1e-6))
+    by_zcdp, by_gaussian = float(rho_of(epsilon=1.0, delta=1e-6)), 0.02801
     for more, words in (
-        (["--mechanism", "projection"], "measure 78 interactions at once"),
-        (["--mechanism", "gaussian"], "measure every query"),
+        (["--mechanism", "projection"], ["measure 12 one-way", "measure pairs", "measure what is still"]),
+        (["--mechanism", "gaussian"], ["measure every query"]),
     ):
-        code, out, err = command(*plan_arguments(place, "--delta", "1e-6", *more))
+        code, out, err = command(*plan_arguments(place, "--delta", "1e-6", *more, "--accounting", "zcdp"))
         assert (code, err) == (0, "")
-        assert priced(out) == {words: (1, "none", f"{rho:.4g}")}
+        assert_priced(priced(out), words, by_zcdp)
+        code, out, err = command(*plan_arguments(place, "--delta", "1e-6", *more))  # the tightest
+        assert (code, err) == (0, "")
+        assert "accounting gaussian (it is the tightest for a release that only adds Gaussian noise)" in out
+        assert_priced(priced(out), words, by_gaussian)
     code, out, _ = command(*plan_arguments(place, "--mechanism", "zeros"))
     assert code == 0
     assert "What the curator is asked" not in out
     assert "costs nothing" in out
+
+
+def assert_priced(steps: dict[str, tuple[int, str, str]], words: list[str], rho: float) -> None:
+    """Steps that begin with these words, each once, none of them pure, and their ρ together."""
+    assert all(step.startswith(begin) for step, begin in zip(steps, words, strict=True))
+    assert {each[:2] for each in steps.values()} == {(1, "none")}
+    assert sum(float(each) for _, _, each in steps.values()) == pytest.approx(rho, rel=1e-3)
+
+
+def test_plan_shows_the_measurement_of_a_private_number_of_records(command: Run, place: Path) -> None:
+    """1% of the budget by each theorem; where the number is declared, nothing."""
+    private = ["--neighbours", "add-remove", "--delta", "1e-6", "--mechanism", "projection"]
+    for accounting, rho in (("tightest", 0.02801), ("gaussian", 0.02801), ("zcdp", 0.02436)):
+        code, out, err = command(*plan_arguments(place, *private, "--accounting", accounting))
+        assert (code, err) == (0, "")
+        steps = priced(out)
+        assert steps["measure the number of records"] == (1, "none", f"{rho / 100:.4g}")
+        assert sum(float(each) for _, _, each in steps.values()) == pytest.approx(rho, rel=1e-3)
+    arguments = plan_arguments(place, *private)
+    arguments[arguments.index("--rows")] = "--records"
+    code, out, err = command(*arguments)
+    assert (code, err) == (0, "")
+    assert len(priced(out)) == 3  # the total is among the one-way tables
 
 
 def test_plan_sums_up_steps_of_one_kind(command: Run, place: Path) -> None:
@@ -392,8 +420,16 @@ def test_private_number_of_records_is_measured(command: Run, place: Path, tmp_pa
     assert code == 0, err
     certificate = json.loads((tmp_path / "other" / "certificate.json").read_text())
     assert certificate["mechanism"] == "projection"
-    assert [event["times"] for event in certificate["events"]] == [1, 1]  # the number once, then all tables
-    assert certificate["events"][0]["sensitivity_squared"] == "1"
+    assert [event["times"] for event in certificate["events"]] == [
+        1,
+        1,
+        2,
+    ]  # the number once, then three stages
+    assert certificate["budget"]["accounting"] == "gaussian"
+    number = certificate["events"][0]
+    times = math.isqrt(int(number["sensitivity_squared"]))  # the number, times a whole number
+    assert times**2 == int(number["sensitivity_squared"])
+    assert math.log2(times).is_integer()
 
 
 def test_answer(command: Run, place: Path, tmp_path: Path) -> None:
@@ -506,7 +542,10 @@ def test_bad_flags(command: Run, place: Path, tmp_path: Path, change: list[str],
 
 def test_missing_flags_and_commands(command: Run, place: Path) -> None:
     refused(command("release", place / "survey.csv"), "--schema")
-    refused(command("plan", "--schema", place / "schema.toml"), "--rows")
+    refused(command("plan", "--schema", place / "schema.toml"), "--queries")
+    without = ["plan", "--schema", place / "schema.toml", "--queries", "marginals:1", "--epsilon", 1]
+    refused(command(*without), "--rows")
+    refused(command(*without, "--rows", 5, "--records", 5), "one of --rows and --records")
     refused(command("nonsense"), "nonsense")
     refused(command("schema"), "ommand")
     refused(command("answer", place / "released"), "no query")

@@ -31,6 +31,7 @@ STEPS = [
     {"releases"},
     {"audits"},
     {"example"},
+    {"asking"},
     {"service"},
     {"cli"},
     {"__main__"},
@@ -42,28 +43,38 @@ BLIND = (
     "dualquery.oracles.*",
     "dualquery.distributions.*",
     "dualquery.game.residual*",
+    "dualquery.mechanisms.projection.class_means",
     "dualquery.game.binary_*",
     "dualquery.mechanisms.projection.fit",
     "dualquery.mechanisms.projection.item_rows",
+    "dualquery.mechanisms.projection.latent",
+    "dualquery.mechanisms.projection.mixture",
     "dualquery.mechanisms.projection.refitting",
+    "dualquery.mechanisms.projection.signed_interactions",
     "dualquery.mechanisms.projection.tables",
     "dualquery.mechanisms.projection.shrinkage",
+    "dualquery.mechanisms.projection.structure",
     "dualquery.mechanisms.projection.pace",
     "dualquery.mechanisms.projection.likely",
     "dualquery.mechanisms.projection.empirical_bayes",
     "dualquery.mechanisms.projection.separable",
     "dualquery.mechanisms.projection.shares",
     "dualquery.mechanisms.projection.tree",
+    "dualquery.mechanisms.projection.posterior",
+    "dualquery.mechanisms.projection.choosing",
+    "dualquery.mechanisms.projection.chosen_fit",
+    "dualquery.mechanisms.projection.low_rank",
 )
 UNSEEN = {"privacy", "counting"}  # by the blind
 
-# Who may say `true_counts` or `true_rows`. The rehearsal has public numbers in a counter's clothes.
+# Who may say `true_counts` or `true_rows`. The rehearsal and replicas have public numbers in a counter's clothes.
 TRUTHFUL = (
     "dualquery.counting.*",
     "dualquery.privacy.*",
     "dualquery.releases.evaluation",
-    "dualquery.releases.making",
+    "dualquery.releases.rows",
     "dualquery.mechanisms.dual_query.rehearsal",
+    "dualquery.mechanisms.replicas",
 )
 
 Sources = Mapping[str, str]
@@ -198,6 +209,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.distributions.factored",
         "dualquery.distributions.multiplicative_weights",
         "dualquery.mechanisms.projection.refitting",
+        "dualquery.mechanisms.projection.signed_interactions",
     ):
         assert name in checked
     for pattern in BLIND:
@@ -213,6 +225,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.oracles.local_search",
         "dualquery.game.residual",
         "dualquery.mechanisms.projection.refitting",
+        "dualquery.mechanisms.projection.signed_interactions",
     ],
 )
 @pytest.mark.parametrize(
@@ -270,7 +283,17 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
         for name, reached in GRAPH.items()
         if "dualquery.counting.memory" in reached and part(name) != "audits"  # whose tables are invented
     }
-    assert users == {"dualquery.releases.making", "dualquery.releases.evaluation"}
+    one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
+    assert one_by_one == {"dualquery.asking.opening"}
+    released = "dualquery.mechanisms.replicas"  # whose records are released ones
+    assert users == {
+        "dualquery.counting.opening",
+        "dualquery.releases.making",
+        "dualquery.releases.evaluation",
+        released,
+    }
+    openers = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
+    assert openers == {"dualquery.releases.making", "dualquery.releases.evaluation"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:

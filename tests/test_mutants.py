@@ -45,12 +45,24 @@ def exceeds(*tests: str) -> tuple[str, ...]:
     return tuple(f"{EXCEEDS}::test_{test}" for test in tests)
 
 
+def whole_tables(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/privacy/test_whole_tables.py::test_{test}" for test in tests)
+
+
+def journals(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/asking/test_journal.py::test_{test}" for test in tests)
+
+
 def rounding(*tests: str) -> tuple[str, ...]:
     return tuple(f"{ROUNDING}::test_{test}" for test in tests)
 
 
 def allowance(*tests: str) -> tuple[str, ...]:
     return tuple(f"{ALLOWANCE}::test_{test}" for test in tests)
+
+
+def gaussian(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/privacy/test_gaussian_filter.py::test_{test}" for test in tests)
 
 
 @dataclass(frozen=True)
@@ -148,6 +160,14 @@ INTERACTIONS = [
     Mutant("interaction: not centred", "privacy/statistics.py",
            "size * table - table.sum(axis=axis, keepdims=True)", "size * table",
            moves("interaction of three values-add-remove")),
+    Mutant("signed tables: two records move one entry by one", "privacy/signed_tables.py",
+           "apart[0] + 2 * multiplier", "apart[0] + multiplier", moves("signed table of three values-replace")),
+    Mutant("signed tables: L1 of the last set only", "privacy/signed_tables.py", "[alone[0] + multiplier,",
+           "[multiplier,", moves("signed tables side by side-add-remove")),
+    Mutant("signed tables: no sign", "queries/signed.py", "table = first - second", "table = first + 2 * second",
+           moves("signed table of two values-add-remove")),
+    Mutant("signed tables: opposite signs as two entries", "privacy/signed_tables.py", "(4 if 2 in sizes else 2)",
+           "(2 if 2 in sizes else 2)", moves("signed table of two values-replace")),
     Mutant("interactions: L1 of the last set only", "privacy/statistics.py", "l1 += multiplier *",
            "l1 = multiplier *", moves("interactions side by side-add-remove")),
     Mutant("interactions: length of the last set only", "privacy/statistics.py", "alone += multiplier**2",
@@ -175,6 +195,33 @@ ITEMS = [
            "apart=Sensitivity(alone, alone)", moves("pairs-replace")),
     Mutant("items kept: one beyond the limit", "queries/itemsets.py", "min(number, limit)",
            "min(number, limit + 1)", moves("items-add-remove", "pairs-add-remove")),
+]  # fmt: skip
+
+_BINARY = "tests/queries/test_binary.py"
+
+WIDE = [
+    Mutant("wide: two records differ by one", "privacy/wide_statistics.py", "apart=Sensitivity(2 * d, 4 * d)",
+           "apart=Sensitivity(d, d)", moves("one-way balances-replace")),
+    Mutant("wide: lengths of two records in one cell", "privacy/wide_statistics.py", "apart=Sensitivity(2, 2)",
+           "apart=Sensitivity(1, 1)", moves("lengths-replace")),
+    Mutant("wide: moments not squared", "privacy/wide_statistics.py", "alone=Sensitivity(l1, longest**2 // 2)",
+           "alone=Sensitivity(l1, longest)", moves("moments-add-remove")),
+    Mutant("wide: two vectors as far apart as one is long", "privacy/wide_statistics.py", "count**2 + 4 * longest",
+           "count**2 + longest", moves("totals-replace")),
+    Mutant("wide: the count of a class is free", "privacy/wide_statistics.py",
+           "l1, l2 = count + _l1(longest, numbers), count**2 + longest",
+           "l1, l2 = _l1(longest, numbers), longest", moves("class sums-add-remove")),
+    Mutant("wide: the squares are free", "privacy/wide_statistics.py",
+           "alone=Sensitivity(l1 + squares, l2 + squares**2)", "alone=Sensitivity(l1, l2)",
+           moves("centre sums-add-remove")),
+    Mutant("wide: axes are not clipped", "privacy/wide_statistics.py",
+           "self.sums.clip.longest * self.sums.axes_clip.longest", "self.sums.clip.longest",
+           moves("cross sums-add-remove")),
+    Mutant("wide: a weight too many", "queries/binary.py", "w = w - over", "return w",
+           (f"{_BINARY}::test_weights_are_the_largest_that_fit",)),
+    Mutant("wide: the room is overdrawn", "mechanisms/projection/purse.py",
+           "math.isqrt(self.shares.room // max(1, moved))", "math.isqrt(self.shares.room // max(1, moved)) + 1",
+           ("tests/mechanisms/test_wide.py::test_the_same_seed_gives_the_same_rows",)),
 ]  # fmt: skip
 
 SCORES = [
@@ -222,6 +269,7 @@ VERBS = [
         "privacy/curator.py",
         "        if event is not None:\n"
         "            self._ledger.charge(event)\n"
+        "            self._ledger.begin()\n"
         "        return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n",
         "        drawn = draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)\n"
         "        if event is not None:\n"
@@ -236,9 +284,11 @@ VERBS = [
         "measure is charged after it read",
         "privacy/curator.py",
         "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n"
+        "        self._ledger.begin()\n"
         "        truth = statistic.of(self._counter)\n",
         "        truth = statistic.of(self._counter)\n"
-        "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n",
+        "        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)\n"
+        "        self._ledger.begin()\n",
         statistics(_MEASURE),
     ),
     Mutant("allow is free", "privacy/curator.py", "        self._ledger.charge(*events)\n", "",
@@ -248,9 +298,9 @@ VERBS = [
     Mutant("an allowance serves anybody", "privacy/allowance.py", "user is self._owner", "True",
            allowance("an_allowance_serves_whoever_paid_for_it")),
     Mutant("an allowance of any sensitivity", "privacy/allowance.py",
-           "event.sensitivity_squared <= self._event.sensitivity_squared", "True",
+           "event.moved <= self._event.moved", "True",
            allowance("a_larger_sensitivity_is_refused")),
-    Mutant("an allowance of any variance", "privacy/allowance.py", "event.variance == self._event.variance", "True",
+    Mutant("an allowance of any variance", "privacy/allowance.py", "event.same_noise(self._event)", "True",
            allowance("another_variance_is_refused_even_at_the_same_ratio")),
     Mutant("measure tells the truth", "privacy/curator.py", "truth + noise.draw(len(truth), self._entropy)",
            "truth", statistics("noise_is_fresh_and_around_the_truth")),
@@ -258,9 +308,11 @@ VERBS = [
         "exceeds is charged after it read",
         "privacy/curator.py",
         "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        self._ledger.begin()\n"
         "        (truth,) = question.of(self._counter).tolist()\n",
         "        (truth,) = question.of(self._counter).tolist()\n"
-        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n",
+        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        self._ledger.begin()\n",
         exceeds("a_hazard_test_is_paid_for_before_anything_is_read", "an_epoch_is_paid_for_before_anything_is_read"),
     ),
     Mutant("exceeds hears questions that move too far", "privacy/curator.py", "if moved.l1 > law.sensitivity:",
@@ -335,17 +387,17 @@ PRICES = [
     Mutant("a cost rounded down", "privacy/conversion.py", "return math.ceil(cost * UNITS)",
            "return math.floor(cost * UNITS)", rounding("a_cost_is_rounded_up_to_units")),
     Mutant("the limit of rho rounded up", "privacy/conversion.py",
-           "_largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)",
-           "_largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon) + 1",
+           "largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)",
+           "largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon) + 1",
            rounding("the_limits_are_the_last_units_that_keep_the_promise")),
     Mutant("the cap rounded up", "privacy/conversion.py",
-           "_largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)",
-           "_largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon) + 1",
+           "largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)",
+           "largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon) + 1",
            rounding("the_limits_are_the_last_units_that_keep_the_promise")),
-    Mutant("a fire rounded down", "privacy/conversion.py", "_largest_units(too_cheap) + 2",
-           "_largest_units(too_cheap)", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
-    Mutant("a fire without the unit for its table", "privacy/conversion.py", "_largest_units(too_cheap) + 2",
-           "_largest_units(too_cheap) + 1", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
+    Mutant("a fire rounded down", "privacy/conversion.py", "largest_units(too_cheap) + 2",
+           "largest_units(too_cheap)", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
+    Mutant("a fire without the unit for its table", "privacy/conversion.py", "largest_units(too_cheap) + 2",
+           "largest_units(too_cheap) + 1", rounding("a_fire_costs_a_unit_more_than_its_formula_rounded_up")),
     Mutant("a double below the cost", "privacy/conversion.py",
            "nearest if nearest >= value else math.nextafter(nearest, math.inf)", "nearest",
            rounding("a_cost_that_no_double_holds_is_converted_from_the_next_one_above")),
@@ -374,10 +426,10 @@ PRICES = [
 
 LEDGERS = [
     Mutant("ledger: nothing is refused", "privacy/ledger.py", "if not after.affordable:", "if False:", _LAST_UNIT),
-    Mutant("ledger: a unit of rho too many", "privacy/interpreters.py", "return self.total <= rho_units_of(",
-           "return self.total - 1 <= rho_units_of(", _LAST_UNIT),
-    Mutant("ledger: the last unit of rho is lost", "privacy/interpreters.py", "return self.total <= rho_units_of(",
-           "return self.total < rho_units_of(", _LAST_UNIT),
+    Mutant("ledger: a unit of rho too many", "privacy/interpreters.py", "return self.total <= self.limit",
+           "return self.total - 1 <= self.limit", _LAST_UNIT),
+    Mutant("ledger: the last unit of rho is lost", "privacy/interpreters.py", "return self.total <= self.limit",
+           "return self.total < self.limit", _LAST_UNIT),
     Mutant("ledger: a unit of epsilon too many", "privacy/interpreters.py", "return self.total <= decimal(",
            "return self.total - 1 <= decimal(", _LAST_UNIT),
     Mutant("ledger: the last unit of epsilon is lost", "privacy/interpreters.py", "return self.total <= decimal(",
@@ -391,6 +443,28 @@ LEDGERS = [
            rounding("advanced_composition_counts_every_draw")),
     Mutant("ledger: the theorem counts one draw each", "privacy/interpreters.py", "self.draws + draws",
            "self.draws + 1", rounding("advanced_composition_counts_every_draw")),
+    Mutant("filter: real noise instead of discrete", "privacy/gaussian_filter.py", "event.mu_squared(ROUNDING)",
+           "event.mu_squared(Fraction(0))", gaussian("sizes_at_a_fixed_ratio_are_not_all_the_same_to_a_ledger")),
+    Mutant("filter: a unit too many", "privacy/gaussian_filter.py", "self.total <= self.limit",
+           "self.total - 1 <= self.limit", gaussian("the_limit_is_the_last_unit_that_keeps_the_promise")),
+    Mutant("filter: any number of cells", "privacy/gaussian_filter.py", "self.cells <= MOST_CELLS", "True",
+           gaussian("the_constants_of_the_filter")),
+    Mutant("filter: noise narrower than its rounding", "privacy/gaussian_filter.py", "not self.too_narrow", "True",
+           gaussian("sizes_at_a_fixed_ratio_are_not_all_the_same_to_a_ledger")),
+    Mutant("filter: several records as one", "privacy/gaussian_filter.py",
+           "records**2 * mu_squared", "records * mu_squared",
+           gaussian("a_filter_covers_an_adversary_who_chooses_sizes")),
+    Mutant("ledger: sizes that follow a draw as if fixed", "privacy/ledger.py",
+           "return total.filtered if self._begun and isinstance(total, GaussianSum) else total", "return total",
+           gaussian("once_something_was_drawn_a_charge_is_held_against_the_filter")),
+    Mutant("selection: as good as Gaussian noise of its rho", "privacy/conversion.py", "PI = Fraction(355, 113)",
+           "PI = Fraction(2)", gaussian("bounded_range_is_gaussian_differential_privacy")),
+    Mutant("what was paid on one path is promised on all", "privacy/interpreters.py",
+           "            return Spent(self.limit, self.budget.epsilon, self.budget.delta)\n",
+           "            pass\n", gaussian("adaptive_ledgers_of_other_theorems_promise_their_limits")),
+    Mutant("the number of records for half its price", "releases/rows.py", "rest = whole - units(price)",
+           "rest = whole - units(price) // 2",
+           ("tests/releases/test_rows.py::test_gaussian_budget_splits_into_the_number_of_records_and_the_rest",)),
     Mutant("ledger: only the first of several events is paid", "privacy/ledger.py",
            "self._interpreter = self._paid(*events)", "self._interpreter = self._paid(events[0])",
            rounding("several_events_are_paid_all_or_none")),
@@ -416,8 +490,35 @@ WALLS = [
            (IMPORTS,)),
 ]  # fmt: skip
 
+SLOTS = [
+    Mutant("a table tells the truth", "privacy/curator.py", "numbers + noise.draw(len(numbers), self._entropy)",
+           "numbers", whole_tables("a_fire_says_where_and_gives_all_cells_with_fresh_noise")),
+    Mutant("a table may move too far", "privacy/curator.py",
+           "if questions.each(self.neighbours) > law.sensitivity:",
+           "if questions.each(self.neighbours) > 2 * law.sensitivity:",
+           whole_tables("a_question_that_moves_too_far_is_refused_before_it_is_read")),
+    Mutant("counts: how far each moves where records are replaced", "privacy/statistics.py",
+           "neighbours.largest(alone=self.group.unit, apart=self.group.unit)",
+           "neighbours.largest(alone=self.group.unit, apart=0)", whole_tables("each_is_how_far_one_count_moves")),
+    Mutant("a slot serves after its fire", "privacy/slot.py", "_require(not self._closed, ", "_require(True, ",
+           whole_tables("no_test_after_the_fire")),
+    Mutant("a slot serves two tests at once", "privacy/slot.py", "_require(self._busy.acquire(blocking=False), ",
+           "_require(self._busy.acquire(blocking=False) or True, ", whole_tables("one_slot_one_test_in_flight")),
+    Mutant("a slot pays for any measurement", "privacy/slot.py", "follow_up.rho <= dearest",
+           "follow_up.rho <= 2 * dearest", whole_tables("a_slot_pays_for_nothing_dearer_and_nothing_else")),
+    Mutant("a slot pays for any test", "privacy/slot.py", "test.event == paid.fire", "True",
+           whole_tables("a_slot_pays_for_nothing_dearer_and_nothing_else")),
+    Mutant("an earlier release of several records", "privacy/events.py", "EarlierRelease(records**2 * self.cost)",
+           "EarlierRelease(records * self.cost)", whole_tables("an_earlier_release_costs_its_rho")),
+    Mutant("a purchase is counted before it is written down", "asking/online.py", "self._sync(self._append(charged))",
+           "self._append(charged)",
+           journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
+    Mutant("an unclean stop burns nothing", "asking/opening.py", "not isinstance(entries[-1], Closed)", "False",
+           journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
+]  # fmt: skip
+
 MUTANTS = [
-    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS
+    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS, *SLOTS
 ]  # fmt: skip
 
 

@@ -69,6 +69,7 @@ FIRST = {
     "selection": ("test_edges", "test_selection_bounds", "test_selection", "test_rounding"),
     "selection_kernels": ("test_selection_bounds", "test_edges", "test_selection"),
     "sparse_vector": ("test_sparse_vector", "test_exceeds"),
+    "signed_tables": ("test_statistics",),
     "statistics": ("test_statistics", "test_interactions"),
 }
 

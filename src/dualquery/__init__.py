@@ -1,12 +1,12 @@
 """Answers to very many statistical questions about a private table, with differential privacy.
 
     import dualquery
-    from dualquery import Accounting, Budget, Neighbours, marginals, read_schema
+    from dualquery import Budget, Neighbours, marginals, read_schema
 
     schema = read_schema("schema.toml")
-    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE)
     release = dualquery.release(frame, schema=schema, workload=marginals(schema.domain, 3), budget=budget)
-    print(release.answer("age >= 50 & sex = Female"))     # 0.142 ± 0.003
+    print(release.answer("age >= 50 & sex = Female"))     # 0.142 ± 0.006 (95%)
     release.save("release")
 
 Names are imported when they are first used, so that a command that needs no kernels starts at once.
@@ -34,6 +34,7 @@ _HOMES = {
     "LedgerError": "dualquery.errors",
     "Neighbours": "dualquery.privacy.neighbours",
     "Numeric": "dualquery.table.domain",
+    "Online": "dualquery.asking.online",
     "PersonAddRemove": "dualquery.privacy.neighbours",
     "PersonReplace": "dualquery.privacy.neighbours",
     "Plan": "dualquery.mechanisms.mechanism",
@@ -51,8 +52,9 @@ _HOMES = {
     "evaluate": "dualquery.releases.evaluation",
     "from_spec": "dualquery.queries.families",
     "marginals": "dualquery.queries.families",
+    "online": "dualquery.asking.opening",
     "parities": "dualquery.queries.families",
-    "plan": "dualquery.releases.planning",
+    "plan": "dualquery.releases.foresight",
     "random_conjunctions": "dualquery.queries.families",
     "ranges": "dualquery.queries.families",
     "release": "dualquery.releases.making",
@@ -75,6 +77,7 @@ __all__ = [
     "LedgerError",
     "Neighbours",
     "Numeric",
+    "Online",
     "PersonAddRemove",
     "PersonReplace",
     "Plan",
@@ -93,6 +96,7 @@ __all__ = [
     "evaluate",
     "from_spec",
     "marginals",
+    "online",
     "parities",
     "plan",
     "random_conjunctions",
@@ -103,6 +107,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from dualquery.asking.online import Online
+    from dualquery.asking.opening import online
     from dualquery.errors import (
         BudgetError,
         DataError,
@@ -119,8 +125,8 @@ if TYPE_CHECKING:
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
     from dualquery.releases.evaluation import Evaluation, evaluate
+    from dualquery.releases.foresight import plan
     from dualquery.releases.making import release
-    from dualquery.releases.planning import plan
     from dualquery.releases.release import Answer, Release
     from dualquery.releases.verification import Verification, verify
     from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width

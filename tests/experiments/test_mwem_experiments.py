@@ -55,7 +55,7 @@ def test_figure_2_errors_fall_with_epsilon(invented_data: Data, tmp_path: Path) 
 
 def test_figure_3_entropy_falls_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
     rows = rows_after_run(figure_3.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
-    assert len(rows) == 3 * 4 * 2  # tables, methods, epsilons
+    assert len(rows) == 3 * 5 * 2  # tables, methods, epsilons
     means = mean_by(rows, ("data", "method", "epsilon"), "relative_entropy")
     for name in figure_3.FILES:
         for method in figure_3.METHODS:
@@ -66,7 +66,7 @@ def test_figure_3_entropy_falls_with_epsilon(invented_data: Data, tmp_path: Path
 
 def test_figure_4_entropy_falls_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
     rows = rows_after_run(figure_4.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
-    assert len(rows) == 2 * 5 * 2  # degrees, methods, epsilons
+    assert len(rows) == 2 * 6 * 2  # degrees, methods, epsilons
     means = mean_by(rows, ("degree", "method", "epsilon"), "relative_entropy")
     for degree in (2, 3):
         for method in figure_4.STYLES:

@@ -81,10 +81,10 @@ def test_another_variance_is_refused_even_at_the_same_ratio(times):
     )
     single = Interactions(DOMAIN, ((0,),), (1,))
     assert NOISE.event(single.sensitivity(Neighbours.ADD_REMOVE)).rho == large.event.rho
-    with pytest.raises(BudgetError, match="that variance"):
+    with pytest.raises(BudgetError, match="that law"):
         asker.measure(single, noise=NOISE, within=large)
     for more_noise in (Gaussian(NOISE.variance + 1), Laplace(Fraction(1000))):
-        with pytest.raises(BudgetError, match="that variance"):
+        with pytest.raises(BudgetError, match="that law"):
             asker.measure(single, noise=more_noise, within=large)
 
 

@@ -54,7 +54,9 @@ def test_the_order_is_the_best_one_and_only_renyi_accounting_has_it() -> None:
         _ = ledger(Accounting.ZCDP).order
 
 
-@pytest.mark.parametrize("accounting", [a for a in Accounting if a is not Accounting.RENYI])
+@pytest.mark.parametrize(
+    "accounting", [a for a in Accounting if a not in (Accounting.RENYI, Accounting.TIGHTEST)]
+)
 def test_other_accountings_refuse_a_fire_in_a_sentence(accounting: Accounting) -> None:
     other = ledger(accounting)
     for pay in (other.charge, other.reserve):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -30,6 +31,7 @@ from dualquery.mechanisms.projection.adaptive import rounds_for
 from dualquery.mechanisms.projection.items import plan_items
 from dualquery.privacy import statistics as statistics_module
 from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Fire
 from dualquery.privacy.hazard import HazardTest
@@ -59,7 +61,7 @@ from dualquery.queries.families import from_spec, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.making import price_of_rows
+from dualquery.releases.rows import price_of_rows
 from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import parse_schema
@@ -255,23 +257,25 @@ def budget_of(relation: Neighbours, epsilon: float = 1.0, accounting: Accounting
 
 
 @pytest.mark.parametrize("relation", person_relations(4), ids=str)
-@pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.PURE])
+@pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.GAUSSIAN, Accounting.PURE])
 def test_the_number_of_records_is_measured_for_a_person(relation: Neighbours, accounting: Accounting) -> None:
     """1% of the budget buys K times the noise, and the ledger accepts it together with the rest."""
-    budget = budget_of(relation, accounting=accounting)
-    noise, left = price_of_rows(budget)
-    single, same = price_of_rows(budget_of(Neighbours.ADD_REMOVE, accounting=accounting))
-    assert noise.deviation == pytest.approx(4 * single.deviation, rel=1e-3)
-    assert left.epsilon == same.epsilon
-    ledger = Ledger(budget)
-    curator = Curator(MemoryCounter(records_of(STATISTICS[0], ((0, 1, 0),))), ledger, SeededEntropy(1))
-    curator.measure(number_of_records(MIXED), noise=noise)
-    share = ledger.spent().rho_units or ledger.spent().epsilon
-    whole = Ledger(budget_of(Neighbours.ADD_REMOVE, accounting=accounting))
-    Curator(MemoryCounter(records_of(STATISTICS[0], ((0, 1, 0),))), whole, SeededEntropy(1)).measure(
-        number_of_records(MIXED), noise=single
+    one = Neighbours.ADD_REMOVE
+    person, single = (
+        price_of_rows(replace(budget_of(each, accounting=accounting), adaptive=True))
+        for each in (relation, one)
     )
-    assert share == (whole.spent().rho_units or whole.spent().epsilon)
+    assert person.noise.deviation / person.times == pytest.approx(
+        4 * single.noise.deviation / single.times, rel=1e-3
+    )
+    assert person.left.epsilon == single.left.epsilon
+    shares = []
+    for priced, each in ((person, relation), (single, one)):
+        ledger = Ledger(budget_of(each, accounting=accounting))
+        curator = Curator(MemoryCounter(records_of(STATISTICS[0], ((0, 1, 0),))), ledger, SeededEntropy(1))
+        curator.measure(priced.statistic(MIXED), noise=priced.noise)
+        shares.append(ledger.spent().rho_units or ledger.spent().epsilon * UNITS)
+    assert shares[0] == pytest.approx(shares[1], rel=0 if accounting is not Accounting.GAUSSIAN else 1e-3)
 
 
 @pytest.mark.parametrize("relation", person_relations(5), ids=str)

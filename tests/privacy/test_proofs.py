@@ -28,6 +28,7 @@ from dualquery.privacy.conversion import (
     rho_of,
 )
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.privacy.gaussian_filter import mu_squared_units
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.selection import SLACK, most_bits
@@ -79,7 +80,7 @@ def test_every_file_that_the_page_names_exists() -> None:
 SECTIONS = [
     "Neighbours", "Currency and events", "The ledger as a filter", "Several records", "Bounded range", "Conversions",
     "Gaussian releases", "Threshold tests", "Noise", "Selection", "DualQuery", "MWEM", "PMW", "Adaptive projection",
-    "Items and pairs", "Statistics and scores",
+    "Signed tables", "Items and pairs", "Wide binary tables", "Statistics and scores",
 ]  # fmt: skip
 
 
@@ -123,13 +124,27 @@ def test_the_price_of_a_fire(order: int, epsilon: Fraction, k: int) -> None:
 
 def test_the_numbers_of_the_page_about_budgets() -> None:
     rows = re.findall(r"^\| ([\d.]+), 10⁻([³⁶⁹]) \| ([\d.]+) \| ([\d.]+) \|", PAGE, re.MULTILINE)
-    assert len(rows) == 5
+    assert len(rows) == 7
     for epsilon, exponent, by_zcdp, by_gaussian in rows:
         delta = 10.0 ** -"⁰¹²³⁴⁵⁶⁷⁸⁹".index(exponent)
         assert float(rho_of(epsilon=float(epsilon), delta=delta)) == pytest.approx(float(by_zcdp), rel=0.01)
         assert gaussian_epsilon(2 * float(by_gaussian), delta=delta) == pytest.approx(
             float(epsilon), rel=0.01
         )
+        mu_squared = mu_squared_units(epsilon=float(epsilon), delta=delta) / UNITS
+        assert mu_squared / 2 == pytest.approx(float(by_gaussian), rel=0.005)
+
+
+def test_the_numbers_of_the_page_about_selections_among_noise() -> None:
+    """Up to which share of ρ Gaussian accounting is the tighter: (G − 1)/(π/2 − 1)."""
+    shares = {1e-3: 47, 1e-6: 26, 1e-9: 19}
+    for delta, share in shares.items():
+        gain = (
+            mu_squared_units(epsilon=1.0, delta=delta) / UNITS / 2 / float(rho_of(epsilon=1.0, delta=delta))
+        )
+        assert round(100 * (gain - 1) / (math.pi / 2 - 1)) == share
+    for share in shares.values():
+        assert f"{share}% at" in PAGE
 
 
 # ── The ledger as a filter ──────────────────────────────────────────────────────────────────────────────────────
@@ -328,6 +343,31 @@ def test_interactions_of_one_attribute(neighbours: Neighbours) -> None:
             moved = Interactions(domain, ((0,),), (multiplier,)).sensitivity(neighbours).l2_squared
             d = w(neighbours, 2 * k * k, k * (k - 1)) if k <= SHORT else w(neighbours, 2, 1)
             assert moved == multiplier**2 * d
+
+
+# ── Signed tables ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@relations
+def test_pure_projection_costs_what_the_page_says(neighbours: Neighbours) -> None:
+    for rows in (60, 500_000):  # with rounds, and at once
+        planned = task(neighbours, Accounting.PURE, rows=rows)
+        plan = MECHANISMS["projection"].plan_for(planned, {})
+        tables, moved = plan.parameters.tables, w(neighbours, 2, 1)
+        first = plan.steps[0].event
+        assert isinstance(first, LaplaceMeasurement)
+        counted = [m for s, m in zip(tables.first.sets, tables.first.multipliers, strict=True) if s]
+        total = sum(tables.first.multipliers) if neighbours is not REPLACE else 2 * sum(counted)
+        assert first.sensitivity == total
+        epsilon = first.sensitivity / first.scale
+        assert (tables.rounds is not None) == (rows == 60)
+        if tables.rounds is not None:
+            nats = 2 * 1024 * moved * tables.rounds.rate.nats + SLACK
+            assert plan.steps[1].event == Selection(nats, 1)
+            each = math.ceil(nats * UNITS) + math.ceil(moved / tables.rounds.noise.scale * UNITS)
+            epsilon += Fraction(tables.rounds.number * each, UNITS)
+        assert epsilon == 1
+        assert charged(plan).spent().epsilon == 1.0
 
 
 # ── Items ───────────────────────────────────────────────────────────────────────────────────────────────────────

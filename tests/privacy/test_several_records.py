@@ -162,7 +162,7 @@ def test_k_records_are_worse_than_k_times_epsilon_where_delta_is_kept() -> None:
     assert [round(paid.epsilon_for(k), 3) for k in (1, 2, 5, 10)] == [1.0, 2.112, 5.839, 13.164]
 
 
-@pytest.mark.parametrize("accounting", list(Accounting))
+@pytest.mark.parametrize("accounting", [a for a in Accounting if a is not Accounting.TIGHTEST])
 def test_one_record_is_what_was_spent(accounting: Accounting) -> None:
     paid = ledger(accounting, epsilon=1.0)
     if accounting is Accounting.GAUSSIAN:

@@ -21,27 +21,50 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.privacy import misfits as misfits_module
 from dualquery.privacy import scores as scores_module
+from dualquery.privacy import signed_tables as signed_tables_module
 from dualquery.privacy import statistics as statistics_module
+from dualquery.privacy import wide_statistics as wide_statistics_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.privacy.misfits import Misfits
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
+from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
 from dualquery.privacy.statistics import (
     Balance,
     GroupCounts,
-    HingeErrors,
     Interactions,
     ItemCounts,
+    Multiplied,
     PairCounts,
     Statistic,
     TableCells,
     integer_interaction,
     interaction_distance,
     number_of_records,
+)
+from dualquery.privacy.wide_statistics import (
+    ClippedCentreSums,
+    ClippedClassSums,
+    ClippedCrossSums,
+    ClippedMoments,
+    LengthCounts,
+    OneWayBalances,
+)
+from dualquery.queries.binary import SHIFT, Axes, Binary, Centred, Classes, Clip
+from dualquery.queries.binary_sums import (
+    Balances,
+    CentreSums,
+    ClassSums,
+    CrossSums,
+    HeldLengths,
+    Lengths,
+    SecondMoments,
 )
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
@@ -130,13 +153,103 @@ def interactions(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int,
     return Interactions(domain, sets, multipliers or (1,) * len(sets))
 
 
-def hinge(*sets: tuple[int, ...], expected: tuple[int, ...], slack: int = 0) -> HingeErrors:
-    return HingeErrors(Tables(MIXED, sets), np.array(expected), np.full(len(sets), slack))
+def signed_tables(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int, ...] = ()) -> SignedTables:
+    return SignedTables(domain, sets, multipliers or (1,) * len(sets))
 
 
+def misfits(*sets: tuple[int, ...], expected: tuple[int, ...], slack: int = 0) -> Misfits:
+    return Misfits(Tables(MIXED, sets), np.array(expected), np.full(len(sets), slack))
+
+
+def plain_misfits(sets: tuple[tuple[int, ...], ...], *expected: int, domain: Domain = MIXED) -> Misfits:
+    return Misfits(Tables(domain, sets), np.array(expected, np.int64), np.zeros(len(sets), np.int64))
+
+
+MISFIT = (
+    "a record that leaves one cell for another leaves the sum as it is; one price serves all expectations"
+)
 TWICE = "in L1 twice the length of one record is charged"
 AT_ONCE = "two records are not farthest apart in all sets at once"
 BOUND = "a kind of query that bounds the number of queries is charged the bound"
+
+# Of wide binary tables: a block of items and a column of two values, of which three attributes are looked at.
+WIDE = Domain((Items("item", 3), Categorical("sex", ("f", "m"))))
+LOOKED_AT = Binary(WIDE, np.array([0, 2, 3]))
+HALF = np.array([[8, 8, 8]])  # a centre of ½, ½, ½: every y is ±8, and |y|² = 192
+ASKEW = np.array([[3, 8, 13]])
+AXES = Axes(LOOKED_AT, HALF[0], np.array([[1, 0], [1, 1], [0, 1]]) << SHIFT)  # u = (y₀ + y₁, y₁ + y₂)
+SIDES = Classes(AXES, np.array([[-9, -9], [9, 9], [0, 5]]))
+IN_CLASSES = Centred(LOOKED_AT, np.array([[3, 8, 13], [8, 8, 8], [0, 4, 16]]), SIDES)
+DIAGONAL = "the diagonal is not counted, and its part is charged"
+CLIPPED = "weights are whole: a clipped vector falls short of the clip"
+TURNED = "where a vector turns around, so do its places, and their product does not"
+COUNT = "no two records of a class lie farthest apart in weight and in place at once"
+
+
+def everywhere(why: str) -> dict[tuple[str, str], str]:
+    return both(REPLACE, why) | both(ADD_REMOVE, why)
+
+
+WIDE_STATISTICS = [
+    Case("one-way balances", WIDE, OneWayBalances(Balances(LOOKED_AT))),
+    Case("lengths", WIDE, LengthCounts(Lengths(Centred(LOOKED_AT, ASKEW), np.array([150, 250])))),
+    Case("lengths in classes", WIDE, LengthCounts(Lengths(IN_CLASSES, np.array([100, 200, 300])))),
+    Case("items held", WIDE, LengthCounts(HeldLengths(LOOKED_AT, np.array([0, 1, 2])))),
+    Case(
+        "moments",
+        WIDE,
+        ClippedMoments(SecondMoments(Centred(LOOKED_AT, HALF), Clip(2, 192))),
+        {(ADD_REMOVE, L2): DIAGONAL} | both(REPLACE, DIAGONAL),
+    ),
+    Case(
+        "clipped moments",
+        WIDE,
+        ClippedMoments(SecondMoments(Centred(LOOKED_AT, ASKEW), Clip(5, 100))),
+        everywhere(DIAGONAL),
+    ),
+    Case(
+        "totals", WIDE, ClippedClassSums(ClassSums(Centred(LOOKED_AT, HALF), Clip(3, 192), 0, together=True))
+    ),
+    Case(
+        "class sums",
+        WIDE,
+        ClippedClassSums(ClassSums(Centred(LOOKED_AT, HALF), Clip(2, 192), 5)),
+        both(REPLACE, COUNT),
+    ),
+    Case(
+        "clipped class sums",
+        WIDE,
+        ClippedClassSums(ClassSums(IN_CLASSES, Clip(7, 120), 3)),
+        everywhere(CLIPPED),
+    ),
+    Case(
+        "totals around classes",
+        WIDE,
+        ClippedClassSums(ClassSums(IN_CLASSES, Clip(4, 500), 0, together=True)),
+        everywhere(CLIPPED),
+    ),
+    Case(
+        "centre sums", WIDE, ClippedCentreSums(CentreSums(SIDES, Clip(2, 512), 3, 50)), both(REPLACE, COUNT)
+    ),
+    Case(
+        "clipped centre sums",
+        WIDE,
+        ClippedCentreSums(CentreSums(SIDES, Clip(9, 300), 3, 70)),
+        everywhere(CLIPPED),
+    ),
+    Case(
+        "cross sums",
+        WIDE,
+        ClippedCrossSums(CrossSums(Centred(LOOKED_AT, HALF), Clip(1, 192), AXES, Clip(2, 512))),
+        both(REPLACE, TURNED),
+    ),
+    Case(
+        "clipped cross sums",
+        WIDE,
+        ClippedCrossSums(CrossSums(Centred(LOOKED_AT, ASKEW), Clip(3, 99), AXES, Clip(4, 200))),
+        everywhere(CLIPPED),
+    ),
+]
 
 STATISTICS = [
     Case("tables", MIXED, GroupCounts(CELLS)),
@@ -144,6 +257,7 @@ STATISTICS = [
     Case("the number of records", MIXED, number_of_records(MIXED)),
     Case("conjunctions", MIXED, GroupCounts(TEXTS.groups[0])),
     Case("queries of which one holds", MIXED, GroupCounts(CONTRARY.groups[0]), both(ADD_REMOVE, BOUND)),
+    Case("tables, multiplied", MIXED, Multiplied(GroupCounts(CELLS), 5)),
     Case("parities of one", BINARY, GroupCounts(parities(BINARY, 1).groups[0])),
     Case("parities of two", BINARY, GroupCounts(parities(BINARY, 2).groups[0]), both(REPLACE, BOUND)),
     Case("graded queries", GRADED.domain, GroupCounts(GRADED)),
@@ -188,19 +302,36 @@ STATISTICS = [
         short=3,
     ),
     Case("two short ones beside a long", LONG, interactions(LONG, (0, 1)), short=3),
-    Case("hinge errors of a table", MIXED, hinge((0,), expected=(2, 0))),
+    Case("signed table of two values", MIXED, signed_tables(MIXED, (0,))),
+    Case("signed table of three values", MIXED, signed_tables(MIXED, (1,), multipliers=(5,))),
+    Case("signed table of both", MIXED, signed_tables(MIXED, (0, 1))),
+    Case("signed table of one value", MIXED, signed_tables(MIXED, (2,))),
+    Case("signed table of two values and one", MIXED, signed_tables(MIXED, (0, 2))),
+    Case("signed table of nothing", MIXED, signed_tables(MIXED, (), multipliers=(3,))),
+    Case("signed table of three binary", BINARY, signed_tables(BINARY, (0, 1, 2))),
+    Case("signed tables side by side", LONG, signed_tables(LONG, (0,), (1, 2), (), multipliers=(2, 5, 3))),
     Case(
-        "hinge errors of several tables",
-        MIXED,
-        hinge((0,), (1,), (0, 1), expected=(2, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0)),
+        "signed tables that overlap",
+        BINARY,
+        signed_tables(BINARY, (0,), (1,), (0, 1), multipliers=(1, 2, 3)),
+        both(REPLACE, AT_ONCE),
     ),
-    Case("hinge errors beyond a slack", MIXED, hinge((0,), expected=(3, -1), slack=1)),
+    Case("misfits of a table", MIXED, misfits((0,), expected=(2, 0))),
     Case(
-        "hinge errors of a table of one cell",
+        "misfits of several tables",
         MIXED,
-        hinge((2,), expected=(1,)),
+        misfits((0,), (1,), (0, 1), expected=(2, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0)),
+    ),
+    Case("misfits beyond a slack", MIXED, misfits((0,), expected=(3, -1), slack=1)),
+    Case(
+        "misfits of a table of one cell",
+        MIXED,
+        misfits((2,), expected=(1,)),
         both(REPLACE, "a table of a single cell does not move; one price serves all tables"),
     ),
+    Case("misfits", MIXED, plain_misfits(((0,), (1,)), 2, 0, 0, 2, 2)),
+    Case("misfits of pairs", BINARY, plain_misfits(((0, 1), (0, 2)), 1, 0, 2, 0, 0, 2, 1, 0, domain=BINARY)),
+    Case("misfits of what is always too low", MIXED, plain_misfits(((0,), (0, 1)), *[0] * 8), both(REPLACE, MISFIT)),
     Case("items", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 2))),
     Case("items, fewer than two records can hold", BASKETS, ItemCounts(HeldItems(1, RANK, 3, 2))),
     Case("items, one each", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 1)), sparse=True),
@@ -220,6 +351,7 @@ STATISTICS = [
         PairCounts(HeldPairs(1, RANK, 3, 7)),
         both(REPLACE, "two records must share items where there are fewer than twice the limit"),
     ),
+    *WIDE_STATISTICS,
 ]  # fmt: skip
 
 
@@ -233,6 +365,12 @@ def signed(
 def whole_tables(tables: Tables, answers: Sequence[float], among=None) -> TableErrors:
     penalties = np.linspace(0.3, 1.7, len(tables.sets))
     return TableErrors(tables, 3, penalties, np.array(answers, float), among)
+
+
+def whole_signed(tables: Tables, answers: Sequence[float], among=None) -> SignedTableErrors:
+    return SignedTableErrors(
+        tables, 3, np.linspace(0.3, 1.7, len(tables.sets)), np.array(answers, float), among
+    )
 
 
 TWO_TABLES = Tables(MIXED, ((0,), (1,)))
@@ -259,6 +397,8 @@ SCORES = [
     ),
     Case("whole tables", MIXED, whole_tables(TWO_TABLES, CROSSED)),
     Case("whole tables among some", MIXED, whole_tables(TWO_TABLES, CROSSED, np.array([1, 0]))),
+    Case("whole signed tables", MIXED, whole_signed(TWO_TABLES, CROSSED)),
+    Case("whole signed tables among some", MIXED, whole_signed(TWO_TABLES, CROSSED, np.array([1, 0]))),
     Case(
         "one whole table",
         MIXED,
@@ -392,12 +532,14 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
 
 
 @pytest.mark.parametrize(
-    ("module", "member", "cases"),
-    [(statistics_module, "sensitivity", STATISTICS), (scores_module, "range", SCORES)],
+    ("member", "cases"),
+    [("sensitivity", STATISTICS), ("range", SCORES)],
     ids=["statistics", "scores"],
 )
-def test_no_statistic_and_no_score_is_left_out(module: ModuleType, member: str, cases: list[Case]) -> None:
-    assert classes_with(module, "of", member) == {type(case.subject) for case in cases}
+def test_no_statistic_and_no_score_is_left_out(member: str, cases: list[Case]) -> None:
+    modules = (statistics_module, misfits_module, wide_statistics_module, scores_module, signed_tables_module)
+    known = set().union(*(classes_with(module, "of", member) for module in modules))
+    assert known == {type(case.subject) for case in cases}
 
 
 def test_the_exceptions_name_relations_and_norms_that_there_are() -> None:

@@ -557,7 +557,7 @@ def test_it_is_answered_by_synthetic_records_and_by_bare_answers() -> None:
     case = CASES["graded"]
     mean = naive(case, TABLE) / (case.group.unit * ROWS)
     np.testing.assert_allclose(SyntheticRecords(records_of(TABLE)).fractions(case.group), mean, rtol=1e-14)
-    bare = BareAnswers(case.group.texts(all_of(case.group)), mean)
+    bare = BareAnswers(case.group.texts(all_of(case.group)), mean, np.zeros(len(mean)))
     chosen = np.array([4, 1], np.int64)
     np.testing.assert_array_equal(bare.fractions(case.group.take(chosen)), mean[chosen])
     with pytest.raises(QueryError, match="not among its queries"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -120,9 +120,7 @@ def _bare_run(
     (statistic,), (noise,) = plan.parameters.statistics, plan.parameters.noises
     answers = curator.measure(statistic, noise=noise) / plan.task.rows
     texts = list(plan.task.workload.texts())
-    return Outcome(
-        artefact=BareAnswers(texts, answers), answers=answers, error_bars=np.full(len(texts), 0.01)
-    )
+    return Outcome(artefact=BareAnswers(texts, answers, np.full(len(texts), 0.01)), answers=answers)
 
 
 INDEPENDENT = Mechanism(
@@ -132,12 +130,14 @@ INDEPENDENT = Mechanism(
     plan=_plan,
     run=_run,
 )
+REPLICATED = replace(INDEPENDENT, name="replicated", replica=lambda plan: plan)
 BARE = Mechanism(name="bare", words="noisy answers", wishes=NoWishes, plan=_bare_plan, run=_bare_run)
 
 
 @pytest.fixture(autouse=True)
 def _mechanisms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MECHANISMS, "independent", INDEPENDENT)
+    monkeypatch.setitem(MECHANISMS, "replicated", REPLICATED)
     monkeypatch.setitem(MECHANISMS, "bare", BARE)
 
 

@@ -11,6 +11,7 @@ from dualquery import Accounting, Budget, DualQueryError, Neighbours, Records
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.outcomes import FEWEST_ROWS, MOST_ROWS, synthetic_rows
+from dualquery.privacy.interpreters import GaussianSum
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.families import from_spec
@@ -66,21 +67,39 @@ def test_any_other_number_gives_a_release_or_a_sentence(
         assert made.certificate["mechanism"] == mechanism
 
 
-def test_gaussian_accounting_never_measures_the_number_of_records_first(
+def test_theorem_4_3_never_measures_the_number_of_records_first(
     records: Records, budget: Callable[..., Budget]
 ) -> None:
-    """Its theorem wants the sizes of all events fixed beforehand; a plan that follows a measured n fixes them after.
+    """It wants the sizes of all events fixed beforehand; a plan that follows a measured n fixes them after.
 
     (docs/privacy.md, "The ledger as a filter".) So with this accounting the number is public or declared.
     """
-    for accounting in (Accounting.GAUSSIAN, Accounting.THEOREM_4_3):
-        with pytest.raises(DualQueryError, match="must be declared as public"):
-            dualquery.release(
-                records,
-                budget=budget(neighbours=Neighbours.ADD_REMOVE, accounting=accounting),
-                workload="marginals:2",
-                seed=1,
-            )
+    with pytest.raises(DualQueryError, match="must be declared as public"):
+        dualquery.release(
+            records,
+            budget=budget(neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.THEOREM_4_3),
+            workload="marginals:2",
+            seed=1,
+        )
+
+
+def test_gaussian_accounting_is_a_filter_where_the_number_of_records_is_measured_first(
+    records: Records, budget: Callable[..., Budget], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes that follow a measured n meet the filter; a theorem for fixed sizes is never asked."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("sizes are not fixed")
+
+    monkeypatch.setattr(GaussianSum, "after", never)
+    made = dualquery.release(
+        records,
+        budget=budget(neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.GAUSSIAN),
+        workload="marginals:2",
+        seed=1,
+        synthetic_rows=200,
+    )
+    assert made.certificate["spent"]["epsilon"] == made.certificate["budget"]["epsilon"]
 
 
 def test_no_more_rows_by_default_than_a_computer_holds(

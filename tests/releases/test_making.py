@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -32,7 +33,7 @@ from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.releases.making import price_of_rows
+from dualquery.releases.rows import price_of_rows
 
 Make = Callable[..., Release]
 
@@ -107,7 +108,7 @@ def test_private_number_of_records_is_measured_and_paid_for(
     ("mechanism", "options", "times"),
     [
         ("independent", {}, 12),
-        ("projection", {"synthetic_rows": 100}, 1),
+        ("projection", {"synthetic_rows": 100}, 3),
         ("adaptive-projection", {"synthetic_rows": 100, "rounds": 2}, 1 + 2 + 2),
         ("dualquery", {"rounds": 4, "samples": 3, "free": "random"}, 3),
         ("gaussian", {}, 1),
@@ -120,7 +121,7 @@ def test_a_private_number_of_records_is_measured_once(
     """One event before those of the mechanism, and none of them is that one again."""
     limits = budget(neighbours=Neighbours.ADD_REMOVE)
     certificate = make(budget=limits, mechanism=mechanism, workload="marginals:2", **options).certificate
-    noise, _ = price_of_rows(limits)
+    noise = price_of_rows(replace(limits, adaptive=True)).noise
     first = noise.event(Sensitivity(1, 1)).to_json()
     first_written, *others = certificate["events"]
     assert first_written == {**first, "times": 1}
@@ -168,10 +169,21 @@ def test_declared_number_of_records_costs_nothing(make: Make, budget: Callable[.
     assert len(certificate["events"]) == 1
 
 
-@pytest.mark.parametrize("accounting", [Accounting.THEOREM_4_3, Accounting.GAUSSIAN])
-def test_accounting_that_cannot_split_a_budget_asks_for_the_number(accounting: Accounting) -> None:
-    limits = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=accounting)
+def test_accounting_that_cannot_split_a_budget_asks_for_the_number(make: Make) -> None:
+    """Theorem 4.3 wants sizes fixed beforehand, and they would follow the number that was measured."""
+    limits = Budget(
+        epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.THEOREM_4_3
+    )
     with pytest.raises(BudgetError, match="declared"):
+        make(budget=limits)
+    with pytest.raises(BudgetError, match="declared"):
+        replace(limits, adaptive=True)
+
+
+@pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.GAUSSIAN, Accounting.PURE])
+def test_a_budget_that_does_not_say_so_measures_no_rows(accounting: Accounting) -> None:
+    limits = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=accounting)
+    with pytest.raises(BudgetError, match="adaptive"):
         price_of_rows(limits)
 
 
@@ -180,9 +192,15 @@ def test_accounting_that_cannot_split_a_budget_asks_for_the_number(accounting: A
 def test_measuring_rows_and_the_rest_fit_one_budget(epsilon: float, exponent: float) -> None:
     """A ledger of the whole budget pays for the measurement and for all that the rest can buy."""
     whole = Budget(
-        epsilon=epsilon, delta=10.0**exponent, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP
+        epsilon=epsilon,
+        delta=10.0**exponent,
+        neighbours=Neighbours.ADD_REMOVE,
+        accounting=Accounting.ZCDP,
+        adaptive=True,
     )
-    noise, left = price_of_rows(whole)
+    priced = price_of_rows(whole)
+    noise, left = priced.noise, priced.left
+    assert priced.times == 1
     assert isinstance(noise, Gaussian)
     ledger = Ledger(whole)
     ledger.charge(GaussianMeasurement(sensitivity_squared=Fraction(1), variance=noise.variance))
@@ -194,8 +212,15 @@ def test_measuring_rows_and_the_rest_fit_one_budget(epsilon: float, exponent: fl
 @settings(max_examples=40, deadline=None)
 @given(epsilon=st.floats(1e-6, 50))
 def test_pure_budget_splits_without_overshoot(epsilon: float) -> None:
-    whole = Budget(epsilon=epsilon, delta=0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.PURE)
-    noise, left = price_of_rows(whole)
+    whole = Budget(
+        epsilon=epsilon,
+        delta=0,
+        neighbours=Neighbours.ADD_REMOVE,
+        accounting=Accounting.PURE,
+        adaptive=True,
+    )
+    priced = price_of_rows(whole)
+    noise, left = priced.noise, priced.left
     ledger = Ledger(whole)
     assert isinstance(noise, Laplace)
     ledger.charge(LaplaceMeasurement(sensitivity=Fraction(1), scale=noise.scale))

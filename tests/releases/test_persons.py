@@ -22,8 +22,8 @@ from dualquery.privacy.neighbours import person_relations
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import number_of_records
 from dualquery.releases import sentences
-from dualquery.releases.making import price_of_rows
 from dualquery.releases.report import report_html
+from dualquery.releases.rows import price_of_rows
 from dualquery.table.schema import schema_text
 
 Run = Callable[..., tuple[int, str, str]]
@@ -138,9 +138,12 @@ def test_schema_and_neighbours_must_agree(table: pa.Table, owned: Schema, schema
 
 
 def test_accountings_that_cannot_measure_need_a_declared_number(table: pa.Table, owned: Schema) -> None:
-    gaussian = budget(PersonReplace(2), accounting=Accounting.GAUSSIAN)
+    theorem = budget(PersonReplace(2), accounting=Accounting.THEOREM_4_3)
     with pytest.raises(BudgetError, match="number of records must be declared"):
-        made(table, owned, PersonReplace(2), budget=gaussian)
+        made(table, owned, PersonReplace(2), budget=theorem)
+    gaussian = budget(PersonReplace(2), accounting=Accounting.GAUSSIAN)
+    measured = made(table, owned, PersonReplace(2), budget=gaussian)
+    assert measured.certificate["records"]["from"].startswith("measured")
     declared = made(table, owned, PersonReplace(2), budget=gaussian, public_rows=200)
     assert declared.certificate["records"] == {"rows": 200, "from": "declared by the curator as public"}
 
@@ -156,8 +159,8 @@ def test_an_evaluation_looks_at_the_whole_table(table: pa.Table, owned: Schema) 
 def test_the_noise_of_the_number_of_records_is_the_statistics_own(schema: Schema) -> None:
     for relation in (Neighbours.ADD_REMOVE, *person_relations(1), *person_relations(6)):
         moved = number_of_records(schema.domain).sensitivity(relation)
-        noise, _ = price_of_rows(budget(relation))
-        single, _ = price_of_rows(budget(Neighbours.ADD_REMOVE))
+        noise = price_of_rows(replace(budget(relation), adaptive=True)).noise
+        single = price_of_rows(replace(budget(Neighbours.ADD_REMOVE), adaptive=True)).noise
         assert isinstance(noise, Gaussian)
         assert isinstance(single, Gaussian)
         assert noise.variance == moved.l2_squared * single.variance

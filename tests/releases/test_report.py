@@ -123,7 +123,14 @@ def test_answers_alone_make_a_page(make: Make) -> None:
     text = page(make(mechanism="bare")).text
     assert "answers.parquet" in text
     assert "attribute by attribute" not in text
-    assert "The error predicted for each question" in text
+    assert "The mechanism predicts the mean error" in text
+
+
+def test_replicas_are_drawn_and_bars_have_a_level(make: Make) -> None:
+    text = page(make(mechanism="replicated")).text
+    assert "The errors that replicas of the release make" in text
+    assert "95% bar" in text
+    assert "replicas.parquet" in text
 
 
 def test_wide_blocks_show_their_most_frequent_items() -> None:

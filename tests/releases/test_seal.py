@@ -131,15 +131,26 @@ def test_signing_and_verifying(make: Make, key: Path, tmp_path: Path) -> None:
     assert own.public_key == read_private_key(key).public.hex == read_public_key(public).hex
     assert "own word" in own.facts()["signature"]
     assert given.facts()["signature"] == "by the key given"
-    assert len(given.facts()) == 5
+    assert len(given.facts()) == 6
     assert Release.load(tmp_path / "out")
 
 
 def test_an_edit_with_care_is_found_by_the_key_alone(make: Make, key: Path, tmp_path: Path) -> None:
-    """Whoever seals anew after an edit passes without a key, and with a signature of their own, but not the key."""
+    """Whoever seals anew after an edit passes without a key, and with a signature of their own, but not the key.
+
+    (Unless the edit is about the sum: that is added up again.)
+    """
     public = tmp_path / "steward.pub"
     make().save(tmp_path / "out", sign=key)
-    edited(tmp_path / "out", cheaper, reseal=True)
+    make().save(tmp_path / "cheaper", sign=key)
+    edited(tmp_path / "cheaper", cheaper, reseal=True)
+    with pytest.raises(ReleaseError, match="cost more than its budget"):
+        dualquery.verify(tmp_path / "cheaper")
+
+    def praised(data: dict[str, Any]) -> None:
+        data["mechanism_words"] = "the best there is"
+
+    edited(tmp_path / "out", praised, reseal=True)
     assert not dualquery.verify(tmp_path / "out").signed
     with pytest.raises(ReleaseError, match="not signed"):
         dualquery.verify(tmp_path / "out", key=public)
@@ -287,7 +298,14 @@ def test_the_commands(folder: Path, make: Make, tmp_path: Path, capsys: Any) -> 
     make().save(tmp_path / "signed", sign=tmp_path / "mine")
     assert run(["verify", str(tmp_path / "signed"), "--key", str(tmp_path / "mine.pub")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["certified", "privacy", "made", "files", "signature"]
+    assert [line.split()[0] for line in lines] == [
+        "certified",
+        "privacy",
+        "added",
+        "made",
+        "files",
+        "signature",
+    ]
     assert run(["verify", str(folder), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["signed"] is False

@@ -9,7 +9,7 @@ import pytest
 
 from dualquery.errors import DataError
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
-from dualquery.table.records import BitItems, Records, SparseItems, pack_bits
+from dualquery.table.records import BitItems, Records, SparseItems, as_lists, pack_bits
 
 PLAIN = Domain((Categorical("a", ("x", "y", "z")), equal_width("b", 0, 1, 300)))
 BASKETS = Domain((Items("i", 5),))
@@ -98,6 +98,24 @@ def test_matrices_that_the_domain_does_not_allow(rows: list[list[int]]) -> None:
         Records.from_rows(PLAIN, np.array(rows))
     with pytest.raises(DataError, match="matrix of records"):
         Records.from_rows(BASKETS, np.array([[0, 0, 2, 0, 0]]))
+
+
+@pytest.mark.parametrize("kind", ["plain", "sparse", "bits"])
+def test_taking_records_takes_their_rows(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    if kind == "plain":
+        records = Records.from_rows(
+            PLAIN, np.column_stack([rng.integers(0, 3, 100), rng.integers(0, 300, 100)])
+        )
+    else:
+        wide = Domain((Items("i", 130),))
+        records = Records.from_rows(wide, rng.random((100, 130)) < 0.2)
+        if kind == "sparse":
+            bits = records.columns[0]
+            assert isinstance(bits, BitItems)
+            records = Records(wide, 100, (as_lists(bits, 100),))
+    for rows in (rng.integers(0, 100, 260), np.arange(7), np.empty(0, np.int64)):
+        assert np.array_equal(records.take(rows).to_rows(), records.to_rows()[rows])
 
 
 def test_half_a_million_rows_are_checked_in_no_time() -> None:

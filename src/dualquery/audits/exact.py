@@ -125,13 +125,18 @@ def exact_hazard(test: HazardTest) -> Callable[[], Computed]:
 
 
 def least_price(one: dict[str, Fraction], other: dict[str, Fraction], order: int) -> float:
-    """The D with which silence^α silence′^{1−α} + e^{−(α−1)D} Σ_fires p^α p′^{1−α} = 1."""
+    """The D with which silence^α silence′^{1−α} + e^{−(α−1)D} Σ_fires p^α p′^{1−α} = 1.
+
+    Infinite where something can happen on one side only.
+    """
+    if one.keys() != other.keys():
+        return math.inf
 
     def moment(outcome: str) -> Fraction:
         p, q = one[outcome], other[outcome]
         return p * (p / q) ** (order - 1)
 
-    silence = moment(str(None))
+    silence = moment(str(None)) if str(None) in one else Fraction(0)
     fires = sum((moment(outcome) for outcome in one if outcome != str(None)), Fraction(0))
     if silence >= 1:
         return math.inf if fires else 0.0

@@ -140,19 +140,19 @@ def _fields(data: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, f"{data:.3g}" if isinstance(data, float) else str(data)
 
 
-REPLACE, ADD_REMOVE, ZCDP = Neighbours.REPLACE, Neighbours.ADD_REMOVE, Accounting.ZCDP
+REPLACE, ADD_REMOVE, TIGHTEST = Neighbours.REPLACE, Neighbours.ADD_REMOVE, Accounting.TIGHTEST
 
 OPPOSITE = FilePair("the one king replaced by a clerk", REPLACE, (CROWD + "king,29\n", CROWD + "clerk,12\n"))
 EXTREME = FilePair(
     "an income of 12 replaced by one of 1e300",
     REPLACE,
     (CROWD + "clerk,12\n", CROWD + "clerk,1e300\n"),
-    ZCDP,
+    TIGHTEST,
     "projection",
     {"synthetic_rows": 50},
 )
 ONE_OR_NONE = FilePair(
-    "one row against none", ADD_REMOVE, ("", "king,29\n"), ZCDP, None, {"synthetic_rows": 50}
+    "one row against none", ADD_REMOVE, ("", "king,29\n"), TIGHTEST, None, {"synthetic_rows": 50}
 )
 DUPLICATE = FilePair(
     "a duplicate more, the number of records declared",

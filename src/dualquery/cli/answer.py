@@ -34,6 +34,7 @@ def answer(
     """
     from dualquery.cli import output
     from dualquery.errors import QueryError
+    from dualquery.mechanisms.error_bars import LEVEL
     from dualquery.releases.release import Release
 
     asked: list[tuple[str, str]] = []  # the text, and where it stands
@@ -50,7 +51,7 @@ def answer(
     if json:
         output.print_json(
             [
-                {"query": text.strip(), "answer": each.value, "error": each.error}
+                {"query": text.strip(), "answer": each.value, "error": each.error, "level": LEVEL}
                 for (text, _), each in zip(asked, answers, strict=True)
             ]
         )

@@ -8,6 +8,7 @@ import typer
 
 from dualquery import __version__
 from dualquery.cli.answer import answer
+from dualquery.cli.ask import ask
 from dualquery.cli.audit import audit
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
@@ -17,6 +18,7 @@ from dualquery.cli.ledger import create, show
 from dualquery.cli.plan import plan
 from dualquery.cli.release import release
 from dualquery.cli.schema import draft
+from dualquery.cli.serve import serve
 from dualquery.cli.verify import verify
 
 app = typer.Typer(
@@ -47,6 +49,8 @@ app.command()(evaluate)
 app.command()(verify)
 app.add_typer(key, name="key")
 app.command()(audit)
+app.add_typer(serve, name="serve")
+app.command()(ask)
 app.command()(demo)
 
 

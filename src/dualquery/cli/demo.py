@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualquery.cli.flags import QuietFlag
-from dualquery.privacy.budget import Accounting, Budget, default_delta
+from dualquery.privacy.budget import Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def demo(
     if out.exists():
         raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
     delta = default_delta(example.PEOPLE)
-    budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE)
     table, schema, folder = out / "survey.csv", out / "schema.toml", out / "release"
     with Bars(wanted=not quiet) as progress:
         import dualquery

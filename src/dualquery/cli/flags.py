@@ -80,7 +80,7 @@ AccountingFlag: TypeAlias = Annotated[
         "--accounting",
         parser=_theorem,
         metavar=f"[{'|'.join(RELEASED_BY)}]",
-        help="The theorem that adds up the cost.",
+        help="The theorem that adds up the cost; `tightest` is the best that the mechanism allows.",
     ),
 ]
 NeighboursFlag: TypeAlias = Annotated[

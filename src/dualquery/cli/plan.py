@@ -7,27 +7,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dualquery.cli import flags
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
-    from dualquery.mechanisms.mechanism import Plan
     from dualquery.queries.workload import Workload
+    from dualquery.releases.foresight import Foreseen
 
 
 @flags.with_mechanism_flags(without=["--rows"])
 def plan(
     *,
     schema: flags.SchemaFlag,
-    rows: Annotated[
-        int,
-        typer.Option("--rows", "--records", metavar="N", min=1, help="The number of records of the table."),
-    ],
     queries: flags.QueriesFlag,
     epsilon: flags.EpsilonFlag,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows", metavar="N", min=1, show_default=False, help="The number of records of the table."
+        ),
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            "--records",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="The same where it is declared as public, so that the release need not measure it.",
+        ),
+    ] = None,
     delta: flags.DeltaFlag = None,
     mechanism: flags.MechanismFlag = None,
-    accounting: flags.AccountingFlag = Accounting.ZCDP,
+    accounting: flags.AccountingFlag = Accounting.TIGHTEST,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records_per_person: flags.RecordsPerPersonFlag = None,
     json: flags.JsonFlag = False,
@@ -42,35 +54,47 @@ def plan(
         --queries random:3:500000 --epsilon 1 --delta 1e-6
     ```
     """
-    budget = flags.budget_from(epsilon, delta, rows=rows, neighbours=neighbours, accounting=accounting)
+    if (rows is None) == (records is None):
+        raise typer.BadParameter("say how many records the table has: one of --rows and --records.")
+    number = rows or records or 0
+    budget = flags.budget_from(epsilon, delta, rows=number, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output
     from dualquery.queries.families import from_spec
-    from dualquery.releases.planning import plan as make_plan
+    from dualquery.releases.foresight import foreseen
     from dualquery.releases.planning import warnings_of
     from dualquery.table.schema import read_schema
 
     described = read_schema(schema)
     workload = from_spec(described.domain, queries)
-    made = make_plan(described, rows=rows, workload=workload, budget=budget, mechanism=mechanism, **options)
-    warnings = warnings_of(budget, rows)
+    found = foreseen(
+        described,
+        rows=rows,
+        public_rows=records,
+        workload=workload,
+        budget=budget,
+        mechanism=mechanism,
+        **options,
+    )
+    warnings = warnings_of(budget, number)
     if json:
-        output.print_json(_json(made, workload, rows, budget, warnings))
+        output.print_json(_json(found, workload, number, warnings))
     else:
-        _print(made, workload, budget)
+        _print(found, workload)
         output.print_warnings(warnings)
 
 
-def _print(made: Plan[Any], workload: Workload, budget: Budget) -> None:
+def _print(found: Foreseen, workload: Workload) -> None:
     """The plan for people."""
     from dualquery.cli import output
     from dualquery.mechanisms.mechanism import shown
 
+    made, budget = found.plan, found.budget
     facts = {
         "mechanism": made.mechanism,
         "because": made.reason,
         "queries": f"{workload.size:,} ({workload.spec})",
         "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {budget.neighbours}, "
-        f"accounting {budget.accounting}",
+        f"accounting {budget.accounting} ({found.accounting_reason})",
     }
     for name, value in shown(made.parameters).items():
         facts[name.replace("_", " ")] = output.parameter(value)
@@ -83,11 +107,10 @@ def _print(made: Plan[Any], workload: Workload, budget: Budget) -> None:
         print(f"Note: {note}")
 
 
-def _json(
-    made: Plan[Any], workload: Workload, rows: int, budget: Budget, warnings: list[str]
-) -> dict[str, object]:
+def _json(found: Foreseen, workload: Workload, rows: int, warnings: list[str]) -> dict[str, object]:
     from dualquery.mechanisms.mechanism import shown
 
+    made, budget = found.plan, found.budget
     return {
         "mechanism": made.mechanism,
         "reason": made.reason,
@@ -102,6 +125,7 @@ def _json(
             "neighbours": budget.neighbours.value,
             "records_per_person": budget.neighbours.records_per_person,
             "accounting": budget.accounting.value,
+            "accounting_reason": found.accounting_reason,
         },
         "mean_error": made.mean_error,
         "max_error": made.max_error,

@@ -13,15 +13,19 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
+    from dualquery.counting.counter import Counter
     from dualquery.mechanisms.mechanism import Progress
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
-    from dualquery.table.records import Records
     from dualquery.table.schema import Schema
 
 
 TableArgument: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="The private table: CSV, Parquet, Arrow, transactions, ….")
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="The private table: CSV, Parquet, Arrow, transactions, …, or a pattern of files in quotes.",
+    ),
 ]
 OutFlag: TypeAlias = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")]
 RecordsFlag: TypeAlias = Annotated[
@@ -67,7 +71,7 @@ def release(
     out: OutFlag,
     delta: flags.DeltaFlag = None,
     mechanism: flags.MechanismFlag = None,
-    accounting: flags.AccountingFlag = Accounting.ZCDP,
+    accounting: flags.AccountingFlag = Accounting.TIGHTEST,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records_per_person: flags.RecordsPerPersonFlag = None,
     records: RecordsFlag = None,
@@ -88,6 +92,8 @@ def release(
     dualquery release people.csv --schema schema.toml --queries marginals:3 --epsilon 1 --out released
     dualquery release people.csv --schema schema.toml \\
         --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
+    dualquery release 'parts/part-*.parquet' --schema schema.toml \\
+        --queries marginals:2 --epsilon 1 --memory 2GB --out released
     ```
     """
     budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
@@ -96,12 +102,13 @@ def release(
 
     with Bars(wanted=not (json or quiet)) as progress:
         from dualquery.releases.making import release as make_release
+        from dualquery.releases.rows import shared_rows
 
         described, workload = _prepared(schema, queries, mechanism, out, sign)
-        encoded = _read(table, described, neighbours, progress)
-        budget = budget_for(rows=encoded.rows if neighbours.size_is_public else records)
+        counter = _read(table, described, neighbours, options.get("memory"), progress)
+        budget = budget_for(rows=shared_rows(counter, neighbours) or records)
         made = make_release(
-            encoded,
+            counter,
             schema=described,
             workload=workload,
             budget=budget,
@@ -129,13 +136,12 @@ def _tell(folder: Path, certificate: Certificate, *, json: bool, quiet: bool) ->
         output.print_warnings(certificate["warnings"])
 
 
-def _read(table: Path, schema: Schema, neighbours: Neighbours, progress: Progress) -> Records:
+def _read(table: Any, schema: Schema, neighbours: Neighbours, memory: object, progress: Progress) -> Counter:
     """The records, read so that these neighbours stay neighbours."""
-    from dualquery.releases.making import read_records, refuse_dropping
-    from dualquery.releases.persons import records_per_person
+    from dualquery.releases.making import counter_of, refuse_dropping
 
     refuse_dropping(schema, neighbours)
-    return read_records(table, schema, progress, records_per_person(schema, neighbours))
+    return counter_of(table, schema, neighbours, memory, progress)
 
 
 def _prepared(
@@ -169,6 +175,7 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             "mechanism": f"{certificate['mechanism']}. {certificate['reason']}",
             "privacy": f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
             f"δ = {words.number(spent['delta'])}, neighbours {words.relation(certificate)}, "
+            f"accounting {budget['accounting']} ({budget['accounting_reason']}), "
             f"from {certificate['entropy']['statement']}",
             **_book_fact(certificate),
             "predicted error": output.errors(predicted.mean, predicted.maximum),

@@ -9,7 +9,7 @@ in the curator's room and in the evaluation of a release, and nowhere else. Coun
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,16 @@ class Countable(Protocol):
         """The numbers for some of the records."""
 
 
+@runtime_checkable
 class Counter(Protocol):
     """Holds private records, wherever they are."""
 
     @property
     def domain(self) -> Domain: ...
+
+    @property
+    def records_per_person(self) -> int | None:
+        """Set where nobody has more records than that."""
 
     @property
     def true_rows(self) -> int:

@@ -22,6 +22,10 @@ class MemoryCounter:
         return self._records.domain
 
     @property
+    def records_per_person(self) -> int | None:
+        return self._records.records_per_person
+
+    @property
     def true_rows(self) -> int:
         return self._records.rows
 

@@ -56,10 +56,11 @@ class SyntheticRecords:
 
 @dataclass(frozen=True, eq=False)
 class BareAnswers:
-    """Answers of a mechanism that gives no synthetic records: query texts in canonical form, and values."""
+    """Answers of a mechanism that gives no synthetic records: query texts in canonical form, values, 95% bars."""
 
     texts: Sequence[str]
     values: Fractions
+    half_widths: Fractions
 
     @property
     def rows(self) -> None:
@@ -70,6 +71,13 @@ class BareAnswers:
         return {text: i for i, text in enumerate(self.texts)}
 
     def fractions(self, group: Group) -> Fractions:
+        return self.values[self._places_of(group)]
+
+    def bars(self, group: Group) -> Fractions:
+        """How far off each answer may be, from the noise that it was given (`error_bars.LEVEL`)."""
+        return self.half_widths[self._places_of(group)]
+
+    def _places_of(self, group: Group) -> NDArray[np.int64]:
         texts = group.texts(np.arange(group.size, dtype=np.int64))
         places = [self._places.get(text) for text in texts]
         if None in places:
@@ -77,7 +85,8 @@ class BareAnswers:
                 f"this release holds answers and no records, and '{texts[places.index(None)]}' is not among its "
                 "queries; release with a mechanism that makes synthetic records"
             )
-        return self.values[np.array(places, np.int64)]
+        return np.array(places, np.int64)
 
     def to_arrow(self) -> pa.Table:
-        return pa.table({"query": pa.array(self.texts, pa.string()), "answer": self.values})
+        columns = {"answer": self.values, "bar": self.half_widths}
+        return pa.table({"query": pa.array(self.texts, pa.string()), **columns})

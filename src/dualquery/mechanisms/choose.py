@@ -23,10 +23,15 @@ from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.pmw.game import PMW
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
+from dualquery.mechanisms.projection.allocation import closure
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting
 
 AnyMechanism = Mechanism[Any, Any]
+TIGHTEST_FIRST = PROJECTION.paid_by  # of the mechanisms among which the rule below chooses
+
+# n ε / Δ, Δ by how far a neighbour moves a table: below it MWEM beats projection (docs/choosing.md)
+FEW_RECORDS = 600
 
 MECHANISMS: dict[str, AnyMechanism] = {
     mechanism.name: mechanism
@@ -48,9 +53,9 @@ MECHANISMS: dict[str, AnyMechanism] = {
 def choose(task: Task, options: Mapping[str, object]) -> Plan[Any]:
     """The plan of the mechanism that suits a task best, with one sentence that says why.
 
-    In order of preference: projection where Gaussian noise can be paid for; MWEM where it cannot and the
-    universe is small enough to hold; DualQuery, which needs neither, for everything else. An option that only
-    one mechanism understands decides for that mechanism.
+    In order of preference: projection where Gaussian noise can be paid for, or Laplace noise under pure ε and there
+    are enough records for it; MWEM where not and the universe is small enough to hold; DualQuery, which needs
+    neither, for everything else. An option that only one mechanism understands decides for that mechanism.
     """
     refused: list[str] = []
     for mechanism, why in _preferences(task):
@@ -79,6 +84,8 @@ def _preferences(task: Task) -> list[tuple[AnyMechanism, str]]:
                 "Chosen because the workload is too wide to measure, and DualQuery need not measure it.",
             ),
         ]
+    if task.budget.accounting is Accounting.PURE:
+        return _under_pure_epsilon(task)
     accounting = task.budget.accounting.value
     return [
         (
@@ -90,3 +97,34 @@ def _preferences(task: Task) -> list[tuple[AnyMechanism, str]]:
             f"Chosen because {accounting} accounting rules out Gaussian noise, and the universe is large.",
         ),
     ]
+
+
+def _under_pure_epsilon(task: Task) -> list[tuple[AnyMechanism, str]]:
+    """Noise of scale Δ/ε on every table is too much for few records: then MWEM measures fewer numbers."""
+    records = task.rows * task.budget.epsilon / task.budget.neighbours.largest(alone=1, apart=2)
+    projection = (
+        PROJECTION,
+        "Chosen because under pure ε projection, with Laplace noise on signed tables, is the most accurate.",
+    )
+    mwem = (
+        MWEM,
+        f"Chosen because there are few records for the noise ({records:,.0f} times its scale, less than "
+        f"{FEW_RECORDS}), and the universe can be held.",
+    )
+    dual_query = (
+        DUAL_QUERY,
+        "Chosen because the pairs of the workload are too many to measure, and DualQuery need not measure them.",
+    )
+    if not _pairs_can_be_listed(task):
+        return [dual_query]
+    if records < FEW_RECORDS:
+        return [mwem, projection, dual_query]
+    return [projection, (MWEM, "Chosen because the universe can be held."), dual_query]
+
+
+def _pairs_can_be_listed(task: Task) -> bool:
+    try:
+        closure(task.workload.scope)
+    except DualQueryError:
+        return False
+    return True

@@ -23,7 +23,7 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.learning_data_player import Snapshot
 from dualquery.mechanisms.artefact import Artefact, Fractions
 from dualquery.mechanisms.wishes import flags_of
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
@@ -63,6 +63,14 @@ class Task:
     @property
     def domain(self) -> Domain:
         return self.workload.domain
+
+
+class AnotherAccounting(BudgetError):
+    """A plan that would be better, or possible at all, by a theorem that pays for more: the next of `paid_by`.
+
+    Where the user named no accounting and the number of records is public, the release is planned again by that one.
+    Where the number was measured (`Task.rows_variance`) the accounting stands already: a plan does without.
+    """
 
 
 def hidden() -> Any:
@@ -111,11 +119,10 @@ class Plan(Generic[Parameters]):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run gives back. Where errors are predicted query by query, `answers` and `error_bars` are theirs."""
+    """What a run gives back."""
 
     artefact: Artefact
-    answers: Fractions | None = None
-    error_bars: Fractions | None = None
+    answers: Fractions | None = None  # to the workload, where there are no records to count
     belief: Snapshot | None = None  # of a learning data player, for whoever compares
     notes: tuple[str, ...] = ()
 
@@ -132,6 +139,9 @@ class Mechanism(Generic[Wishes, Parameters]):
     wishes: type[Wishes]
     plan: Callable[[Task, Wishes], Plan[Parameters]]
     run: Run[Parameters] = field(repr=False)
+    paid_by: tuple[Accounting, ...] = (Accounting.ZCDP,)  # what can add up its events, the tightest first
+    # The plan of a replica (`replicas`); None where replicas would not show the errors.
+    replica: Callable[[Plan[Parameters]], Plan[Parameters]] | None = field(default=None, repr=False)
 
     def accepts(self, options: Iterable[str]) -> bool:
         """Whether all of these options mean something to it."""
@@ -143,6 +153,12 @@ class Mechanism(Generic[Wishes, Parameters]):
             if not self.accepts([name]):
                 given = "--" + name.replace("_", "-")
                 raise DualQueryError(f"{given} means nothing to the mechanism '{self.name}'; leave it out")
+        # Other theorems refuse by themselves what they cannot add up. This one adds up selections too, and dearly.
+        if task.budget.accounting is Accounting.GAUSSIAN and Accounting.GAUSSIAN not in self.paid_by:
+            names = ", ".join(each.value for each in self.paid_by)
+            raise BudgetError(
+                f"the mechanism '{self.name}' is not paid for by gaussian accounting; use {names}"
+            )
         return self.plan(task, self.wishes(**options))
 
 

@@ -82,7 +82,7 @@ class RowsWishes:
 @dataclass(frozen=True, kw_only=True)
 class ProjectionWishes(RowsWishes):
     items_per_record: int | None = _wish(
-        "The most items of a record that count; the rest is dropped.", "N", least=1
+        "Records are baskets, of which so many items count; the rest is dropped.", "N", least=1
     )
     memory: int | None = _memory()
 

@@ -9,7 +9,7 @@ from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 
 
 class Allowance:
-    """Gaussian noise of one variance on any numbers of at most one squared sensitivity: once, by whoever paid.
+    """Noise of one law on any numbers of at most one sensitivity: once, by whoever paid.
 
     *Why the sizes are fixed and the content is free.* The theorem on Gaussian releases (docs/privacy.md) adds up
     pairs (Δ², σ²) that are known before anything is drawn. What is measured within them may depend on everything that
@@ -18,28 +18,27 @@ class Allowance:
     noise of variance 10⁴ on numbers that move 100 times as far.
     """
 
-    def __init__(self, event: GaussianMeasurement, owner: object) -> None:
+    def __init__(self, event: GaussianMeasurement | LaplaceMeasurement, owner: object) -> None:
         self._event = event
         self._owner = owner
         self._used = Lock()  # held from the use on: of two threads one uses it
 
     @property
-    def event(self) -> GaussianMeasurement:
+    def event(self) -> GaussianMeasurement | LaplaceMeasurement:
         """What was paid for."""
         return self._event
 
     def use(self, event: GaussianMeasurement | LaplaceMeasurement, user: object) -> None:
         """Use it up for a measurement that costs no more; raise BudgetError, and change nothing, for any other."""
+        paid = self._event.words()
         _require(user is self._owner, "An allowance serves the curator who paid for it, and no other.")
         _require(
-            isinstance(event, GaussianMeasurement) and event.variance == self._event.variance,
-            f"This allowance paid for {self._event.words()}; a measurement within it adds noise of that variance.",
+            event.same_noise(self._event),
+            f"This allowance paid for {paid}; a measurement within it adds noise of that law.",
         )
-        assert isinstance(event, GaussianMeasurement)
         _require(
-            event.sensitivity_squared <= self._event.sensitivity_squared,
-            f"This allowance paid for {self._event.words()}, and a squared sensitivity of "
-            f"{float(event.sensitivity_squared):.6g} is more; measure less within it.",
+            event.moved <= self._event.moved,
+            f"This allowance paid for {paid}; measure less within it than that.",
         )
         _require(
             self._used.acquire(blocking=False), "This allowance has been used; one pays for one measurement."

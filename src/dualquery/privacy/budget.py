@@ -12,8 +12,9 @@ from dualquery.privacy.neighbours import Neighbours
 
 
 class Accounting(Enum):
-    """The theorem that adds up what the events cost."""
+    """The theorem that adds up what the events cost. `TIGHTEST` is none yet: planning settles it (`paid_by`)."""
 
+    TIGHTEST = "tightest"
     ZCDP = "zcdp"
     GAUSSIAN = "gaussian"
     THEOREM_4_3 = "theorem-4.3"
@@ -29,8 +30,9 @@ class Accounting(Enum):
 
 
 _ACCOUNTING_WORDS = {
+    Accounting.TIGHTEST: "the tightest theorem that the mechanism allows",
     Accounting.ZCDP: "zero-concentrated differential privacy (conversion of Canonne, Kamath, Steinke 2020)",
-    Accounting.GAUSSIAN: "Gaussian differential privacy of a release that only adds discrete Gaussian noise",
+    Accounting.GAUSSIAN: "Gaussian differential privacy, exact for discrete Gaussian noise (Dong, Roth, Su 2022)",
     Accounting.THEOREM_4_3: "advanced composition (Theorem 4.3 of Gaboardi et al., 2014)",
     Accounting.PURE: "sums of pure differential privacy (Theorem 4.2 of Gaboardi et al., 2014)",
     Accounting.RENYI: (
@@ -42,12 +44,17 @@ _ACCOUNTING_WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """(ε, δ)-differential privacy between `neighbours`, added up by `accounting`."""
+    """(ε, δ)-differential privacy between `neighbours`, added up by `accounting`.
+
+    `adaptive`: the sizes of later events may follow earlier outputs, as they do where the number of records is
+    measured first. What is promised then is the whole budget, and the accounting must be a filter (docs/privacy.md).
+    """
 
     epsilon: float
     delta: float
     neighbours: Neighbours
-    accounting: Accounting
+    accounting: Accounting = Accounting.TIGHTEST
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
@@ -59,6 +66,11 @@ class Budget:
             )
         if self.delta != 0 and not 0 < self.delta < 1:
             raise BudgetError(f"delta must lie between 0 and 1, and {self.delta} does not.")
+        if self.adaptive and self.accounting is Accounting.THEOREM_4_3:
+            raise BudgetError(
+                "Theorem 4.3 adds up draws whose sizes are fixed before anything is measured: with it the number of "
+                "records must be declared as public (--records); or use zcdp accounting."
+            )
 
     def words(self) -> str:
         """The promise in words, for the certificate."""
@@ -66,6 +78,15 @@ class Budget:
             f"({self.epsilon:g}, {self.delta:g})-differential privacy between {self.neighbours.words()}; "
             f"accounting by {self.accounting.words()}"
         )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a ledger has paid: (ε, δ), and ρ in units of 10⁻¹² where the theorem knows one."""
+
+    rho_units: int | None
+    epsilon: float
+    delta: float
 
 
 def default_delta(rows: int) -> float:

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.conversion import UNITS, _largest_units, rho_units_of, tight_gaussian_epsilon, units
+from dualquery.privacy.conversion import UNITS, largest_units, rho_units_of, tight_gaussian_epsilon, units
 
 
 def rho_cap(budget: Budget) -> int:
@@ -52,6 +52,6 @@ def gaussian_rho_units(*, epsilon: float, delta: float) -> int:
     real noise with the same ρ, so that the largest ρ of real noise is a limit; it is widened a little for rounding.
     Nothing depends on that being exact: `Ledger` refuses whatever lies above this number.
     """
-    most = _largest_units(lambda cost: tight_gaussian_epsilon(cost, delta=delta) <= epsilon)
+    most = largest_units(lambda cost: tight_gaussian_epsilon(cost, delta=delta) <= epsilon)
     most = max(most, rho_units_of(epsilon=epsilon, delta=delta))
     return most + most // 10**4 + 100

@@ -1,10 +1,9 @@
 """From one currency of privacy to another, rounded so that no promise is broken.
 
-Every function returns a bound that holds: an ε or a δ is rounded up, a ρ down. Each optimises over a
-free parameter whose every value gives a valid bound, so an inexact optimum costs tightness and never
-privacy; what remains is the rounding of the formula itself, which is added on the safe side
-(`_ROUNDING` times the sum of the magnitudes, for a library whose logarithms err by a few ulp).
-Proofs: docs/privacy.md, "Conversions".
+Every function returns a bound that holds: an ε or a δ is rounded up, a ρ down. Each optimises over a free parameter
+whose every value gives a valid bound, so an inexact optimum costs tightness and never privacy; what remains is the
+rounding of the formula itself, which is added on the safe side (`_ROUNDING` times the sum of the magnitudes, for a
+library whose logarithms err by a few ulp). Proofs: docs/privacy.md, "Conversions".
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from functools import lru_cache
 from dualquery.errors import BudgetError
 from dualquery.privacy.noise_law import exp_minus
 
-UNITS = 10**12  # ρ, and pure ε, are kept in whole multiples of 10⁻¹²
+UNITS = 10**12  # ρ, μ² and pure ε are kept in whole multiples of 10⁻¹²
+PI = Fraction(355, 113)  # a little above π
 
 _ROUNDING = 2.0**-48  # 32 units in the last place
 _STEPS = 200  # more halvings than a double has bits: bisection ends at neighbouring numbers
@@ -41,7 +41,7 @@ def rho_of(*, epsilon: float, delta: float) -> Fraction:
 def rho_units_of(*, epsilon: float, delta: float) -> int:
     """`rho_of` as a number of units."""
     _require(0 < epsilon < math.inf, "epsilon must be a positive number.")
-    return _largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
+    return largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
 
 
 def epsilon_of(rho: Fraction | float, *, delta: float) -> float:
@@ -94,7 +94,7 @@ def renyi_epsilon(cost: Fraction | float, *, order: int, delta: float) -> float:
 def renyi_cap(*, epsilon: float, delta: float, order: int) -> int:
     """The largest C, in whole units, for which D_α ≤ C implies (ε, δ)-DP; 0 where this order has none."""
     _require(0 < epsilon < math.inf, "epsilon must be a positive number.")
-    return _largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)
+    return largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)
 
 
 @lru_cache(maxsize=256)
@@ -137,13 +137,13 @@ def fire_units(*, epsilon: Fraction, sensitivity: int, order: int) -> int:
     def too_cheap(cost: Fraction) -> bool:
         return exp_minus((order - 1) * cost, _PRECISION)[1] > target
 
-    return _largest_units(too_cheap) + 2
+    return largest_units(too_cheap) + 2
 
 
 _PRECISION = 256  # bits after the point
 
 
-def _largest_units(holds: Callable[[Fraction], bool]) -> int:
+def largest_units(holds: Callable[[Fraction], bool]) -> int:
     """The largest number of units for which a property of costs holds that, once lost, stays lost; or 0."""
     largest, too_much = 0, 1
     while holds(Fraction(too_much, UNITS)):
@@ -163,16 +163,14 @@ def advanced_composition(largest: Fraction | float, draws: int, *, delta: float)
     each = _above(largest)
     if each > 700:  # e^ε' would not fit a double, nor any budget
         return math.inf if draws else 0.0
-    total = each * (math.sqrt(-2 * draws * math.log(delta)) + draws * math.expm1(each))
-    return total * (1 + _ROUNDING)
+    return each * (math.sqrt(-2 * draws * math.log(delta)) + draws * math.expm1(each)) * (1 + _ROUNDING)
 
 
 def gaussian_epsilon(mu_squared: Fraction | float, *, delta: float) -> float:
     """The smallest ε for which a Gaussian of *real* noise with Δ²/σ² = μ² is (ε, δ)-DP.
 
-    This is the exact privacy of continuous noise (Balle and Wang 2018), also of any number of adaptive
-    measurements with Σ Δ_i²/σ_i² = μ² (Dong, Roth, Su 2022). It does not apply to discrete noise as it
-    stands: `discrete_gaussian_epsilon` does.
+    This is the exact privacy of continuous noise (Balle and Wang 2018), also of any number of adaptive measurements
+    with Σ Δ_i²/σ_i² = μ² (Dong, Roth, Su 2022). Of discrete noise it is `discrete_gaussian_epsilon`.
     """
     _require(0 < delta < 1, "delta must lie between 0 and 1.")
     mu = math.sqrt(_above(mu_squared)) * (1 + _ROUNDING)
@@ -198,25 +196,28 @@ def tight_gaussian_epsilon(rho: Fraction | float, *, delta: float) -> float:
     return gaussian_epsilon(2 * rho, delta=delta)
 
 
-def discrete_gaussian_epsilon(noises: Iterable[tuple[Fraction, Fraction]], *, delta: float) -> float:
-    """An ε for measurements of integers by *discrete* Gaussian noise; pairs are (Δ₂², σ²).
+def discrete_gaussian_epsilon(
+    noises: Iterable[tuple[Fraction, Fraction]], *, delta: float, others: Fraction = Fraction(0)
+) -> float:
+    """An ε for measurements of integers by *discrete* Gaussian noise; pairs are (Δ₂², σ²); `others` cost a μ².
 
-    A discrete Gaussian of variance parameter σ² is, up to factors e^±τ on its probabilities, a randomised
-    rounding of a real Gaussian of variance σ² − r², with τ = ln((1 + η)/(1 − η)) and
-    η = 2 Σ_m exp(−2π² r² m²). Neighbours differ in at most M = ⌊Σ Δ₂²⌋ cells, so that
+    A discrete Gaussian of variance parameter σ² is, up to factors e^±τ on its probabilities, a randomised rounding of
+    a real Gaussian of variance σ² − r², with τ = ln((1 + η)/(1 − η)) and η = 2 Σ_m exp(−2π² r² m²). Neighbours differ
+    in at most M = ⌊Σ Δ₂²⌋ cells, so that
 
         μ² = Σ Δ₂² / (σ² − r²)  is (ε, δ)-DP   ⟹   the release is (ε + 2Mτ, e^(Mτ) δ)-DP.
 
     The best of a few r is taken, and of the conversion from ρ. Proof: docs/privacy.md, "Gaussian releases".
     """
     counted = Counter(noises)
-    best = epsilon_of(_mu_squared(counted, Fraction(0)) / 2, delta=delta)
+    best = epsilon_of(_mu_squared(counted, Fraction(0)) / 2 + others / PI, delta=delta)  # of which μ² is πρ
     smallest = min((variance for _, variance in counted), default=Fraction(0))
     cells = math.floor(sum(times * sensitivity for (sensitivity, _), times in counted.items()))
     for rounding in _ROUNDING_VARIANCES:
-        distortion = cells * _distortion(rounding)
-        if rounding < smallest and distortion < 1:
-            real = gaussian_epsilon(_mu_squared(counted, rounding), delta=delta * math.exp(-2 * distortion))
+        distortion = cells * distortion_of(rounding)
+        if distortion < 1 and (rounding < smallest or not counted):
+            mu_squared = _mu_squared(counted, rounding) + others
+            real = gaussian_epsilon(mu_squared, delta=delta * math.exp(-2 * distortion))
             best = min(best, (real + 2 * distortion) * (1 + _ROUNDING))
     return best
 
@@ -230,7 +231,7 @@ def _mu_squared(counted: Counter[tuple[Fraction, Fraction]], rounding: Fraction)
     return Fraction(sum(terms), UNITS)
 
 
-def _distortion(rounding: Fraction) -> float:
+def distortion_of(rounding: Fraction) -> float:
     """An upper bound of τ: for r² ≥ 1, η < 2.001 exp(−2π²r²) and τ < 2.001 η; and π² > 9.8696."""
     return 4.005 * math.exp(-2 * 9.8696 * float(rounding))
 
@@ -238,9 +239,9 @@ def _distortion(rounding: Fraction) -> float:
 def _log_gaussian_delta(mu: float, epsilon: float) -> float:
     """An upper bound of ln δ, δ = Φ(−a) − e^ε Φ(−b), a = ε/μ − μ/2, b = ε/μ + μ/2.
 
-    Since e^ε φ(b) = φ(a), δ = φ(a) (R(a) − R(b)) with Mills' ratio R(x) = Φ(−x)/φ(x), where a small δ
-    neither underflows nor is the difference of large numbers. The rounding of a and b, at most a few ulp
-    of a + μ, moves R by at most as many ulp times 1 + μ, because |R'| < R and x |R'| < R.
+    Since e^ε φ(b) = φ(a), δ = φ(a) (R(a) − R(b)) with Mills' ratio R(x) = Φ(−x)/φ(x), where a small δ neither
+    underflows nor is the difference of large numbers. The rounding of a and b, at most a few ulp of a + μ, moves R by
+    at most as many ulp times 1 + μ, because |R'| < R and x |R'| < R.
     """
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     if a < 0:  # δ is not small, and Φ(−a) is at least a half

@@ -5,7 +5,7 @@ The privacy of any mechanism is then one sentence: these calls, adaptive composi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from dualquery.counting.counter import Counter, Integers
 from dualquery.errors import BudgetError
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.events import Concentrated, GaussianMeasurement, LaplaceMeasurement
-from dualquery.privacy.hazard import Side
+from dualquery.privacy.hazard import Found, Side
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
@@ -34,6 +34,33 @@ class ThresholdLaw(Protocol):
         """Pay for a test and for the measurement that may follow it; then the test."""
 
 
+class ManyClocks(Protocol):
+    """How the thresholds of several numbers are tested at once, for one fire."""
+
+    @property
+    def sensitivity(self) -> int:
+        """How far a neighbour may move each of the numbers that are tested."""
+
+    def pay(
+        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
+    ) -> Callable[[Integers], Found | None]:
+        """Pay for a test and for the measurement that may follow it; then the test."""
+
+
+class Counts(Statistic, Protocol):
+    """Numbers of which it is known how far each can move, besides how far all of them can together."""
+
+    def each(self, neighbours: Neighbours) -> int: ...
+
+
+@dataclass(frozen=True)
+class TableSurprise:
+    """Which number lies on which side of its hypothesis, and all of them with fresh noise of their own."""
+
+    found: Found
+    noisy: Integers
+
+
 @dataclass(frozen=True)
 class Surprise:
     """On which side of the hypothesis the number lies, and the number with fresh noise of its own."""
@@ -43,7 +70,7 @@ class Surprise:
 
 
 class Curator:
-    """Holds the counter of the private records; speaks only through `select`, `measure` and `exceeds`."""
+    """Holds the counter of the private records; speaks through `select`, `measure` and `exceeds` (one, or many)."""
 
     def __init__(self, counter: Counter, ledger: Ledger, entropy: Entropy) -> None:
         self._counter = counter
@@ -63,9 +90,10 @@ class Curator:
         event = selection_event(score, self.neighbours, rate=rate, draws=draws)
         if event is not None:
             self._ledger.charge(event)
+            self._ledger.begin()
         return draw(score.of(self._counter), rate=rate, draws=draws, entropy=self._entropy)
 
-    def allow(self, *events: GaussianMeasurement) -> tuple[Allowance, ...]:
+    def allow(self, *events: GaussianMeasurement | LaplaceMeasurement) -> tuple[Allowance, ...]:
         """Pay at once for measurements whose content is chosen later: one allowance for each.
 
         Their sensitivities and variances are fixed here, by public things; what is measured within them may depend on
@@ -77,6 +105,7 @@ class Curator:
     def measure(self, statistic: Statistic, *, noise: Noise, within: Allowance | None = None) -> Integers:
         """The numbers of a statistic with fresh integer noise on each; paid for now, or `within` an allowance."""
         self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)
+        self._ledger.begin()
         truth = statistic.of(self._counter)
         return truth + noise.draw(len(truth), self._entropy)
 
@@ -94,6 +123,7 @@ class Curator:
                 "this question moves farther between neighbours than the threshold test allows for"
             )
         test = law.pay(self._ledger, self._entropy, noise.event(moved))
+        self._ledger.begin()
         (truth,) = question.of(self._counter).tolist()
         side = test(truth - hypothesis)
         if side is None:
@@ -105,3 +135,30 @@ class Curator:
             self._ledger.charge(measurement)
         else:
             within.use(measurement, self)
+
+    def exceeds_anywhere(
+        self, questions: Counts, hypotheses: Integers, *, law: ManyClocks, noise: Noise
+    ) -> TableSurprise | None:
+        """Whether any of several numbers lies farther from its hypothesis than a threshold; if so all, with noise.
+
+        Two clocks a number, one fire for all of them: what a fire costs depends on how far each clock moves, not on
+        how many there are (docs/privacy.md, "Threshold tests").
+        """
+        if questions.each(self.neighbours) > law.sensitivity:
+            raise BudgetError(
+                "these questions move farther between neighbours than the threshold test allows for"
+            )
+        test = law.pay(self._ledger, self._entropy, noise.event(questions.sensitivity(self.neighbours)))
+        numbers = questions.of(self._counter)
+        found = test(numbers - hypotheses)
+        if found is None:
+            return None
+        return TableSurprise(found, numbers + noise.draw(len(numbers), self._entropy))
+
+
+def measured_at_once(curator: Curator, statistics: Sequence[Statistic], noise: Noise) -> Iterator[Integers]:
+    """Several statistics, each with noise of this law, all of them paid for before the first is drawn."""
+    moved = [statistic.sensitivity(curator.neighbours) for statistic in statistics]
+    allowances = curator.allow(*(noise.event(each) for each in moved))
+    for statistic, allowance in zip(statistics, allowances, strict=True):
+        yield curator.measure(statistic, noise=noise, within=allowance)

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import ClassVar, TypeAlias
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.conversion import UNITS, fire_units
+from dualquery.privacy.conversion import PI, UNITS, fire_units
 
 Json: TypeAlias = dict[str, str | int]
 
@@ -42,6 +42,10 @@ class _Concentrated(_Written, ABC):
     def renyi(self, order: int) -> Fraction:
         return order * self.rho
 
+    @abstractmethod
+    def mu_squared(self, rounding: Fraction) -> Fraction | None:
+        """μ² of a real Gaussian that hides no more, discrete noise being a rounding that gives up r²; None: none."""
+
     def to_json(self) -> Json:
         return {**super().to_json(), "rho": f"{float(self.rho):.6g}"}
 
@@ -56,6 +60,10 @@ class _Pure(_Concentrated):
     @property
     def rho(self) -> Fraction:
         return self.pure**2 / 2
+
+    def mu_squared(self, rounding: Fraction) -> Fraction:
+        """π(2ε)²/8: its loss lies in [−ε, ε], a range of 2ε."""
+        return PI * self.rho
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,10 @@ class Selection(_Concentrated):
     @property
     def rho(self) -> Fraction:
         return self.draws * self.range**2 / 8
+
+    def mu_squared(self, rounding: Fraction) -> Fraction:
+        """π ε²/8 a draw: bounded range is Gaussian differential privacy (docs/privacy.md, "Bounded range")."""
+        return PI * self.rho
 
     @property
     def pure(self) -> Fraction:
@@ -108,8 +120,21 @@ class GaussianMeasurement(_Concentrated):
         _require(self.variance > 0, "The variance of Gaussian noise must be positive.")
 
     @property
+    def moved(self) -> Fraction:
+        return self.sensitivity_squared
+
+    def same_noise(self, other: object) -> bool:
+        return isinstance(other, GaussianMeasurement) and other.variance == self.variance
+
+    @property
     def rho(self) -> Fraction:
         return self.sensitivity_squared / (2 * self.variance)
+
+    def mu_squared(self, rounding: Fraction) -> Fraction | None:
+        """Δ₂²/(σ² − r²)."""
+        if self.sensitivity_squared == 0:
+            return Fraction(0)
+        return self.sensitivity_squared / (self.variance - rounding) if self.variance > rounding else None
 
     def for_records(self, records: int) -> GaussianMeasurement:
         return GaussianMeasurement(records**2 * self.sensitivity_squared, self.variance)
@@ -133,6 +158,13 @@ class LaplaceMeasurement(_Pure):
     def __post_init__(self) -> None:
         _require(self.sensitivity >= 0, "A sensitivity cannot be negative.")
         _require(self.scale > 0, "The scale of Laplace noise must be positive.")
+
+    @property
+    def moved(self) -> Fraction:
+        return self.sensitivity
+
+    def same_noise(self, other: object) -> bool:
+        return isinstance(other, LaplaceMeasurement) and other.scale == self.scale
 
     @property
     def pure(self) -> Fraction:
@@ -217,7 +249,34 @@ class Fire(_Written):
         return {**super().to_json(), "cost": str(self.cost)}
 
 
-Concentrated: TypeAlias = Selection | GaussianMeasurement | LaplaceMeasurement | Epoch
+@dataclass(frozen=True)
+class EarlierRelease(_Concentrated):
+    """A release of the same table that was made before, under a ledger of its own which could pay ρ at the most."""
+
+    kind = "earlier release"
+
+    cost: Fraction
+
+    def __post_init__(self) -> None:
+        _require(self.cost > 0, "A release costs something.")
+
+    @property
+    def rho(self) -> Fraction:
+        return self.cost
+
+    def mu_squared(self, rounding: Fraction) -> None:
+        """ρ alone is known of it, and ρ-zCDP is not Gaussian differential privacy."""
+        return
+
+    def for_records(self, records: int) -> EarlierRelease:
+        """k²ρ (Bun and Steinke 2016, Proposition 1.9)."""
+        return EarlierRelease(records**2 * self.cost)
+
+    def words(self) -> str:
+        return f"an earlier release of the same table, rho = {float(self.cost):.6g}"
+
+
+Concentrated: TypeAlias = Selection | GaussianMeasurement | LaplaceMeasurement | Epoch | EarlierRelease
 Event: TypeAlias = Concentrated | Fire
 
 

@@ -21,7 +21,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.conversion import UNITS
@@ -29,6 +32,9 @@ from dualquery.privacy.events import Concentrated, Fire
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise_law import exp_minus
 from dualquery.randomness import Entropy
+
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 _BITS = 128  # of a threshold, and of a draw
 _PRECISION = 256  # bits after the point while a table is made and checked
@@ -43,6 +49,14 @@ class Side(Enum):
     TOO_LOW = "too low"
     TOO_HIGH = "too high"
     FAR = "too low or too high"  # a law that does not tell
+
+
+@dataclass(frozen=True)
+class Found:
+    """Which of several numbers a fire is about, and what it says."""
+
+    cell: int
+    side: Side
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,22 @@ class HazardTest:
             return None
         return Side.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else Side.TOO_HIGH
 
+    def draw_first(self, x: Integers, entropy: Entropy) -> Found | None:
+        """One draw at each number, and of those that fired the first; None where all stayed silent.
+
+        Asked one after the other until one fires, the numbers are a table's cells at the price of one fire. All are
+        drawn, whatever fires, so that the time tells nothing.
+        """
+        table = _checked(self)
+        rows = np.minimum(np.abs(x), table.last)
+        high, low = entropy.words(2 * len(x)).reshape(2, -1)
+        fires = _below(high, low, *(column[rows] for column in table.columns[0]))
+        nearer = _below(high, low, *(column[rows] for column in table.columns[1]))
+        if not fires.any():
+            return None
+        cell = int(fires.argmax())
+        return Found(cell, Side.TOO_LOW if bool(nearer[cell]) == (x[cell] >= 0) else Side.TOO_HIGH)
+
     def probabilities(self, x: int) -> tuple[Fraction, Fraction]:
         """The exact chances of "too low" and "too high", as drawn."""
         _, low, high = _checked(self).outcomes(x)
@@ -130,12 +160,29 @@ class Table:
     def last(self) -> int:
         return len(self.fires) - 1
 
+    @cached_property
+    def columns(self) -> tuple[tuple[Words, Words], tuple[Words, Words]]:
+        """`fires` and `nearer`, each as the upper and the lower 64 bits."""
+        return _halves(self.fires), _halves(self.nearer)
+
     def outcomes(self, x: int) -> tuple[int, int, int]:
         """The chances of silence, "too low" and "too high" in units of 2⁻¹²⁸; they add up to 2¹²⁸."""
         row = min(abs(x), self.last)
         fires, nearer = self.fires[row], self.nearer[row]
         silence, farther = (1 << _BITS) - fires, fires - nearer
         return (silence, nearer, farther) if x >= 0 else (silence, farther, nearer)
+
+
+def _halves(thresholds: tuple[int, ...]) -> tuple[Words, Words]:
+    """Thresholds below 2¹²⁸ (silence is never impossible) as two words each."""
+    upper, lower = zip(*(divmod(threshold, 1 << 64) for threshold in thresholds), strict=True)
+    return np.array(upper, np.uint64), np.array(lower, np.uint64)
+
+
+def _below(high: Words, low: Words, upper: Words, lower: Words) -> NDArray[np.bool_]:
+    """Whether 128 drawn bits are below a threshold."""
+    below: NDArray[np.bool_] = (high < upper) | ((high == upper) & (low < lower))
+    return below
 
 
 def last_row(epsilon: Fraction, threshold: int, *, slowest: int = _SLOWEST, fastest: int = _FASTEST) -> int:

@@ -1,21 +1,23 @@
 """The theorems by which a ledger adds up: one interpreter each, from the same events to a total.
 
 An interpreter is a value. `after` is the interpreter with one more event, `affordable` says whether its total stays
-within the budget, `spent` what it is. `for_records` is what the total means for tables that differ in k records.
-Proofs: docs/privacy.md.
+within the budget, `spent` what it is. Where the sizes of events may follow earlier outputs (`Budget.adaptive`) the
+total of one run says nothing about others, and the limit is what is promised: it is spent, and `limit_for` is what it
+promises between tables that differ in k records. Proofs: docs/privacy.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 from typing import TypeAlias
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.budget import Accounting, Budget, Spent, decimal
 from dualquery.privacy.caps import gaussian_rho_units
 from dualquery.privacy.conversion import (
     UNITS,
@@ -27,17 +29,9 @@ from dualquery.privacy.conversion import (
     rho_units_of,
     units,
 )
-from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement, Selection
+from dualquery.privacy.events import Concentrated, EarlierRelease, Event, Fire, GaussianMeasurement, Selection
+from dualquery.privacy.gaussian_filter import GaussianFilter
 from dualquery.privacy.group_privacy import renyi_group_epsilon
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What a ledger has paid: (ε, δ), and ρ in units of 10⁻¹² where the theorem knows one."""
-
-    rho_units: int | None
-    epsilon: float
-    delta: float
 
 
 @dataclass(frozen=True)
@@ -52,36 +46,66 @@ class ConcentratedSum:
 
     @property
     def affordable(self) -> bool:
-        return self.total <= rho_units_of(epsilon=self.budget.epsilon, delta=self.budget.delta)
+        return self.total <= self.limit
 
     @property
     def epsilon(self) -> float:
         return epsilon_of(Fraction(self.total, UNITS), delta=self.budget.delta)
 
+    @property
+    def limit(self) -> int:
+        return rho_units_of(epsilon=self.budget.epsilon, delta=self.budget.delta)
+
+    def limit_for(self, records: int) -> float | None:
+        """k²ρ: the price of every event grows with the square of the records, at most (`for_records`)."""
+        if not self.budget.adaptive:
+            return None
+        return epsilon_of(records**2 * Fraction(self.limit, UNITS), delta=self.budget.delta)
+
     def spent(self) -> Spent:
+        if self.budget.adaptive:
+            return Spent(self.limit, self.budget.epsilon, self.budget.delta)
         return Spent(self.total, min(self.epsilon, self.budget.epsilon), self.budget.delta)
 
 
 @dataclass(frozen=True)
 class GaussianSum:
-    """Only discrete Gaussian noise, converted as one Gaussian (`discrete_gaussian_epsilon`); ρ is limited too."""
+    """Discrete Gaussian noise, converted as one Gaussian (`discrete_gaussian_epsilon`); other events by their μ².
+
+    The best of several bounds is taken, which holds because these sizes were fixed before anything was drawn. From
+    the first draw on the ledger goes on with `filtered`.
+    """
 
     budget: Budget
-    noises: tuple[tuple[Fraction, Fraction], ...] = ()
-    total: int = 0
+    filtered: GaussianFilter
+    noises: Counter[tuple[Fraction, Fraction]] = field(default_factory=Counter)  # Δ² and σ², how often
+    others: int = 0  # μ², in units
+    total: int = 0  # ρ, in units
+
+    @staticmethod
+    def of(budget: Budget) -> GaussianSum | GaussianFilter:
+        return GaussianFilter(budget) if budget.adaptive else GaussianSum(budget, GaussianFilter(budget))
 
     def after(self, event: Event) -> GaussianSum:
         event = _not_a_fire(event, self.budget)
-        if not isinstance(event, GaussianMeasurement):
-            raise BudgetError(
-                "Gaussian accounting pays for Gaussian noise only; use zcdp accounting for this mechanism."
-            )
-        noises = (*self.noises, (event.sensitivity_squared, event.variance))
-        return GaussianSum(self.budget, noises, self.total + units(event.rho))
+        noises, others = self.noises, self.others
+        if isinstance(event, GaussianMeasurement):
+            noises = noises + Counter([(event.sensitivity_squared, event.variance)])
+        else:
+            cost = event.mu_squared(Fraction(0))
+            if cost is None:
+                raise BudgetError(
+                    f"gaussian accounting cannot add up {event.words()}; use zcdp or renyi accounting"
+                )
+            others += units(cost)
+        return GaussianSum(
+            self.budget, self.filtered.after(event), noises, others, self.total + units(event.rho)
+        )
 
     @property
     def epsilon(self) -> float:
-        return discrete_gaussian_epsilon(self.noises, delta=self.budget.delta)
+        others = Fraction(self.others, UNITS)
+        return discrete_gaussian_epsilon(self.noises, delta=self.budget.delta, others=others)
 
     @property
     def affordable(self) -> bool:
@@ -89,6 +113,9 @@ class GaussianSum:
         within_rho = self.total <= rho_units_of(epsilon=epsilon, delta=delta)  # settles most cases, and soon
         within_cap = within_rho or self.total <= gaussian_rho_units(epsilon=epsilon, delta=delta)
         return within_rho or (within_cap and self.epsilon <= epsilon)
+
+    def limit_for(self, records: int) -> float | None:
+        return None
 
     def spent(self) -> Spent:
         return Spent(self.total, min(self.epsilon, self.budget.epsilon), self.budget.delta)
@@ -117,6 +144,9 @@ class AdvancedSum:
     def affordable(self) -> bool:
         return self.epsilon <= self.budget.epsilon
 
+    def limit_for(self, records: int) -> float | None:
+        return None
+
     def spent(self) -> Spent:
         return Spent(None, self.epsilon, self.budget.delta)
 
@@ -140,7 +170,14 @@ class PureSum:
         nearest = self.total / UNITS
         return nearest if Fraction(nearest) * UNITS >= self.total else math.nextafter(nearest, math.inf)
 
+    def limit_for(self, records: int) -> float | None:
+        if not self.budget.adaptive:
+            return None
+        return PureSum(self.budget, records * math.floor(decimal(self.budget.epsilon) * UNITS)).epsilon
+
     def spent(self) -> Spent:
+        if self.budget.adaptive:
+            return Spent(None, self.budget.epsilon, 0.0)
         return Spent(None, min(self.epsilon, self.budget.epsilon), 0.0)
 
 
@@ -174,8 +211,8 @@ class RenyiSum:
     def epsilon(self) -> float:
         return self.budget.epsilon
 
-    def epsilon_for(self, records: int) -> float:
-        """Of the cap, between tables that differ in so many records.
+    def limit_for(self, records: int) -> float | None:
+        """Of the cap, always.
 
         What fired on other tables is unknown, so that the events of this ledger say nothing about it; the cap does,
         and group privacy carries it over (`renyi_group_epsilon`).
@@ -189,19 +226,32 @@ class RenyiSum:
         return Spent(None, self.epsilon, self.budget.delta)
 
 
-Interpreter: TypeAlias = ConcentratedSum | GaussianSum | AdvancedSum | PureSum | RenyiSum
+Interpreter: TypeAlias = ConcentratedSum | GaussianSum | GaussianFilter | AdvancedSum | PureSum | RenyiSum
 
 INTERPRETERS: dict[Accounting, Callable[[Budget], Interpreter]] = {
     Accounting.ZCDP: ConcentratedSum,
-    Accounting.GAUSSIAN: GaussianSum,
+    Accounting.GAUSSIAN: GaussianSum.of,
     Accounting.THEOREM_4_3: AdvancedSum,
     Accounting.PURE: PureSum,
     Accounting.RENYI: RenyiSum,
 }
 
 
+def opened(budget: Budget) -> Interpreter:
+    """Nothing spent, under the theorem that a budget names."""
+    if budget.accounting is Accounting.TIGHTEST:
+        raise BudgetError("A ledger adds up by one theorem; choose an accounting for it.")
+    return INTERPRETERS[budget.accounting](budget)
+
+
 def after_all(total: Interpreter, events: Iterable[Event]) -> Interpreter:
-    return reduce(lambda total, event: total.after(event), events, total)
+    return reduce(_after, events, total)
+
+
+def _after(total: Interpreter, event: Event) -> Interpreter:
+    if isinstance(total, GaussianFilter):
+        return total.after(_not_a_fire(event, total.budget))
+    return total.after(event)
 
 
 def _not_a_fire(event: Event, budget: Budget) -> Concentrated:
@@ -215,7 +265,7 @@ def _not_a_fire(event: Event, budget: Budget) -> Concentrated:
 
 def _pure_or_refuse(event: Event, budget: Budget) -> Fraction:
     event = _not_a_fire(event, budget)
-    if isinstance(event, GaussianMeasurement):
+    if isinstance(event, GaussianMeasurement | EarlierRelease):
         raise BudgetError(
             f"Gaussian noise has no pure bound, which {budget.accounting.value} accounting needs; use zcdp."
         )

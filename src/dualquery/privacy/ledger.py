@@ -1,6 +1,6 @@
 """What the events cost together: the ledger.
 
-Interpreters come after the events: the same events are added up by one of five theorems (`interpreters`). A charge is
+Interpreters come after the events: the same events are added up by one of six theorems (`interpreters`). A charge is
 checked, then committed; whoever draws, charges first. A test that costs something only if it fires is paid for
 before it is drawn, too, and gets its money back if it does not (`Reservation`).
 """
@@ -12,24 +12,26 @@ from fractions import Fraction
 from threading import Lock
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Budget, Spent
 from dualquery.privacy.conversion import best_order
 from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement
-from dualquery.privacy.interpreters import INTERPRETERS, Interpreter, RenyiSum, Spent, after_all
+from dualquery.privacy.interpreters import GaussianSum, Interpreter, RenyiSum, after_all, opened
 from dualquery.privacy.reservation import Reservation
 
 
 class Ledger:
     """Pays for events out of one budget, and never pays more than it holds.
 
-    The sizes of the events must be fixed by public parameters before anything is drawn, as they are in every
-    mechanism here. (With zCDP, Rényi and pure accounting they may even depend on earlier outputs.)
+    The sizes of the events are fixed by public parameters before anything is drawn. Where they follow earlier outputs
+    the budget says so (`adaptive`), and what is spent is all of it. Gaussian accounting takes the best of several
+    bounds, which holds for fixed sizes only: for what is charged after the first draw it goes on as a filter.
     """
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._interpreter = INTERPRETERS[budget.accounting](budget)
+        self._interpreter = opened(budget)
         self._events: list[Event] = []
+        self._begun = False
         self._lock = Lock()  # two threads that check at once must not both commit
 
     @property
@@ -48,6 +50,8 @@ class Ledger:
 
     def charge(self, *events: Event) -> None:
         """Pay for events before they happen; if they cost too much, raise BudgetError and change nothing."""
+        if not events:
+            return
         with self._lock:
             self._interpreter = self._paid(*events)
             self._events.extend(events)
@@ -55,7 +59,18 @@ class Ledger:
     def affords(self, *events: Event) -> bool:
         """Whether these events could be paid for now, all of them."""
         with self._lock:
-            return after_all(self._interpreter, events).affordable
+            return after_all(self._now, events).affordable
+
+    def begin(self) -> None:
+        """Something that was paid for is about to be drawn; the curator says so."""
+        with self._lock:
+            self._begun = True
+
+    @property
+    def _now(self) -> Interpreter:
+        """What the next charge adds to: once something was drawn, a charge may follow it."""
+        total = self._interpreter
+        return total.filtered if self._begun and isinstance(total, GaussianSum) else total
 
     def reserve(self, fire: Fire, *follow_up: Concentrated) -> Reservation:
         """Pay for a fire, and for what is measured after it, before the test is drawn: Rényi accounting only.
@@ -69,7 +84,11 @@ class Ledger:
         return Reservation(fire, follow_up, self._settle)
 
     def spent(self) -> Spent:
-        """The total so far, rounded up, never above the budget; with Rényi accounting the budget itself."""
+        """The total so far, rounded up, never above the budget.
+
+        The budget itself, and the limit of ρ, where sizes follow outputs: the total of one run is then an output, and
+        no bound for other runs.
+        """
         return self._interpreter.spent()
 
     def epsilon_for(self, records: int) -> float:
@@ -82,18 +101,20 @@ class Ledger:
         _require(records >= 1, "Tables differ in a whole number of records, at least one.")
         if records == 1:
             return self.spent().epsilon
-        if isinstance(self._interpreter, RenyiSum):
-            return self._interpreter.epsilon_for(records)
-        fresh = INTERPRETERS[self._budget.accounting](self._budget)
-        return after_all(fresh, [event.for_records(records) for event in self._events]).epsilon
+        limit = self._interpreter.limit_for(records)
+        if limit is not None:
+            return limit
+        return after_all(opened(self._budget), [event.for_records(records) for event in self._events]).epsilon
 
     def _paid(self, *events: Event) -> Interpreter:
-        after = after_all(self._interpreter, events)
+        after = after_all(self._now, events)
         if not after.affordable:
             step = ", then ".join(event.words() for event in events)
+            late = isinstance(self._interpreter, GaussianSum) and self._begun
             raise BudgetError(
                 f"The budget of epsilon = {self._budget.epsilon:g} and delta = {self._budget.delta:g} does "
-                f"not pay for this step ({step}); use a larger budget, fewer steps or more noise."
+                f"not pay for this step ({step}); use a larger budget, fewer steps or more noise"
+                + (", or pay for all steps before the first is drawn." if late else ".")
             )
         return after
 
@@ -106,15 +127,17 @@ class Ledger:
                 self._interpreter = self._interpreter.without(events)
 
 
-def smallest_gaussian_scale(budget: Budget, noises: Sequence[GaussianMeasurement]) -> Fraction:
-    """The smallest factor, to one part in 2⁴⁰, that makes a plan affordable when it multiplies all variances.
+def smallest_gaussian_scale(
+    budget: Budget, noises: Sequence[GaussianMeasurement], *, bits: int = 40
+) -> Fraction:
+    """The smallest factor, to one part in 2^bits, that makes a plan affordable when it multiplies all variances.
 
     A fresh ledger accepts every event of the plan with its variance multiplied by the factor.
     """
 
     def affordable(factor: Fraction) -> bool:
         scaled = [GaussianMeasurement(noise.sensitivity_squared, noise.variance * factor) for noise in noises]
-        return after_all(INTERPRETERS[budget.accounting](budget), scaled).affordable
+        return after_all(opened(budget), scaled).affordable
 
     measures = any(noise.sensitivity_squared for noise in noises)
     _require(measures, "A plan that measures nothing needs no noise.")
@@ -125,7 +148,7 @@ def smallest_gaussian_scale(budget: Budget, noises: Sequence[GaussianMeasurement
     while affordable(high / 2):
         high /= 2
     low = high / 2
-    while high - low > low / 2**40:
+    while high - low > low / 2**bits:
         middle = (low + high) / 2
         low, high = (low, middle) if affordable(middle) else (middle, high)
     return high

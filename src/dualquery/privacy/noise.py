@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +44,9 @@ class Noise(Protocol):
     def mean_size(self) -> float:
         """E|noise|, likewise."""
 
+    def size_within(self, level: float) -> float:
+        """How large it is at most, with this probability."""
+
     def size_of_largest(self, count: int) -> float:
         """About the largest of so many draws."""
 
@@ -67,6 +71,9 @@ class Gaussian:
     def mean_size(self) -> float:
         return math.sqrt(2 / math.pi * self.variance)
 
+    def size_within(self, level: float) -> float:
+        return self.deviation * NormalDist().inv_cdf((1 + level) / 2)
+
     def size_of_largest(self, count: int) -> float:
         return self.deviation * math.sqrt(2 * math.log(2 * count))
 
@@ -90,6 +97,9 @@ class Laplace:
     @property
     def mean_size(self) -> float:
         return float(self.scale)
+
+    def size_within(self, level: float) -> float:
+        return -float(self.scale) * math.log(1 - level)
 
     def size_of_largest(self, count: int) -> float:
         return float(self.scale) * math.log(2 * count)

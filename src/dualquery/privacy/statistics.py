@@ -62,10 +62,32 @@ class GroupCounts:
             apart=Sensitivity(apart * unit, apart * unit**2),
         )
 
+    def each(self, neighbours: Neighbours) -> int:
+        """How far any one of the counts can move: one record gives a query from 0 to its unit."""
+        return neighbours.largest(alone=self.group.unit, apart=self.group.unit)
+
 
 def number_of_records(domain: Domain) -> GroupCounts:
     """The length of the table: the one cell of the table over no attributes."""
     return GroupCounts(Tables(domain, ((),)))
+
+
+@dataclass(frozen=True)
+class Multiplied:
+    """The numbers of a statistic, each times a whole number m, so that noise can be finer than one.
+
+    They move m times as far: L1 m, L2² m² times that of the statistic.
+    """
+
+    statistic: Statistic
+    times: int
+
+    def of(self, counter: Counter) -> Integers:
+        return self.times * self.statistic.of(counter)
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        once = self.statistic.sensitivity(neighbours)
+        return Sensitivity(self.times * once.l1, self.times**2 * once.l2_squared)
 
 
 @dataclass(frozen=True)
@@ -203,35 +225,6 @@ def integer_interaction(table: Integers) -> Integers:
         if size <= SHORT:
             table = size * table - table.sum(axis=axis, keepdims=True)
     return table
-
-
-@dataclass(frozen=True, eq=False)
-class HingeErrors:
-    """How wrong public counts are on each of several tables: Σ_cells max(0, |expected − count| − slack), one
-    number a table.
-
-    In whole numbers: expected counts, a row of cells as `Tables` orders them, and a slack for each table. The
-    hinge is 1-Lipschitz, and a record lies in one cell of a table: adding it moves each sum by at most 1,
-    exchanging it for another, which leaves one cell and enters one, by at most 2. Of m tables that is m and
-    2m in L1, m and 4m in squared L2; K records of a person move a sum at most K times as far. Not a sum over
-    records, so that all of this bounds a move, however it comes.
-    """
-
-    tables: Tables
-    expected: Integers
-    slack: Integers
-
-    def of(self, counter: Counter) -> Integers:
-        wrong = np.abs(counter.true_counts(self.tables) - self.expected)
-        wrong -= np.repeat(self.slack, np.diff(self.tables.starts))
-        scores: Integers = np.add.reduceat(np.maximum(wrong, 0), self.tables.starts[:-1])
-        return scores
-
-    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        tables = len(self.tables.sets)
-        return neighbours.sensitivity(
-            alone=Sensitivity(tables, tables), apart=Sensitivity(2 * tables, 4 * tables)
-        )
 
 
 @dataclass(frozen=True)

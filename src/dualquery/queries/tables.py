@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dualquery.queries import binary_tables
 from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.covering import Cover, count_covered, cover_of
 from dualquery.queries.digest import Digest
 from dualquery.queries.group import Group, Integers, ProductRows, Progress, Sample, no_progress, padded
 from dualquery.queries.kernels import count_tables
@@ -23,6 +24,10 @@ from dualquery.queries.language.texts import texts_of
 from dualquery.queries.predicates import NONE, Predicates, equalities, equality_literal
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
+
+WORTH_COVERING = 20_000_000  # records times tables: from here on the search for a cover pays
+_TASTE = 1 << 14  # records that are looked at before all are told apart
+MOST_COVERED = 20_000  # tables: the search for a cover of more takes too long
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,11 @@ class Tables:
             progress(len(members), len(members))
             return counts
         codes, weights = distinct_rows(attribute_codes(records, used))
+        if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
+            kept = [tuple(where[j] for j in members) for members in self.sets]
+            count_covered(codes, weights, self.domain.sizes[used], self._cover, kept, self.starts, counts)
+            progress(1, 1)
+            return counts
         step = max(1, len(members) // 20)
         for first in range(0, len(members), step):
             part = slice(first, first + step)
@@ -77,6 +87,13 @@ class Tables:
             count_tables(codes, weights, self.domain.sizes[used], members[part], starts, counts)
             progress(min(first + step, len(members)), len(members))
         return counts
+
+    @cached_property
+    def _cover(self) -> Cover:
+        """Over the attributes that occur, numbered in their order."""
+        used = sorted({j for members in self.sets for j in members})
+        kept = [tuple(used.index(j) for j in members) for members in self.sets]
+        return cover_of(kept, [int(size) for size in self.domain.sizes[used]])
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         sizes = self.domain.sizes
@@ -188,14 +205,22 @@ def distinct_rows(codes: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.unsign
     apart by a 64-bit hash; should two different ones ever share it, nothing is merged.
     """
     rows = codes.shape[1]
-    key = np.zeros(rows, np.uint64)
-    for column in codes:
-        key = (key ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(29)
+    if rows > _TASTE and len(np.unique(_keys(codes[:, :_TASTE]))) > _TASTE - _TASTE**2 // (4 * rows):
+        return codes, np.ones(rows, np.int64)  # half as many repeat as would if half of all did
+    key = _keys(codes)
     _, index, inverse, weights = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     if len(index) > rows // 2 or any(np.any(column[index][inverse] != column) for column in codes):
         return codes, np.ones(rows, np.int64)
     return np.ascontiguousarray(codes[:, index]), weights.astype(np.int64)
+
+
+def _keys(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
+    """A 64-bit hash of each record."""
+    key = np.zeros(codes.shape[1], np.uint64)
+    for column in codes:
+        key = (key ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(29)
+    return key
 
 
 def centred(table: NDArray[np.float64]) -> NDArray[np.float64]:

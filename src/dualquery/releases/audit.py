@@ -18,6 +18,7 @@ from dualquery.privacy.book.books import NO_BOOK, Books
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate
+from dualquery.releases.recount import recounted
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def audit(
     """Verify every book of a ledger (or one), and that each release stands in it as its certificate says.
 
     LedgerError with the first thing that is amiss: a chain that does not follow, a sum that is not what is spent, a
-    certificate whose charge is not there, is another, or is for less than the budget on the certificate.
+    certificate whose charge is not there, is another, or is for less than the budget on the certificate. ReleaseError
+    where the events on a certificate cost more than it says.
     """
     books = Books(ledger)
     names = books.names() if dataset is None else [dataset]
@@ -44,6 +46,7 @@ def audit(
     seen: dict[str, tuple[Path, str]] = {}
     for folder in map(Path, folders):
         certificate = read_certificate(folder)
+        recounted(certificate)
         release = _check(certificate, statements, folder)
         other, text = seen.setdefault(release, (folder, certificate.to_json()))
         if text != certificate.to_json():

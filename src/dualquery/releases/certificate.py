@@ -32,7 +32,7 @@ from dualquery.releases.shape import check_shape, read_json
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 SEVERAL = (2, 5, 10)  # records, or persons, for which the certificate says what is left of the promise
-FORMAT = 3
+FORMAT = 4
 _PACKAGES = ("numpy", "numba", "pyarrow", "opendp")
 
 
@@ -108,7 +108,9 @@ def certify(
     entropy: Entropy,
     rows_from: RowsFrom,
     synthetic_rows: int | None,
+    replicas: Mapping[str, int],
     predicted_error: PredictedError,
+    accounting_reason: str,
     warnings: Sequence[str],
     notes: Sequence[str],
     book: Mapping[str, str | int] | None = None,
@@ -131,6 +133,7 @@ def certify(
                 "records_per_person": budget.neighbours.records_per_person,
                 "accounting": budget.accounting.value,
                 "accounting_words": budget.accounting.words(),
+                "accounting_reason": accounting_reason,
             },
             "several": {str(k): finite(ledger.epsilon_for(k)) for k in SEVERAL},
             "spent": {
@@ -143,6 +146,7 @@ def certify(
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
+            "replicas": replicas,
             "workload": {
                 "spec": workload.spec,
                 "queries": workload.size,

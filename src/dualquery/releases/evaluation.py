@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.opening import open_counter
 from dualquery.errors import QueryError, ReleaseError
 from dualquery.queries.families import from_spec
 from dualquery.queries.group import Group
 from dualquery.queries.workload import Workload
-from dualquery.releases.making import read_records
 from dualquery.releases.release import Release
 from dualquery.table.records import Records
+from dualquery.table.schema import Schema
 from dualquery.table.source import Source
 
 STAMP = "not private: for the curator's eyes"
@@ -73,19 +75,18 @@ class Evaluation:
 
 def evaluate(
     release: Release,
-    table: Source | Records,
+    table: Source | Records | Counter,
     workload: Workload | str | None = None,
     *,
     progress: Progress = lambda stage, done, total: None,
 ) -> Evaluation:
     """Compare a release with the table that it was made from, over its own workload or another."""
     asked = workload_of(release, workload)
-    records = read_records(table, release.certificate.schema, progress)
     errors = np.empty(asked.size, np.float64)
     per_table: list[NDArray[np.float64]] = []
     worst: list[tuple[float, int, float, float]] = []
     begin = 0
-    counter = MemoryCounter(records)
+    counter = _counter(table, release.certificate.schema, progress)
     for group in _in_parts(asked):
         progress("comparing", begin, asked.size)
         truth = counter.true_counts(group) / (group.unit * counter.true_rows)
@@ -108,7 +109,7 @@ def evaluate(
         median_error=float(np.median(errors)),
         percentile_95_error=float(np.quantile(errors, 0.95)),
         queries=asked.size,
-        rows=records.rows,
+        rows=counter.true_rows,
         synthetic_rows=release.artefact.rows,
         workload=asked.spec,
         predicted_mean_error=predicted.mean,
@@ -116,6 +117,12 @@ def evaluate(
         tables=_table_errors(per_table),
         worst=tuple(WorstQuery(asked.text(i), truth, answer) for _, i, truth, answer in worst[:WORST]),
     )
+
+
+def _counter(table: Source | Records | Counter, schema: Schema, progress: Progress) -> Counter:
+    if isinstance(table, Records):
+        return MemoryCounter(table)
+    return table if isinstance(table, Counter) else open_counter(table, schema, tell=progress)
 
 
 def workload_of(release: Release, workload: Workload | str | None) -> Workload:

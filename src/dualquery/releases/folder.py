@@ -2,6 +2,7 @@
 
 synthetic.parquet     the synthetic records (or answers.parquet: queries and answers)
 synthetic.csv         the same, on request
+replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.replicas`)
 report.html           the certificate in words, and pictures of the synthetic records
 certificate.json      what was done and what it cost, with the digest of every other file, and a seal
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -21,17 +23,21 @@ import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.error_bars import REPLICAS, Replica
+from dualquery.mechanisms.replicas import MOST_DRAWN, Draw, tables_drawn
 from dualquery.releases.aside import written_aside
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.keys import read_private_key
 from dualquery.releases.release import Release
 from dualquery.releases.report import report_html
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, sealed
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
+from dualquery.table.records import Records
 
 SYNTHETIC = "synthetic.parquet"
 SYNTHETIC_CSV = "synthetic.csv"
 ANSWERS = "answers.parquet"
+REPLICAS_FILE = "replicas.parquet"
 REPORT = "report.html"
 
 
@@ -64,6 +70,8 @@ def save(
     with _written_aside(path) as aside:
         data = SYNTHETIC if release.records is not None else ANSWERS
         pyarrow.parquet.write_table(table, aside / data, compression="zstd")
+        if release.replicas:
+            _write_replicas(release, aside / REPLICAS_FILE)
         if csv:
             pyarrow.csv.write_csv(flat(table), aside / SYNTHETIC_CSV)
         certificate = release.certificate.with_files(digests(aside))
@@ -108,9 +116,11 @@ def load(folder: str | os.PathLike[str]) -> Release:
     try:
         domain = certificate.schema.domain
         if data == SYNTHETIC:
-            return Release(certificate, domain, SyntheticRecords(encode(path / data, domain)))
+            records = encode(path / data, domain)
+            replicas = _read_replicas(path / REPLICAS_FILE, certificate, records)
+            return Release(certificate, domain, SyntheticRecords(records), replicas)
         table = pyarrow.parquet.read_table(path / data)
-        answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy())
+        answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())
         return Release(certificate, domain, answers)
     except OSError as error:
         raise ReleaseError(
@@ -118,6 +128,27 @@ def load(folder: str | os.PathLike[str]) -> Release:
         ) from None
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException, DataError, SchemaError):
         raise ReleaseError(f"the release '{path}' is damaged, or was changed by hand") from None
+
+
+def _write_replicas(release: Release, file: Path) -> None:
+    """The rows of all replicas one below the other: their tables are drawn again from the released rows."""
+    halves = [decode(half) for replica in release.replicas for half in replica.halves]
+    rows = pa.concat_tables(halves, promote_options="default")
+    pyarrow.parquet.write_table(rows, file, compression="zstd")
+
+
+def _read_replicas(file: Path, certificate: Certificate, released: Records) -> tuple[Replica, ...]:
+    said = certificate["replicas"]
+    number, draw = said["number"], Draw(said["records"], said["seed"])
+    if not number:
+        return ()
+    rows = encode(file, released.domain)
+    if number != REPLICAS or rows.rows % number or draw.records > MOST_DRAWN:
+        raise DataError("the replicas are not as many as the certificate says")
+    tables = tables_drawn(released, draw)
+    each = np.array_split(np.arange(rows.rows), number)
+    halves = [[rows.take(half) for half in np.array_split(part, 2)] for part in each]
+    return tuple(Replica(table, (one, other)) for table, (one, other) in zip(tables, halves, strict=True))
 
 
 def flat(table: pa.Table) -> pa.Table:

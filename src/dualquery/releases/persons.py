@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dualquery.errors import DualQueryError
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 
 
@@ -33,9 +32,9 @@ def records_per_person(schema: Schema, neighbours: Neighbours) -> int | None:
     return most
 
 
-def check_records(records: Records, schema: Schema, neighbours: Neighbours) -> None:
+def check_records(found: int | None, schema: Schema, neighbours: Neighbours) -> None:
     """Records that are encoded already know how many a person has; nobody may have more than is charged."""
-    most, found = neighbours.records_per_person, records.records_per_person
+    most = neighbours.records_per_person
     if most is None:
         records_per_person(schema, neighbours)
         if found is not None:

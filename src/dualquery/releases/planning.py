@@ -1,4 +1,4 @@
-"""What a release would be, before any data is touched: mechanism, parameters, steps, error, time, memory."""
+"""The plan of a release from public things alone: by a mechanism that was named, or by the rule that chooses one."""
 
 from __future__ import annotations
 
@@ -10,35 +10,13 @@ from dualquery.mechanisms.choose import MECHANISMS, AnyMechanism, choose
 from dualquery.mechanisms.mechanism import Plan, Task
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, delta_warning
-from dualquery.queries.families import from_spec
-from dualquery.queries.workload import Workload
-from dualquery.releases.persons import records_per_person
-from dualquery.table.domain import Domain
-from dualquery.table.schema import Schema
-
-
-def plan(
-    schema: Schema | Domain,
-    *,
-    rows: int,
-    workload: Workload | str,
-    budget: Budget,
-    mechanism: str | None = None,
-    **options: object,
-) -> Plan[Any]:
-    """The plan of a release of a table of `rows` records. Needs no data; see `dualquery.release`."""
-    if rows < 1:
-        raise DualQueryError("the number of records must be at least 1")
-    if isinstance(schema, Schema):
-        records_per_person(schema, budget.neighbours)
-    asked = from_spec(Schema.of(schema).domain, workload) if isinstance(workload, str) else workload
-    return plan_for(Task(asked, rows, budget), checked_options(options), mechanism)[1]
 
 
 def plan_for(
     task: Task, options: Mapping[str, object], mechanism: str | None
 ) -> tuple[AnyMechanism, Plan[Any]]:
     """The mechanism asked for by name, or the one that the public rule chooses, and its plan."""
+    assert task.budget.accounting is not Accounting.TIGHTEST, "settled before anything is planned"
     if task.budget.accounting is Accounting.RENYI:
         raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
     if mechanism is None:

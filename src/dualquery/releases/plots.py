@@ -134,14 +134,14 @@ class _Frame:
 
 
 def error_histogram(edges: Sequence[float], counts: Sequence[int], mean: float | None) -> str:
-    """How many queries are predicted to be off by how much."""
+    """How many queries, of all replicas, are off by how much."""
     frame = _Frame(max(edges[-1], 1e-12), 1.08 * max(counts))
-    frame.axes("predicted error, as a share of the records", "questions", percent=False)
+    frame.axes("error, as a share of the records", "questions", percent=False)
     for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True):
         x, y = frame.x(low), frame.y(count)
         frame.marks.append(_rectangle(x, y, max(frame.x(high) - x - 1, 0.5), frame.bottom - y, ACCENT))
-    frame.mark(mean, "mean")
-    return frame.svg("Distribution of the predicted error")
+    frame.mark(mean, "predicted mean")
+    return frame.svg("Distribution of the errors of replicas")
 
 
 def error_curve(mean: float, maximum: float | None) -> str:

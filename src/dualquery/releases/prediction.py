@@ -1,72 +1,62 @@
-"""How far off an answer is likely to be, from public quantities alone.
+"""How far off answers are likely to be, from public quantities alone.
 
-A mechanism predicts a mean and a maximal error for its whole workload, and may predict an error for each
-query. The latter are kept as a curve: queries of the workload whose answer is about p are predicted to be
-off by e(p). The curve needs a few numbers instead of millions, and serves queries nobody foresaw.
+A mechanism predicts a mean and a maximal error for its whole workload, before any data is read. Where there are
+replicas of a release (`mechanisms.replicas`), their errors say more: by answer and number of attributes, as curves
+that serve queries nobody foresaw, and for the workload as a histogram.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-CURVE_POINTS = 24
+from dualquery.mechanisms.error_bars import LEVEL, CurvePoint, ErrorCurves, Replica, learned_curves
+from dualquery.mechanisms.mechanism import Plan
+from dualquery.queries.draws import Stream
+from dualquery.table.records import Records
+
 HISTOGRAM_BARS = 30
+SAMPLE = 5_000  # queries of a group that the histogram is made of
+MOST_CELLS = 50_000  # of tables in the sample
 
 
 @dataclass(frozen=True)
 class PredictedError:
     """Errors as fractions of the table; None where nothing is predicted.
 
-    `curve` holds (answer, error) pairs by increasing answer.
-
-    `edges` and `counts` are the histogram of the errors predicted for the queries one by one; empty, like
-    the curve, where the mechanism predicts for the workload as a whole only.
+    `edges` and `counts` are the histogram of the errors that replicas make on the queries of the workload; empty,
+    like the curves, where there are no replicas.
     """
 
     mean: float | None
     maximum: float | None
-    curve: tuple[tuple[float, float], ...] = ()
+    curves: ErrorCurves = field(default_factory=ErrorCurves)
     edges: tuple[float, ...] = ()
     counts: tuple[int, ...] = ()
 
     @staticmethod
     def of(
-        mean: float,
-        maximum: float,
-        *,
-        answers: NDArray[np.float64] | None = None,
-        bars: NDArray[np.float64] | None = None,
+        plan: Plan[Any], released: Records | None, replicas: Sequence[Replica], seed: int
     ) -> PredictedError:
-        if bars is None or answers is None:
-            return PredictedError(_known(mean), _known(maximum))
-        order = np.argsort(answers, kind="stable")
-        curve = [
-            (float(answers[part].mean()), float(np.sqrt(np.mean(bars[part] ** 2))))
-            for part in np.array_split(order, min(CURVE_POINTS, len(order)))
-        ]
-        counts, edges = np.histogram(bars, bins=HISTOGRAM_BARS)
-        return PredictedError(
-            _known(mean), _known(maximum), tuple(curve), tuple(map(float, edges)), tuple(map(int, counts))
-        )
-
-    def of_answer(self, answer: float) -> float | None:
-        """The predicted error of one answer."""
-        if not self.curve:
-            return self.mean
-        places, errors = zip(*self.curve, strict=True)
-        return float(np.interp(answer, places, errors))
+        """What the plan predicts, and what the replicas show."""
+        mean, maximum = _known(plan.mean_error), _known(plan.max_error)
+        if released is None or not replicas:
+            return PredictedError(mean, maximum)
+        stream = Stream(seed + len(replicas))  # another one than those that drew the replicas
+        curves = learned_curves(released, plan.task.rows, replicas, stream)
+        counts, edges = np.histogram(_workload_errors(plan, replicas, seed), bins=HISTOGRAM_BARS)
+        return PredictedError(mean, maximum, curves, tuple(map(float, edges)), tuple(map(int, counts)))
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "level": LEVEL,
             "mean": self.mean,
             "max": self.maximum,
-            "curve": [list(point) for point in self.curve],
+            "curves": [[list(point) for point in curve] for curve in self.curves.curves],
             "histogram": {"edges": list(self.edges), "counts": list(self.counts)},
         }
 
@@ -76,10 +66,19 @@ class PredictedError:
         return PredictedError(
             data["mean"],
             data["max"],
-            tuple((p, e) for p, e in data["curve"]),
+            ErrorCurves(tuple(tuple(CurvePoint(*point) for point in curve) for curve in data["curves"])),
             tuple(histogram["edges"]),
             tuple(histogram["counts"]),
         )
+
+
+def _workload_errors(plan: Plan[Any], replicas: Sequence[Replica], seed: int) -> np.ndarray:
+    """The size of the errors of all replicas, on a sample of the workload."""
+    rng = np.random.default_rng(seed)
+    groups = [
+        group.sampled(rng, queries=SAMPLE, cells=MOST_CELLS).group for group in plan.task.workload.groups
+    ]
+    return np.abs(np.concatenate([replica.seen(group).errors for group in groups for replica in replicas]))
 
 
 def _known(error: float) -> float | None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
+from dualquery.mechanisms.artefact import Artefact, BareAnswers, Fractions, SyntheticRecords
+from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
+from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
 from dualquery.releases.certificate import Certificate
@@ -25,20 +27,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """The fraction of the records that satisfy a query, and how far off it is predicted to be."""
+    """The fraction of the records that satisfy a query, and the 95% bar: how far off it may be, 19 times of 20."""
 
     query: str
     value: float
     error: float | None
 
     def __str__(self) -> str:
-        """`0.142 ± 0.003`: the error with one digit, or two when it begins with 1; the value to match."""
+        """`0.142 ± 0.006 (95%)`: the bar with one digit, or two when it begins with 1; the value to match."""
         if not self.error:
             return f"{self.value:.4f}"
         digits = -math.floor(math.log10(self.error))
         digits += round(self.error * 10**digits, 1) < 2
         digits = min(max(digits, 0), 12)
-        return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
+        return f"{self.value:.{digits}f} ± {self.error:.{digits}f} ({LEVEL:.0%})"
+
+
+def records_of(artefact: Artefact) -> Records | None:
+    """The synthetic records, where an artefact consists of records."""
+    return artefact.records if isinstance(artefact, SyntheticRecords) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +55,12 @@ class Release:
     certificate: Certificate
     domain: Domain
     artefact: Artefact
+    replicas: tuple[Replica, ...] = ()
 
     @property
     def records(self) -> Records | None:
         """The synthetic records, where the release consists of records."""
-        return self.artefact.records if isinstance(self.artefact, SyntheticRecords) else None
+        return records_of(self.artefact)
 
     def answer(self, text: str) -> Answer:
         """One query in the query language: `age >= 50 & sex = Female`."""
@@ -69,11 +77,25 @@ class Release:
             return []
         groups = to_groups(self.domain, queries)
         values = np.concatenate([self.artefact.fractions(group) for group in groups])
-        predicted = self.certificate.predicted_error
+        widths = self._bars(
+            groups, values, np.array([len(query.literals or query.parity) for query in queries])
+        )
         return [
-            Answer(query.text(self.domain), value, predicted.of_answer(value))
-            for query, value in zip(queries, values.tolist(), strict=True)
+            Answer(query.text(self.domain), value, bar)
+            for query, value, bar in zip(queries, values.tolist(), widths, strict=True)
         ]
+
+    def _bars(self, groups: Sequence[Group], values: Fractions, orders: Orders) -> Sequence[float | None]:
+        """The bar of each answer: of its own noise, from replicas, or from the mean error that was predicted."""
+        if isinstance(self.artefact, BareAnswers):
+            return np.concatenate([self.artefact.bars(group) for group in groups]).tolist()
+        if not self.replicas:
+            mean = self.certificate.predicted_error.mean
+            return [None if mean is None else bar_from_mean(mean)] * len(values)
+        errors = [np.concatenate([each.seen(group).errors for group in groups]) for each in self.replicas]
+        widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
+        least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
+        return np.maximum(least, widths).tolist()
 
     def to_arrow(self) -> pa.Table:
         """The synthetic records with readable values; without records, the queries and answers."""

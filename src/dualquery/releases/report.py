@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
+from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.releases import pictures, plots
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
@@ -67,7 +68,7 @@ def _tiles(certificate: Certificate) -> str:
         (f"δ = {words.number(spent['delta'])}", "chance of an exception"),
         ("one record" if most is None else "one person", f"is protected, if {change}{counted}"),
         (f"{certificate['workload']['queries']:,}", "questions it was made for"),
-        ("unknown" if mean is None else f"± {plots.percentage(mean)}", "predicted error, on average"),
+        ("unknown" if mean is None else plots.percentage(mean), "predicted error, on average"),
         (certificate["mechanism"], "mechanism"),
     ]
     if not certificate.private:
@@ -110,6 +111,7 @@ def _use(release: Release, certificate: Certificate) -> str:
         "<p><code>synthetic.parquet</code> is an ordinary table: open it with whatever you would have opened "
         "the real one with. Count shares in it, not people: its number of rows was chosen. Asking it "
         "anything costs no privacy, as often as you like.</p>"
+        f"{_bars(release)}"
         if release.records is not None
         else "<p><code>answers.parquet</code> holds the questions and their answers. Reading them costs no "
         "privacy.</p>"
@@ -118,6 +120,15 @@ def _use(release: Release, certificate: Certificate) -> str:
         "How to use it",
         f"{what}<h3>From the command line</h3><pre>{escape(commands)}</pre>"
         f"<h3>From Python</h3><pre>{escape(python)}</pre>",
+    )
+
+
+def _bars(release: Release) -> str:
+    if not release.replicas:
+        return ""
+    return (
+        f"<p>An answer comes with its {LEVEL:.0%} bar, the ± behind it. <code>replicas.parquet</code> is what the "
+        "bars are made from; it is no part of the data.</p>"
     )
 
 
@@ -179,7 +190,11 @@ def _errors(certificate: Certificate) -> str:
         return ""
     if predicted.counts:
         picture = plots.error_histogram(predicted.edges, predicted.counts, predicted.mean)
-        note = "The error predicted for each question of the workload, from the noise that was added."
+        note = (
+            "The errors that replicas of the release make on the questions of the workload. A replica is a release "
+            "of rows drawn from this one, so that its errors can be seen without looking at the table. The "
+            "<b>± of an answer is a 95% bar</b>: it holds the truth for about 95 of 100 questions."
+        )
     elif predicted.mean > 0:
         picture = plots.error_curve(predicted.mean, predicted.maximum)
         note = (

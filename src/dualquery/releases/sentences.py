@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate
@@ -128,10 +130,26 @@ def price(certificate: Certificate) -> list[str]:
         "Each was charged to a ledger before it was drawn.",
         f"Together they cost ε = {number_above(spent['epsilon'])} at δ = {number(spent['delta'])}{rho}, "
         f"within the budget of ε = {number(budget['epsilon'])} and δ = {number(budget['delta'])}; added up "
-        f"by {budget['accounting_words']}.",
+        f"by {budget['accounting_words']}.{_why(budget)}",
+        *_all_of_it(certificate),
         *_book(certificate),
         f"Chance came from: {certificate['entropy']['statement']}. Noise consists of whole numbers added to "
         "whole numbers, so that no rounding of fractions can betray the table.",
+    ]
+
+
+def _why(budget: Mapping[str, Any]) -> str:
+    """Why this theorem, where the certificate says so."""
+    reason = budget.get("accounting_reason")
+    return f" This theorem was taken because {reason}." if reason else ""
+
+
+def _all_of_it(certificate: Certificate) -> list[str]:
+    if not certificate["records"]["from"].startswith("measured"):
+        return []
+    return [
+        "The number of records was measured first, and how much was asked afterwards followed it, so that the whole "
+        "budget counts as spent."
     ]
 
 

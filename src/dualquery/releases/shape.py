@@ -63,9 +63,9 @@ def _time(value: Any) -> bool:
 
 
 def _curve(value: Any) -> bool:
-    """Pairs of an answer and its error, by increasing answer: what an interpolation needs."""
-    points = _list_of(lambda point: _list_of(_finite)(point) and len(point) == 2 and point[1] >= 0)
-    return points(value) and all(a[0] <= b[0] for a, b in pairwise(value))
+    """Triples of an answer, its error and a share, by increasing answer: what an interpolation needs."""
+    points = _list_of(lambda point: _list_of(_finite)(point) and len(point) == 3 and min(point) >= 0)
+    return points(value) and len(value) > 0 and all(a[0] <= b[0] for a, b in pairwise(value))
 
 
 def _histogram(value: Any) -> bool:
@@ -122,6 +122,7 @@ FIELDS: dict[str, Kind] = {
     "budget.neighbours_words": TEXT,
     "budget.accounting": TEXT,
     "budget.accounting_words": TEXT,
+    "budget.accounting_reason": TEXT.optional(),
     "budget.records_per_person": WHOLE.or_null(),
     "several.2": NUMBER.or_null(),
     "several.5": NUMBER.or_null(),
@@ -138,12 +139,16 @@ FIELDS: dict[str, Kind] = {
     "records.rows": WHOLE,
     "records.from": TEXT,
     "synthetic_rows": WHOLE.or_null(),
+    "replicas.number": WHOLE,
+    "replicas.records": COUNT,
+    "replicas.seed": WHOLE,
     "workload.spec": TEXT,
     "workload.queries": WHOLE,
     "workload.digest": TEXT,
     "predicted_error.mean": NUMBER.or_null(),
     "predicted_error.max": NUMBER.or_null(),
-    "predicted_error.curve": Kind("a list of pairs of numbers, by increasing answer", _curve),
+    "predicted_error.level": CHANCE,
+    "predicted_error.curves": Kind("lists of triples of numbers, by increasing answer", _list_of(_curve)),
     "predicted_error.histogram": Kind("the edges and counts of a histogram", _histogram),
     "warnings": TEXTS,
     "notes": TEXTS,

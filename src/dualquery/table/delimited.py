@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,18 +43,63 @@ QUOTE, LF, CR = 34, 10, 13
 
 def read_delimited(path: Path, names: Sequence[str] | None) -> pa.Table:
     """The named columns of a text table as texts, an empty cell as null; all of them without names."""
-    where = quoted_path(path)
     with open_file(path) as stream:
+        text = _Text.of(stream, names, quoted_path(path))
+        with text.words():
+            table = pyarrow.csv.read_csv(text.checked, **text.options)
+        text.compare(table.num_rows)
+    return table.rename_columns(text.names)
+
+
+def delimited_batches(path: Path, names: Sequence[str] | None) -> Iterator[pa.Table]:
+    """The same, a block of the file at a time; at least one table, be it without rows."""
+    with open_file(path) as stream:
+        text, rows = _Text.of(stream, names, quoted_path(path)), 0
+        with text.words():
+            reader = pyarrow.csv.open_csv(text.checked, **text.options)
+            yield pa.Table.from_batches([], reader.schema).rename_columns(text.names)
+            for batch in reader:
+                rows += batch.num_rows
+                yield pa.Table.from_batches([batch]).rename_columns(text.names)
+        text.compare(rows)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text table whose header has been read: the rest of it behind the checker, and how it is to be parsed."""
+
+    checked: Checked
+    checker: Checker
+    names: list[str]
+    options: dict[str, Any]
+    where: str
+
+    @staticmethod
+    def of(stream: Any, names: Sequence[str] | None, where: str) -> _Text:
         start, skipped, end = _through_header(stream, where)
         header, delimiter = _header(start[:end], names, where)
         chosen = choose(names, header, where)
         block = max(BLOCK, 64 * end)
         checker = Checker(ord(delimiter), width=len(header), longest=block, skipped=skipped, where=where)
-        labels = [str(position) for position in chosen]
-        table = _parsed(Checked(stream, start, checker), labels, delimiter, len(header), block, where)
-    if table.num_rows != checker.records - 1:
-        raise DataError(f"{where} was not read record by record; save it as Parquet, or report this as a bug")
-    return table.rename_columns(list(names) if names is not None else [header[i] for i in chosen])
+        options = _options([str(position) for position in chosen], delimiter, len(header), block)
+        called = list(names) if names is not None else [header[i] for i in chosen]
+        return _Text(Checked(stream, start, checker), checker, called, options, where)
+
+    def compare(self, rows: int) -> None:
+        """The parser must have found as many records as the checker."""
+        if rows != self.checker.records - 1:
+            raise DataError(
+                f"{self.where} was not read record by record; save it as Parquet, or report this as a bug"
+            )
+
+    @contextmanager
+    def words(self) -> Iterator[None]:
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            if "UTF8" in str(error):
+                raise DataError(f"{self.where} is not UTF-8 text") from None
+            raise
 
 
 def _through_header(stream: Any, where: str) -> tuple[bytes, int, int]:
@@ -94,33 +141,25 @@ def _header(line: bytes, names: Sequence[str] | None, where: str) -> tuple[list[
     return best[1], best[2]
 
 
-def _parsed(
-    source: Checked, labels: list[str], delimiter: str, width: int, block: int, where: str
-) -> pa.Table:
+def _options(labels: list[str], delimiter: str, width: int, block: int) -> dict[str, Any]:
     # Dictionaries keep repeated cells once: small, and every distinct cell is looked at only once.
     text = pa.dictionary(pa.int32(), pa.string())
-    try:
-        return pyarrow.csv.read_csv(
-            source,
-            # Columns go by their position. The header is a row like any other, and is not a record.
-            read_options=pyarrow.csv.ReadOptions(
-                block_size=block, column_names=[str(i) for i in range(width)], skip_rows_after_names=1
-            ),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=width > 1
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(labels, text),
-                include_columns=labels,
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        if "UTF8" in str(error):
-            raise DataError(f"{where} is not UTF-8 text") from None
-        raise
+    return {
+        # Columns go by their position. The header is a row like any other, and is not a record.
+        "read_options": pyarrow.csv.ReadOptions(
+            block_size=block, column_names=[str(i) for i in range(width)], skip_rows_after_names=1
+        ),
+        "parse_options": pyarrow.csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=width > 1
+        ),
+        "convert_options": pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(labels, text),
+            include_columns=labels,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    }
 
 
 class Checked:

@@ -12,6 +12,8 @@ value of a category, the middle of a bin, null for a missing number, the list of
 from __future__ import annotations
 
 import math
+import os
+from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
 from itertools import pairwise
@@ -35,7 +37,7 @@ from dualquery.table.cells import (
     without_padding,
 )
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
-from dualquery.table.persons import baskets, kept_rows, owners_of, taken
+from dualquery.table.persons import baskets, kept_rows, owners_of
 from dualquery.table.records import (
     Codes,
     ColumnCodes,
@@ -43,6 +45,7 @@ from dualquery.table.records import (
     SparseItems,
     as_lists,
     smallest_type,
+    taken,
 )
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source, is_transaction_file, read_table
@@ -66,11 +69,7 @@ def encode(source: Source, schema: Schema | Domain, *, records_per_person: int |
     """
     schema = Schema.of(schema)
     domain, columns = schema.domain, schema.domain.columns
-    if records_per_person is not None and (schema.unit is None or schema.long):
-        raise DataError(
-            'records per person need a schema that says whose record a row is: unit = "..." in [table], '
-            "and not long"
-        )
+    check_persons(schema, records_per_person)
     table = _read(source, schema, owned=schema.long or records_per_person is not None)
     if schema.drop_rows_containing is not None:
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
@@ -87,17 +86,41 @@ def encode(source: Source, schema: Schema | Domain, *, records_per_person: int |
     return Records(domain, len(rows), taken(encoded, rows), records_per_person)
 
 
+def check_persons(schema: Schema, records_per_person: int | None) -> None:
+    """Refuse to limit the records of a person where the schema names no person."""
+    if records_per_person is not None and (schema.unit is None or schema.long):
+        raise DataError(
+            'records per person need a schema that says whose record a row is: unit = "..." in [table], '
+            "and not long"
+        )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is read of a source: these columns in this order, the unit last where it is needed."""
+
+    names: list[str]
+    lists: set[str]
+    transactions: bool  # a line of ids a record
+
+    @staticmethod
+    def of(source: Source, schema: Schema, *, owned: bool) -> Wanted:
+        columns = schema.domain.columns
+        names = [column.name for column in columns]
+        lists = {column.name for column in columns if isinstance(column, Items)}
+        block = len(columns) == 1 and isinstance(columns[0], Items)
+        lines = block and schema.unit is None and is_transaction_file(source)
+        return Wanted([*names, schema.unit] if owned and schema.unit is not None else names, lists, lines)
+
+
 def _read(source: Source, schema: Schema, *, owned: bool) -> pa.Table:
     """The columns of the schema, in its order, and at the end the unit where it is needed."""
-    columns = schema.domain.columns
-    names = [column.name for column in columns]
-    block = len(columns) == 1 and isinstance(columns[0], Items)
-    if block and schema.unit is None and is_transaction_file(source):
-        table = read_transactions(source, names[0])
+    wanted = Wanted.of(source, schema, owned=owned)
+    if wanted.transactions:
+        assert isinstance(source, str | os.PathLike), "only a file can hold lines"
+        table = read_transactions(source, wanted.names[0])
     else:
-        wanted = [*names, schema.unit] if owned and schema.unit is not None else names
-        lists = {column.name for column in columns if isinstance(column, Items)}
-        table = read_table(source, wanted, lists=lists)
+        table = read_table(source, wanted.names, lists=wanted.lists)
     return pa.table([plain(column) for column in table.columns], names=table.column_names)
 
 

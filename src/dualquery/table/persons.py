@@ -153,18 +153,6 @@ def _canonical_keys(
     return keys
 
 
-def taken(columns: tuple[ColumnCodes, ...], rows: NDArray[np.int64]) -> tuple[ColumnCodes, ...]:
-    """Some rows of encoded columns."""
-    return tuple(_taken_items(c, rows) if isinstance(c, SparseItems) else c[rows] for c in columns)  # type: ignore[index]
-
-
-def _taken_items(items: SparseItems, rows: NDArray[np.int64]) -> SparseItems:
-    lengths = np.diff(items.start)[rows]
-    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    places = np.arange(start[-1]) + np.repeat(items.start[rows] - start[:-1], lengths)
-    return SparseItems(start, items.ids[places])
-
-
 def baskets(owners: Owners, items: SparseItems, count: int) -> SparseItems:
     """One record an owner: all items of its rows, each once. Ids without a row have no record."""
     present, basket = np.unique(owners.of, return_inverse=True)

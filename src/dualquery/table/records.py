@@ -11,7 +11,6 @@ nobody may write to them afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,9 @@ from dualquery.errors import DataError
 from dualquery.table.domain import Column, Domain, Items
 
 Codes = NDArray[np.unsignedinteger]
+
+_COLUMNS = 256  # of a matrix, packed at once
+_SPREAD = 1 << 26  # bits spread out at once
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Records:
             first, last = domain.starts[position], domain.starts[position + 1]
             part = codes[:, first:last]
             if isinstance(column, Items):
-                columns.append(BitItems(pack_bits(np.ascontiguousarray(part.T) != 0)))
+                columns.append(BitItems(_packed_columns(part)))
             else:
                 columns.append(np.ascontiguousarray(part[:, 0], dtype=smallest_type(len(column.labels))))
         return Records(domain, codes.shape[0], tuple(columns))
@@ -92,6 +94,42 @@ class Records:
             else:
                 out[:, first] = codes
         return out
+
+    @property
+    def bytes(self) -> int:
+        """What the codes take in memory."""
+        sizes = []
+        for codes in self.columns:
+            if isinstance(codes, SparseItems):
+                sizes.append(codes.start.nbytes + codes.ids.nbytes)
+            else:
+                sizes.append(codes.words.nbytes if isinstance(codes, BitItems) else codes.nbytes)
+        return sum(sizes)
+
+    def take(self, rows: NDArray[np.int64]) -> Records:
+        """Some records, in this order; one may be taken more than once."""
+        return Records(self.domain, len(rows), taken(self.columns, rows))
+
+
+def taken(columns: tuple[ColumnCodes, ...], rows: NDArray[np.int64]) -> tuple[ColumnCodes, ...]:
+    """Some rows of encoded columns."""
+    return tuple(_taken(codes, rows) for codes in columns)
+
+
+def _taken(codes: ColumnCodes, rows: NDArray[np.int64]) -> ColumnCodes:
+    if isinstance(codes, SparseItems):
+        lengths = np.diff(codes.start)[rows]
+        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        places = np.arange(start[-1]) + np.repeat(codes.start[rows] - start[:-1], lengths)
+        return SparseItems(start, codes.ids[places])
+    if isinstance(codes, BitItems):
+        size = 64 * codes.words.shape[1]
+        parts = [  # a few items at a time, so that the bits are never all spread out
+            pack_bits(unpack_bits(codes.words[first : first + 64], size)[:, rows] != 0)
+            for first in range(0, len(codes.words), 64)
+        ]
+        return BitItems(np.concatenate(parts))
+    return codes[rows]
 
 
 def _check(column: Column, codes: ColumnCodes, rows: int) -> None:
@@ -162,18 +200,23 @@ def unpack_bits(words: NDArray[np.uint64], length: int) -> NDArray[np.uint8]:
     return np.unpackbits(words.view(np.uint8), axis=1, count=length, bitorder="little")
 
 
+def _packed_columns(codes: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """A row of words for each column of a matrix, some columns at a time so that no copy of it is made."""
+    rows, count = codes.shape
+    words = np.empty((count, -(-rows // 64)), np.uint64)
+    for first in range(0, count, _COLUMNS):
+        words[first : first + _COLUMNS] = pack_bits(codes[:, first : first + _COLUMNS].T != 0)
+    return words
+
+
 def as_lists(bits: BitItems, rows: int) -> SparseItems:
-    """Bits as lists, a block of items at a time so that the bits are never all spread out."""
-    block = max(1, (1 << 26) // max(rows, 1))
-    parts = list(_ones(bits, rows, block))
-    owner = np.concatenate([rows_part for rows_part, _ in parts])
-    ids = np.concatenate([ids_part for _, ids_part in parts])
-    order = np.argsort(owner, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=rows))])
-    return SparseItems(start.astype(np.int64), ids[order].astype(np.int32))
-
-
-def _ones(bits: BitItems, rows: int, block: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    for first in range(0, len(bits.words), block):
-        ids, owner = np.nonzero(unpack_bits(bits.words[first : first + block], rows))
-        yield owner, ids + first
+    """Bits as lists, some records at a time so that the bits are never all spread out."""
+    step = max(1, _SPREAD // (64 * max(1, len(bits.words)))) * 64
+    lengths, ids = [np.zeros(1, np.int64)], [np.empty(0, np.int32)]
+    for first in range(0, rows, step):
+        number = min(step, rows - first)
+        words = bits.words[:, first // 64 : -(-(first + number) // 64)]
+        owner, held = np.nonzero(unpack_bits(words, number).T)
+        lengths.append(np.bincount(owner, minlength=number))
+        ids.append(held.astype(np.int32))
+    return SparseItems(np.cumsum(np.concatenate(lengths)), np.concatenate(ids))

@@ -8,6 +8,7 @@ decides what a cell means: no type is guessed from the data. An empty cell is nu
     .parquet .pq, a directory   Parquet
     .arrow .feather .ipc        Arrow, as a file or a stream
     .json .jsonl .ndjson        JSON: a list of objects, or objects one after another
+    parts/*.parquet             a pattern: all files that match, one after another
     a frame                     pandas, Polars, Arrow, DuckDB: whatever has `__arrow_c_stream__`
 
 Text, JSON and Arrow files may be compressed (.gz, .zst, .bz2). A file that is damaged or cut short is an
@@ -30,6 +31,7 @@ from dualquery.errors import DataError
 from dualquery.table.delimited import read_delimited
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.json_records import read_json
+from dualquery.table.parts import is_pattern, matching, same_kinds
 from dualquery.table.transactions import is_transaction_name
 
 TEXT = {".csv", ".tsv", ".txt", ".dat", ".data"}
@@ -57,6 +59,8 @@ def read_table(
     """
     if not isinstance(source, str | os.PathLike):
         return _from_frame(source, names)
+    if isinstance(source, str) and is_pattern(source):
+        return _from_parts(matching(source), names, lists)
     path = Path(source)
     kind = kind_of(path)
     with reading(path):
@@ -72,6 +76,15 @@ def read_table(
     raise DataError(f"'{path}' is of a kind that is not known here; save it as CSV, Parquet, Arrow or JSON")
 
 
+def _from_parts(parts: list[Path], names: Sequence[str] | None, lists: Collection[str]) -> pa.Table:
+    tables: list[pa.Table] = []
+    kinds = None
+    for part in parts:
+        tables.append(read_table(part, names or (tables[0].column_names if tables else None), lists=lists))
+        kinds = same_kinds(tables[-1], kinds, part)
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
 def is_transaction_file(source: Source) -> TypeGuard[str | os.PathLike[str]]:
     """Whether the name of a source allows it to be a transaction file."""
     return isinstance(source, str | os.PathLike) and is_transaction_name(source)
@@ -82,7 +95,7 @@ def describe(source: Source) -> str:
     return quoted_path(source) if isinstance(source, str | os.PathLike) else "the table"
 
 
-def _selected(table: pa.Table, names: Sequence[str] | None, where: str) -> pa.Table:
+def selected(table: pa.Table, names: Sequence[str] | None, where: str) -> pa.Table:
     """The named columns, sound: damaged buffers and texts that are not UTF-8 must not reach compiled code."""
     if names is not None:
         table = table.select(choose(names, table.column_names, where)).rename_columns(list(names))
@@ -105,7 +118,7 @@ def _from_frame(source: ArrowStream, names: Sequence[str] | None) -> pa.Table:
         # A copy of an Arrow table is not only idle: of chunked dictionaries of string views it ends the process in
         # versions of Arrow before 25.
         whole = frame if isinstance(frame, pa.Table) else pa.table(frame)
-        return _selected(whole, names, describe(source))
+        return selected(whole, names, describe(source))
     # pandas and Polars: convert the columns that are wanted and no others, and no index.
     labels = list(frame.columns)
     chosen = [labels[i] for i in choose(names, [str(label) for label in labels], describe(source))]
@@ -117,7 +130,7 @@ def _from_frame(source: ArrowStream, names: Sequence[str] | None) -> pa.Table:
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             message = f"column '{name}' mixes cells of several types; make them all texts or all numbers"
             raise DataError(message) from None
-    return _selected(pa.table(columns, names=wanted), wanted, describe(source))
+    return selected(pa.table(columns, names=wanted), wanted, describe(source))
 
 
 def _from_parquet(path: Path, names: Sequence[str] | None) -> pa.Table:
@@ -137,7 +150,7 @@ def _from_parquet(path: Path, names: Sequence[str] | None) -> pa.Table:
         if sum(sizes) != fragment.metadata.num_rows:
             raise OSError("damaged")
         rows += sum(sizes)
-    table = _selected(dataset.to_table(columns=chosen), chosen, where)
+    table = selected(dataset.to_table(columns=chosen), chosen, where)
     if table.num_rows != rows:
         raise OSError("damaged")
     return table if names is None else table.rename_columns(list(names))
@@ -172,7 +185,7 @@ def _from_arrow(path: Path, names: Sequence[str] | None) -> pa.Table:
         reader = pa.ipc.open_stream(data)
     else:
         raise OSError("cut short")
-    return _selected(reader.read_all(), names, quoted_path(path))
+    return selected(reader.read_all(), names, quoted_path(path))
 
 
 def _batches(data: pa.Buffer) -> int:

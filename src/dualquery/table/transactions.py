@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.table.files import after, kind_of, open_file, quoted_path, reading
+from dualquery.table.parts import is_pattern, matching
 
 SUFFIXES = {".txt", ".dat"}
 
@@ -25,10 +26,12 @@ def is_transaction_name(path: str | os.PathLike[str]) -> bool:
 
 def read_transactions(path: str | os.PathLike[str], name: str) -> pa.Table:
     """A file with a line of item ids a record, as one column of lists."""
-    path = Path(path)
-    with reading(path), open_file(path) as stream:
-        text = stream.read()
-    return pa.table({name: transactions(text, where=quoted_path(path))})
+    tables = []
+    for part in matching(path) if isinstance(path, str) and is_pattern(path) else [Path(path)]:
+        with reading(part), open_file(part) as stream:
+            text = stream.read()
+        tables.append(pa.table({name: transactions(text, where=quoted_path(part))}))
+    return pa.concat_tables(tables)
 
 
 def transactions(text: bytes, *, where: str) -> pa.LargeListArray:

@@ -168,7 +168,14 @@ def run(
 
 
 WORDS = "the query player learns by multiplicative weights, an optimisation oracle answers with records"
-DUAL_QUERY = Mechanism("dualquery", WORDS, DualQueryWishes, plan, run)
+DUAL_QUERY = Mechanism(
+    "dualquery",
+    WORDS,
+    DualQueryWishes,
+    plan,
+    run,
+    paid_by=(Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE),
+)
 
 
 def _learning(task: Task, wanted: DualQueryWishes, reserved: tuple[Step, ...]) -> tuple[Learning, str]:

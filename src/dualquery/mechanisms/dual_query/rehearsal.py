@@ -52,6 +52,7 @@ class PublicNumbers:
     domain: Domain
     true_rows: int
     numbers: NDArray[np.int64]
+    records_per_person: None = None
 
     def true_counts(self, countable: Countable, *, kept: bool = False) -> NDArray[np.int64]:
         return self.numbers

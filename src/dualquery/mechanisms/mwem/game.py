@@ -34,6 +34,7 @@ from dualquery.mechanisms.mwem.parameters import (
 )
 from dualquery.mechanisms.outcomes import Iterates, play_iterates
 from dualquery.mechanisms.wishes import MwemWishes
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Selection
 from dualquery.privacy.noise import Noise
@@ -145,4 +146,4 @@ def run(
 
 
 WORDS = "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)"
-MWEM = Mechanism("mwem", WORDS, MwemWishes, plan, run)
+MWEM = Mechanism("mwem", WORDS, MwemWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.PURE))

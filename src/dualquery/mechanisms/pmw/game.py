@@ -27,6 +27,7 @@ from dualquery.mechanisms.mwem.questions import AskedQueries
 from dualquery.mechanisms.outcomes import play_iterates
 from dualquery.mechanisms.pmw.parameters import PmwParameters, parameters_of
 from dualquery.mechanisms.wishes import PmwWishes
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.scores import selection_event
 
@@ -64,4 +65,6 @@ def run(plan: Plan[PmwParameters], curator: Curator, rng: np.random.Generator, p
 
 
 WORDS = "offline private multiplicative weights: one draw a round, nothing measured (Hardt, Rothblum 2010)"
-PMW = Mechanism("pmw", WORDS, PmwWishes, plan, run)
+PMW = Mechanism(
+    "pmw", WORDS, PmwWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE)
+)

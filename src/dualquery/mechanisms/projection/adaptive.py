@@ -9,7 +9,7 @@ Fewer tables are measured, each with less noise.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -31,9 +31,8 @@ from dualquery.mechanisms.mechanism import (
     hidden,
 )
 from dualquery.mechanisms.projection.allocation import TablePlan, closure, one_way_plan
-from dualquery.mechanisms.projection.error_bars import predicted_errors
+from dualquery.mechanisms.projection.by_tables import MAX_ERROR, MEAN_ERROR
 from dualquery.mechanisms.projection.fit import product_start
-from dualquery.mechanisms.projection.game import MAX_ERROR, MEAN_ERROR
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.refitting import (
     SCOUT,
@@ -42,6 +41,8 @@ from dualquery.mechanisms.projection.refitting import (
     Known,
     RefittingDataPlayer,
 )
+from dualquery.mechanisms.projection.shorter import with_fewer_rows
+from dualquery.mechanisms.replicas import replica_bytes
 from dualquery.mechanisms.wishes import AdaptiveProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import rho_of
@@ -71,6 +72,9 @@ class AdaptiveParameters:
     ones: TablePlan = hidden()
     rate: Rate = hidden()  # of each choice
     noise: Noise = hidden()  # of each chosen table
+
+    def shorter(self) -> AdaptiveParameters:
+        return replace(self, pace=self.pace.shorter(self.cell_noise))
 
 
 def candidates_of(task: Task) -> Tables:
@@ -149,8 +153,12 @@ def plan(task: Task, wanted: AdaptiveProjectionWishes) -> Plan[AdaptiveParameter
         ),
         mean_error=min(3 * MEAN_ERROR * chosen.cell_noise, 0.5),
         max_error=min(4 * MAX_ERROR * chosen.cell_noise, 1.0),
-        seconds=chosen.pace.seconds(visits) + rounds * scouting + task.rows * chosen.candidates * 2e-9,
-        bytes=chosen.pace.bytes(task.domain.width, rounds * 3 * cells) + 24 * tables.size,
+        seconds=chosen.pace.seconds(visits, chosen.cell_noise)
+        + rounds * scouting
+        + task.rows * chosen.candidates * 2e-9,
+        bytes=chosen.pace.bytes(task.domain.width, rounds * 3 * cells)
+        + 24 * tables.size
+        + replica_bytes(task),
     )
 
 
@@ -200,19 +208,21 @@ def run(
         progress=lambda done, total: progress("choosing tables", done, total),
     )
     noisy: dict[Set, np.ndarray] = {each.members: each.value for each in transcript.challenges}
-    pace, shorter = chosen.pace, chosen.pace.shorter()
-    released = known.fitted(noisy, pace, rng, lambda done, total: progress("fitting rows", done, total))
-    again = known.fitted(
-        known.replica(released, noisy, rng),
-        shorter,
-        rng,
-        lambda done, total: progress("estimating errors", done, total),
+    released = known.fitted(
+        noisy, chosen.pace, rng, lambda done, total: progress("fitting rows", done, total)
     )
-    answers, bars = predicted_errors(task.workload, released, again, rng)
-    return Outcome(artefact=SyntheticRecords(released), answers=answers, error_bars=bars)
+    return Outcome(artefact=SyntheticRecords(released))
 
 
 WORDS = (
     "chooses the tables on which its rows are most wrong, one a round, measures them and fits the rows again"
 )
-ADAPTIVE_PROJECTION = Mechanism("adaptive-projection", WORDS, AdaptiveProjectionWishes, plan, run)
+ADAPTIVE_PROJECTION = Mechanism(
+    "adaptive-projection",
+    WORDS,
+    AdaptiveProjectionWishes,
+    plan,
+    run,
+    paid_by=(Accounting.ZCDP,),
+    replica=with_fewer_rows,
+)

@@ -22,9 +22,10 @@ from dualquery.game.residual import Set
 from dualquery.mechanisms.mechanism import Step, Task
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.budget import Accounting
-from dualquery.privacy.conversion import rho_of
+from dualquery.privacy.conversion import UNITS, rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
+from dualquery.privacy.gaussian_filter import mu_squared_units
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import Interactions, interaction_scale
@@ -90,12 +91,14 @@ def closure(sets: NDArray[np.int32]) -> dict[int, list[Set]]:
 
 
 def available_rho(task: Task) -> float:
-    """ρ of the budget: what Gaussian measurements may cost, at least."""
+    """ρ of the budget: what Gaussian measurements may cost, nearly."""
     budget = task.budget
     if budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
         raise BudgetError(
             f"projection adds Gaussian noise, which {budget.accounting.value} accounting cannot pay for; use zcdp"
         )
+    if budget.accounting is Accounting.GAUSSIAN:
+        return mu_squared_units(epsilon=budget.epsilon, delta=budget.delta) / (2 * UNITS)
     return float(rho_of(epsilon=budget.epsilon, delta=budget.delta))
 
 

@@ -19,7 +19,7 @@ from dualquery.game.moves import Cells, Residual, Transcript
 from dualquery.game.play import play
 from dualquery.game.residual import Chains, ResidualQueryPlayer, Set, Targets, TargetsMaker
 from dualquery.mechanisms.projection.likely import likely_larger, likely_pairs
-from dualquery.mechanisms.projection.pace import WARM_UP, Pace
+from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.mechanisms.projection.tree import tree_lean, tree_of
 from dualquery.queries.tables import Tables, centred
@@ -74,6 +74,12 @@ class Wanted:
             deviation = math.sqrt(self.measured.variance[members]) / self.measured.total
             maker.add_interaction(members, cells, (self.noise / deviation) ** 2)
 
+    def at_once(self) -> Targets:
+        """Everything that was measured, larger sets as they came."""
+        maker, measured = self.maker(self.pairs()), self.measured
+        self.add_larger(maker, {s: measured.interactions[s] / measured.total for s in measured.larger()})
+        return maker.targets()
+
     def heat(self, times: float) -> float:
         """A temperature, in fractions of the rows."""
         return max(times * self.noise, LEAST_TEMPERATURE)
@@ -122,11 +128,9 @@ def fit(
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
     if larger and at_once:
-        maker = wanted.maker(wanted.pairs())
-        wanted.add_larger(maker, {s: measured.interactions[s] / measured.total for s in larger})
         last = pace.chain_rows * wanted.heat(LEANING)
-        heat = [last * factor for factor in WARM_UP] + [last] * pace.snapshots
-        return pace.released(play_residual(maker.targets(), wanted.ones, start, heat, rng, progress))
+        heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
+        return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
     rounds = pace.rounds + (len(LONG_ROUNDS) if larger else 0)
     first = fit_pairs(wanted, start, pace, rng, lambda done, _: progress(done, rounds))
     if not larger:
@@ -152,7 +156,7 @@ def fit_pairs(
         return maker.targets()
 
     warm = play_residual(
-        targets(pairs), wanted.ones, start, [last * factor for factor in WARM_UP], rng, progress
+        targets(pairs), wanted.ones, start, [last * factor for factor in pace.warm_up], rng, progress
     )
     rows = warm.last_reply()
     if pairs:
@@ -163,7 +167,7 @@ def fit_pairs(
         rows,
         [last] * pace.snapshots,
         rng,
-        lambda done, _: progress(len(WARM_UP) + done, pace.rounds),
+        lambda done, _: progress(len(pace.warm_up) + done, pace.rounds),
     )
 
 

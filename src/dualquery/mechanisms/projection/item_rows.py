@@ -72,23 +72,6 @@ def fit(
     )
 
 
-def replica(
-    rows: NDArray[np.unsignedinteger], measured: MeasuredItems, rng: np.random.Generator
-) -> MeasuredItems:
-    """The measurement as it might have come out, had the released rows been the table."""
-    held = rows.astype(np.float32)
-    pair = (held.T @ held).astype(np.float64) / len(rows)
-    fitted = len(pair)
-    single = measured.single.copy()
-    single[:fitted] = np.diagonal(pair)
-    noisy = single + rng.normal(0.0, measured.noise_of_single, len(single))
-    single = np.clip(shrunk_singles(noisy, measured.noise_of_single, rng), 0, 1)
-    above = np.triu_indices(fitted, 1)
-    noise = measured.noise_of_pair
-    again = shrunk_pairs(pair[above] + rng.normal(0.0, noise, len(above[0])), single[:fitted], noise, rng)
-    return MeasuredItems(measured.rank, single, again, measured.noise_of_single, noise)
-
-
 def to_records(
     domain: Domain, rows: NDArray[np.unsignedinteger], measured: MeasuredItems, rng: np.random.Generator
 ) -> Records:

@@ -3,13 +3,13 @@
 Almost every query of such a workload has an attribute set of its own, so that its tables cannot be measured
 one by one. Instead all items are counted, then all pairs of those that matter most, each record counting with
 a bounded number of items (`queries.itemsets`): the noise of 45,000 pairs is that of 190 queries. The rows are
-fitted to the items and pairs that matter; every other item is independent and follows its own noisy count.
+fitted to the items and pairs that matter; every other item is independent and follows its own noisy count. Where
+hardly a query asks about two items that could matter, all goes to the items.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +17,35 @@ from numpy.typing import NDArray
 from dualquery.mechanisms.mechanism import Step, Task
 from dualquery.mechanisms.projection.allocation import measures_total
 from dualquery.mechanisms.projection.item_rows import MeasuredItems, shrunk_pairs, shrunk_singles
+from dualquery.mechanisms.projection.purse import Purse, Shares, shares_of
+from dualquery.mechanisms.projection.structure import upper_quantile
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.ledger import smallest_gaussian_scale
-from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import ItemCounts, PairCounts, Statistic, number_of_records
+from dualquery.privacy.statistics import ItemCounts, PairCounts, number_of_records
+from dualquery.privacy.wide_statistics import LengthCounts
+from dualquery.queries.binary import Binary
+from dualquery.queries.binary_sums import HeldLengths
 from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.predicates import NONE
+from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 
 SHARE_OF_TOTAL = 0.01  # where the number of records is private
 SHARE_OF_ORDER = 0.06  # to find out which items matter
-SHARE_OF_ITEMS = 0.23
+SHARE_OF_ITEMS = 0.40
 FITTED_ITEMS = 400
-ITEMS_PER_RECORD = 20
+LONG = 40  # items of a record; where more than `MOST_LONG` of the records hold more, they are no baskets
+MOST_LONG = 0.1
+MOST_PAIRED = 30  # items of a record that count among the pairs, where lengths are measured
+ASKED_PAIRS = 0.05  # of the queries: where fewer ask about two items that may matter, pairs are not measured
+FINE_LENGTHS = 64  # lengths up to here are told apart
+
+WORDS = {
+    "total": "measure the number of records",
+    "held": "measure how many items records hold",
+    "order": "measure items, to order them",
+    "items": "measure items",
+    "pairs": "measure pairs of items",
+}
 
 
 def is_transactions(domain: Domain) -> bool:
@@ -38,84 +53,137 @@ def is_transactions(domain: Domain) -> bool:
     return len(domain.columns) == 1 and isinstance(domain.columns[0], Items)
 
 
+def asks_about_pairs(workload: Workload, fitted: int = FITTED_ITEMS) -> bool:
+    """Whether enough queries ask about two of the items that are asked about most; public."""
+    sets = workload.scope
+    times = np.bincount(sets[sets != NONE], minlength=workload.domain.width)
+    often = np.zeros(workload.domain.width + 1, np.bool_)
+    often[np.argsort(-times, kind="stable")[:fitted]] = True  # the last place is that of the padding
+    return bool((often[sets].sum(axis=1) >= 2).mean() >= ASKED_PAIRS)
+
+
+@dataclass(frozen=True)
+class Spending:
+    """Which shares pay for the order of the items, for the items, and for their pairs."""
+
+    order: tuple[str, ...]
+    items: tuple[str, ...]
+    pairs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many items of a record count: among items, and among pairs."""
+
+    items: int
+    pairs: int
+
+
 @dataclass(frozen=True)
 class ItemPlan:
-    """The noise of the four measurements; none of the total where it is public or was measured before."""
+    """Shares of the budget, for a declared number of items a record."""
 
     width: int
     limit: int  # items of a record that count
     fitted: int
-    total: Gaussian | None
-    order: Gaussian
-    items: Gaussian
-    pairs: Gaussian
+    shares: Shares
 
     @property
     def has_pairs(self) -> bool:
-        return self.fitted > 1 and self.limit > 1
-
-    def counted(self, rank: NDArray[np.int64]) -> ItemCounts:
-        """All items, those that matter most first."""
-        return ItemCounts(HeldItems(0, rank, self.width, self.limit))
-
-    def paired(self, rank: NDArray[np.int64]) -> PairCounts:
-        """The pairs of those that matter most."""
-        return PairCounts(HeldPairs(0, rank, self.fitted, self.limit))
+        return "pairs" in self.shares.variance
 
     def steps(self, task: Task) -> tuple[Step, ...]:
-        """What will be asked. The order of the items does not change a price."""
-        rank = np.arange(self.width, dtype=np.int64)
-        asked: list[tuple[str, Statistic, Gaussian | None]] = [
-            ("measure the number of records", number_of_records(task.domain), self.total),
-            ("measure items, to order them", self.counted(rank), self.order),
-            ("measure items", self.counted(rank), self.items),
-            ("measure pairs of items", self.paired(rank), self.pairs if self.has_pairs else None),
-        ]
-        return tuple(
-            Step(words, noise.event(statistic.sensitivity(task.budget.neighbours)))
-            for words, statistic, noise in asked
-            if noise is not None
-        )
+        return self.shares.steps(WORDS)
+
+    def noise(self, task: Task) -> float:
+        """Of a pair, or of an item where there are no pairs, as a fraction of the records."""
+        name = "pairs" if self.has_pairs else "items"
+        squared = self.limit * (self.limit - 1) / 2 if self.has_pairs else self.limit
+        return self.shares.deviation(squared, name) / task.rows
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> MeasuredItems:
-        """Total, then a first count to order the items by, then all items, then the pairs that matter."""
-        total = float(task.rows)
-        if self.total is not None:
-            total = max(1.0, float(curator.measure(number_of_records(task.domain), noise=self.total)[0]))
-        first = curator.measure(self.counted(np.arange(self.width, dtype=np.int64)), noise=self.order)
-        asked = np.zeros(self.width, np.bool_)
-        asked[task.workload.scope[task.workload.scope != NONE]] = True
-        matters = np.clip(first / total, 0, 1) * asked
-        rank = np.empty(self.width, np.int64)
-        rank[np.lexsort((rng.random(self.width), -matters))] = np.arange(self.width)
-        noise_of_single, noise_of_pair = self.items.deviation / total, self.pairs.deviation / total
-        single = curator.measure(self.counted(rank), noise=self.items) / total
-        single = np.clip(shrunk_singles(single, noise_of_single, rng), 0, 1)
-        pair = np.zeros((self.fitted, self.fitted))
-        if self.has_pairs:
-            noisy = curator.measure(self.paired(rank), noise=self.pairs) / total
-            pair = shrunk_pairs(noisy, single[: self.fitted], noise_of_pair, rng)
-        return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair)
+        purse = self.shares.purse(curator)
+        spending = (
+            Spending(("order",), ("items",), ("pairs",)) if self.has_pairs else Spending((), ("items",), ())
+        )
+        limits = Limits(self.limit, self.limit)
+        return measured_items(purse, task, measured_total(purse, task), rng, spending, limits)
 
 
-def plan_items(task: Task, items_per_record: int | None) -> ItemPlan:
+def plan_items(task: Task, items_per_record: int) -> ItemPlan:
     """The largest precision that the budget affords, in the shares above."""
-    width, neighbours = task.domain.width, task.budget.neighbours
-    limit, fitted = min(items_per_record or ITEMS_PER_RECORD, width), min(FITTED_ITEMS, width)
-    rank = np.arange(width, dtype=np.int64)
-    total_moves = number_of_records(task.domain).sensitivity(neighbours).l2_squared
-    items = ItemCounts(HeldItems(0, rank, width, limit)).sensitivity(neighbours).l2_squared
-    pairs = PairCounts(HeldPairs(0, rank, fitted, limit)).sensitivity(neighbours).l2_squared
-    rest = 1 - SHARE_OF_TOTAL - SHARE_OF_ORDER - SHARE_OF_ITEMS
-    shares = [(total_moves, SHARE_OF_TOTAL), (items, SHARE_OF_ORDER), (items, SHARE_OF_ITEMS), (pairs, rest)]
+    width = task.domain.width
+    limit, fitted = min(items_per_record, width), min(FITTED_ITEMS, width)
+    parts = {"total": SHARE_OF_TOTAL} if measures_total(task) else {}
+    if fitted > 1 and limit > 1 and asks_about_pairs(task.workload, fitted):
+        rest = 1 - SHARE_OF_TOTAL - SHARE_OF_ORDER - SHARE_OF_ITEMS
+        parts |= {"order": SHARE_OF_ORDER, "items": SHARE_OF_ITEMS, "pairs": rest}
+    else:
+        parts |= {"items": 1 - SHARE_OF_TOTAL}
+    return ItemPlan(width, limit, fitted, shares_of(task.budget, parts))
+
+
+def measured_total(purse: Purse, task: Task) -> float:
+    """The number of records: public, measured before, or measured now."""
     if not measures_total(task):
-        shares[0] = (0, SHARE_OF_TOTAL)
-    wanted = [squared / Fraction(share).limit_denominator(1000) for squared, share in shares]
-    planned = [
-        GaussianMeasurement(Fraction(squared), variance)
-        for (squared, _), variance in zip(shares, wanted, strict=True)
-        if variance > 0
-    ]
-    factor = smallest_gaussian_scale(task.budget, planned)
-    total, order, single, pair = (Gaussian(variance * factor) for variance in wanted)
-    return ItemPlan(width, limit, fitted, total if total.variance else None, order, single, pair)
+        return float(task.rows)
+    return max(1.0, float(purse.measure(number_of_records(task.domain), "total").numbers[0]))
+
+
+@dataclass(frozen=True)
+class MeasuredLengths:
+    """How many items records hold, with noise."""
+
+    numbers: NDArray[np.float64]
+    deviation: float
+    edges: NDArray[np.int64]
+    total: float
+
+    def quantile(self, tail: float) -> int:
+        """A length that all but about this share of the records stay below."""
+        found = upper_quantile(self.numbers, self.deviation, self.edges, self.total, tail)
+        return max(1, int(self.edges[-1]) if found is None else found)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether most records hold few items."""
+        return self.quantile(MOST_LONG) <= LONG
+
+    def limits(self) -> Limits:
+        """What all but 2% of the records hold; of pairs 5%, and 30 at most."""
+        return Limits(self.quantile(0.02), min(MOST_PAIRED, self.quantile(0.05)))
+
+
+def measured_lengths(purse: Purse, domain: Domain, total: float) -> MeasuredLengths:
+    """With the share `held`."""
+    width = domain.width
+    beyond = np.geomspace(FINE_LENGTHS, max(width, FINE_LENGTHS + 1), 40).astype(np.int64)
+    edges = np.unique(np.append(np.arange(min(width, FINE_LENGTHS) + 1), beyond[beyond <= width]))
+    lengths = HeldLengths(Binary(domain, np.arange(width, dtype=np.int64)), edges)
+    noisy = purse.measure(LengthCounts(lengths), "held")
+    return MeasuredLengths(noisy.numbers, noisy.deviation, edges, total)
+
+
+def measured_items(
+    purse: Purse, task: Task, total: float, rng: np.random.Generator, spending: Spending, limits: Limits
+) -> MeasuredItems:
+    """A first count to order the items by, then all items, then the pairs that matter; in fractions."""
+    width = task.domain.width
+    rank = np.arange(width, dtype=np.int64)
+    fitted = min(FITTED_ITEMS, width) if spending.pairs else 0
+    if spending.order:
+        first = purse.measure(ItemCounts(HeldItems(0, rank, width, limits.items)), *spending.order)
+        asked = np.zeros(width, np.bool_)
+        asked[task.workload.attributes] = True
+        matters = np.clip(first.numbers / total, 0, 1) * asked
+        rank = np.empty(width, np.int64)
+        rank[np.lexsort((rng.random(width), -matters))] = np.arange(width)
+    counted = purse.measure(ItemCounts(HeldItems(0, rank, width, limits.items)), *spending.items)
+    noise_of_single = noise_of_pair = counted.deviation / total
+    single = np.clip(shrunk_singles(counted.numbers / total, noise_of_single, rng), 0, 1)
+    pair = np.zeros((fitted, fitted))
+    if fitted > 1 and limits.pairs > 1:
+        paired = purse.measure(PairCounts(HeldPairs(0, rank, fitted, limits.pairs)), *spending.pairs)
+        noise_of_pair = paired.deviation / total
+        pair = shrunk_pairs(paired.numbers / total, single[:fitted], noise_of_pair, rng)
+    return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair)

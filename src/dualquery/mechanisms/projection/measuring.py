@@ -115,12 +115,13 @@ def unit_of(members: Set, domain: Domain, neighbours: Neighbours, variance: floa
     return kept * relative_sensitivity(members, domain, neighbours) * variance
 
 
+@lru_cache(maxsize=64)
 def unit_variance(budget: Budget) -> float:
     """v: the variance that the whole budget affords where one record moves one number by one, but for
     rounding.
     """
     fine = Fraction(1 << 40)
-    return float(smallest_gaussian_scale(budget, [GaussianMeasurement(fine, fine)]))
+    return float(smallest_gaussian_scale(budget, [GaussianMeasurement(fine, fine)], bits=16))
 
 
 def stages_of(task: Task, wanted: list[tuple[str, float, int | None]]) -> tuple[Stage, ...]:

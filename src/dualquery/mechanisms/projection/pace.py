@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,16 @@ from numpy.typing import NDArray
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import Residual, Transcript
 from dualquery.game.residual import Chains
+from dualquery.mechanisms.error_bars import REPLICAS
 
 CHAINS = 2
 CHAIN_ROWS = 20_000
 SNAPSHOTS = 3
 WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
+REPLICA_ROWS = 12_000  # of a replica, at most ...
+REPLICA_WARM_UP = (2.0, 1.0)  # ... which is as good with more, to one part in twenty
+COLD = 5e-4  # noise of a cell, as a fraction of the table, below which a replica needs more rows and a whole warm-up
+COLD_REPLICA_ROWS = 20_000
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
 LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
 VISIT_SECONDS = 2.5e-9  # per value looked at
@@ -29,6 +34,7 @@ class Pace:
     chain_rows: int
     snapshots: int
     rows: int
+    warm_up: tuple[float, ...] = field(default=WARM_UP, metadata={"hidden": True})
 
     @staticmethod
     def of(rows: int | None) -> Pace:
@@ -42,27 +48,35 @@ class Pace:
         snapshots = min(SNAPSHOTS, -(-rows // (chains * chain_rows)))
         return Pace(chains, -(-rows // (chains * snapshots)), snapshots, rows)
 
-    def shorter(self) -> Pace:
-        """The pace of a replica, which need not be as long."""
-        return Pace.of(max(1, self.rows // 6))
+    def shorter(self, noise: float) -> Pace:
+        """The pace of a replica (`mechanisms.replicas`), given the noise of a cell: the less, the longer it takes."""
+        if noise < COLD:
+            return Pace.of(min(self.rows, COLD_REPLICA_ROWS))
+        return replace(Pace.of(min(self.rows, REPLICA_ROWS)), warm_up=REPLICA_WARM_UP)
 
     @property
     def rounds(self) -> int:
-        return len(WARM_UP) + self.snapshots
+        return len(self.warm_up) + self.snapshots
 
-    def seconds(self, visits: float) -> float:
-        """The time of a fit and of its rehearsal, on two cores, where a row looks at so many values."""
-        return 1.3 * self.chains * self.chain_rows * self.rounds * (visits * VISIT_SECONDS + 2e-6) / 2
+    @property
+    def work(self) -> int:
+        """How often a row is looked at."""
+        return self.chains * self.chain_rows * self.rounds
+
+    def seconds(self, visits: float, noise: float) -> float:
+        """The time of a fit and of its replicas, on two cores, where a row looks at so many values."""
+        work = self.work + REPLICAS * self.shorter(noise).work
+        return work * (visits * VISIT_SECONDS + 2e-6) / 2
 
     def bytes(self, width: int, cells: float) -> int:
         """Residuals of all chains, the rows of all rounds, and what counting and the interpreter take."""
         rows = self.chains * self.chain_rows * width * (4 + self.rounds)
         return int(4 * self.chains * cells + 8 * cells + rows + INTERPRETER_BYTES)
 
-    def temperatures(self, noise: float) -> list[float]:
-        """One a round, in rows, given the noise of a cell as a fraction of the table."""
-        last = self.chain_rows * max(TEMPERATURE * noise, LEAST_TEMPERATURE)
-        return [last * factor for factor in WARM_UP] + [last] * self.snapshots
+    def temperatures(self, noise: float, times: float = TEMPERATURE) -> list[float]:
+        """One a round, in rows: so many times the noise of a cell, which is a fraction of the table."""
+        last = self.chain_rows * max(times * noise, LEAST_TEMPERATURE)
+        return [last * factor for factor in self.warm_up] + [last] * self.snapshots
 
     def released(self, transcript: Transcript[Residual, Chains]) -> NDArray[np.unsignedinteger]:
         """The rows of the last rounds, of all chains, cut to the number asked for."""

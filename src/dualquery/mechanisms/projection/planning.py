@@ -29,9 +29,8 @@ from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.shares import Allocation
 from dualquery.mechanisms.projection.shrinkage import cell_variance
 from dualquery.mechanisms.projection.staged import StagedTables
-from dualquery.privacy.statistics import HingeErrors
+from dualquery.privacy.misfits import misfit_sensitivity
 from dualquery.queries.predicates import NONE
-from dualquery.queries.tables import Tables
 
 SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
 MOST_OF_ONES, LEAST_OF_ONES = 0.19, 0.05
@@ -107,8 +106,7 @@ def _staged(
         wanted.append(("measure what is still least known, larger sets where they pay", half, None))
     if scored:
         larger = tuple(members for members in sets if len(members) > 2)
-        none = np.zeros(0, np.int64)
-        moved = HingeErrors(Tables(task.domain, larger), none, none).sensitivity(task.budget.neighbours)
+        moved = misfit_sensitivity(len(larger), task.budget.neighbours)
         wanted.append(
             (f"measure how wrong rows are on {len(larger):,} tables", SHARE_OF_SCORES, moved.l2_squared)
         )
@@ -221,9 +219,9 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, pace: Pace) -> C
     pairs, more = (
         sum(work.get(s, 0.0) for s in expected.sets if (len(s) > 2) == longer) for longer in (False, True)
     )
-    seconds = pace.seconds(pairs) + task.rows * len(expected.sets) * COUNT_SECONDS
+    seconds = pace.seconds(pairs, expected.cell_noise) + task.rows * len(expected.sets) * COUNT_SECONDS
     if more:
-        seconds += pace.seconds(pairs + more) * LONG_WORK
+        seconds += pace.seconds(pairs + more, expected.cell_noise) * LONG_WORK
     if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
     return Cost(seconds, need, max(cells, key=lambda s: (cells[s], s)))

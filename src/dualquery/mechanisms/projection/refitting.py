@@ -15,7 +15,6 @@ from dualquery.mechanisms.projection.fit import Progress, play_residual, product
 from dualquery.mechanisms.projection.pace import TEMPERATURE, Pace
 from dualquery.mechanisms.projection.shrinkage import shrunk
 from dualquery.mechanisms.projection.tables import MeasuredTables
-from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 
 SCOUT_ROWS = 5_000  # of the single chain that is refitted after every measurement
@@ -53,18 +52,6 @@ class Known:
         start = product_start(self.domain, self.ones, pace, rng)
         transcript = play_residual(targets, self.ones, start, pace.temperatures(self.noise), rng, progress)
         return Records.from_rows(self.domain, pace.released(transcript))
-
-    def replica(
-        self, released: Records, noisy: Mapping[Set, Cells], rng: np.random.Generator
-    ) -> dict[Set, Cells]:
-        """The chosen tables as they might have come out, had the released rows been the table."""
-        tables = Tables(self.domain, tuple(noisy))
-        fractions = tables.counts(released) / released.rows
-        out = {}
-        for t, members in enumerate(tables.sets):
-            cells = fractions[tables.cells_of(t)]
-            out[members] = (cells + rng.normal(0.0, self.noise, len(cells))).reshape(tables.shape_of(t))
-        return out
 
 
 class RefittingDataPlayer:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from dualquery.game.moves import Cells
@@ -188,28 +189,35 @@ def _optimum(
     errors = np.where(kept, 0.3 * curves.errors[:, 0], curves.errors[:, 0])
     for _ in range(STEPS):
         gains = np.where(kept, workload.weights(errors), 0.0)
-        low, high = -60.0, 60.0  # of the logarithm of λ
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            place = _taken(slopes, gains, math.exp(middle))
-            low, high = (middle, high) if curves.shares[rows, place].sum() > budget else (low, middle)
-        place = _taken(slopes, gains, math.exp(high))
+        place = _taken(slopes, gains, curves.shares, budget)
         errors = curves.errors[rows, place]
     shares = curves.shares[rows, place]
     return shares * (budget / max(float(shares.sum()), np.finfo(np.float64).tiny)), errors
 
 
-def _taken(slopes: Floats, gains: Floats, price: float) -> NDArray[np.int64]:
-    """How far along its curve each set goes: as long as a step gains more than it costs. Slopes fall along a
-    curve.
+@njit(cache=True)
+def _taken(slopes, gains, shares, budget):  # type: ignore[no-untyped-def]
+    """How far along its curve each set goes: as long as a step gains more than it costs. Slopes fall along a curve.
+
+    What a step costs is found by bisection of its logarithm, so that the shares sum to no more than the budget.
     """
-    with np.errstate(divide="ignore", over="ignore"):
-        wanted = price / gains
-    rows = np.arange(len(gains))
-    low, high = np.zeros(len(gains), np.int64), np.full(len(gains), slopes.shape[1], np.int64)
-    while np.any(low < high):
-        middle = np.minimum((low + high) // 2, slopes.shape[1] - 1)
-        on = (low < high) & (slopes[rows, middle] > wanted)
-        low, high = np.where(on, middle + 1, low), np.where(on, high, middle)
-        high = np.maximum(high, low)
-    return low
+    place = np.zeros(len(gains), np.int64)
+    low, high = -60.0, 60.0
+    for step in range(BISECTIONS + 1):
+        middle = (low + high) / 2 if step < BISECTIONS else high
+        price, total = math.exp(middle), 0.0
+        for row in range(len(gains)):
+            begin, end = 0, slopes.shape[1]
+            while begin < end:
+                here = (begin + end) // 2
+                if slopes[row, here] * gains[row] > price:
+                    begin = here + 1
+                else:
+                    end = here
+            place[row] = begin
+            total += shares[row, begin]
+        if total > budget:
+            low = middle
+        else:
+            high = middle
+    return place

@@ -98,4 +98,4 @@ def _law_of_ratios(likelihood: Cells) -> Cells:
     law: Cells = np.full(len(_RATIOS), 1.0 / len(_RATIOS))
     for _ in range(STEPS):
         law = law * (likelihood.T @ (1.0 / (likelihood @ law))) / len(likelihood)
-    return law
+    return np.maximum(law, np.finfo(np.float64).tiny)  # a cell outside the sample may leave no other ratio

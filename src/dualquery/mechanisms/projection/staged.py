@@ -37,7 +37,7 @@ from dualquery.mechanisms.projection.shares import (
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.statistics import HingeErrors
+from dualquery.privacy.misfits import Misfits
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 
@@ -46,7 +46,6 @@ SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at
 MOST_CHOSEN = 32  # sets that the last stage measures
 SLACK = 1.5  # deviations of the noise of a chosen set below which an error does not count
 CLEAR = 1.5  # deviations of the noise of a score that a chosen set must exceed
-HALFWAY_STEPS = 12  # of expectation and maximisation: a division of the budget needs no better
 SCOUT_ROWS = 40_000  # fitted before the scores are asked for
 MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
 _FURTHER = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])  # shares of a second half
@@ -167,7 +166,7 @@ class StagedTables:
             s: _FURTHER * known.total**2 / (relative_sensitivity(s, task.domain, neighbours) * self.unit)
             for s in pairs
         }
-        errors = separable_prior(known, ones, HALFWAY_STEPS).expected_errors(precisions)
+        errors = separable_prior(known, ones).expected_errors(precisions)
         after = curves.after(spent).replaced({s: (_FURTHER, HALF_NORMAL * errors[s]) for s in pairs})
         allowed = np.array([len(s) == 2 for s in self.sets]) | (wanted.shares > 0)
         return allocate(
@@ -192,7 +191,7 @@ class StagedTables:
         neighbours, each = task.budget.neighbours, chosen.share / MOST_CHOSEN
         units = np.array([unit_of(s, task.domain, neighbours, self.unit) for s in self.larger])
         slack = np.rint(SLACK * np.sqrt(units / each)).astype(np.int64)
-        noisy = curator.measure(HingeErrors(tables, expected, slack), noise=scores.noise, within=within)
+        noisy = curator.measure(Misfits(tables, expected, slack), noise=scores.noise, within=within)
         best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
         clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]
         cells = np.diff(tables.starts)

@@ -9,14 +9,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
 from dualquery.mechanisms.projection.shrinkage import cell_variance, onto_simplex, reconstructed
-from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
-from dualquery.table.records import Records
 
 
 @dataclass(frozen=True)
@@ -63,19 +59,3 @@ class MeasuredTables:
             for members in self.interactions
             if len(members) == 1
         }
-
-
-def replica(released: Records, measured: MeasuredTables, rng: np.random.Generator) -> MeasuredTables:
-    """The measurement as it might have come out, had the released rows been the table. All of it is public."""
-    sets = tuple(members for members in measured.interactions if members)
-    tables = Tables(measured.domain, sets)
-    counts = tables.counts(released) * (measured.total / released.rows)
-    interactions: dict[Set, Cells] = {
-        (): np.array(measured.total + rng.normal(0.0, math.sqrt(measured.variance[()])))
-    }
-    for t, members in enumerate(sets):
-        cells = counts[tables.cells_of(t)]
-        noisy = cells + rng.normal(0.0, math.sqrt(measured.variance[members]), len(cells))
-        interactions[members] = centred(noisy.reshape(tables.shape_of(t)))
-    total = max(1.0, float(interactions[()]))
-    return MeasuredTables(measured.domain, interactions, measured.variance, total)

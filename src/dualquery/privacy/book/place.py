@@ -100,7 +100,7 @@ def transaction(engine: sql.Engine, *, writes: bool) -> Iterator[sql.Connection]
                 _check(connection)
                 yield connection
     except exc.DBAPIError as error:
-        raise LedgerError(_sentence(error, engine.dialect.name)) from None
+        raise LedgerError(sentence_of(error, engine.dialect.name)) from None
     except (exc.SQLAlchemyError, UnicodeError, OverflowError, OSError):
         raise LedgerError(_DAMAGED) from None
 
@@ -126,7 +126,7 @@ _DAMAGED = (
 )
 
 
-def _sentence(error: exc.DBAPIError, dialect: str) -> str:
+def sentence_of(error: exc.DBAPIError, dialect: str) -> str:
     """What the database said, in our words: its own may name hosts, users and rows."""
     said = str(error.orig).lower()
     if any(words in said for words in ("locked", "lock timeout", "busy")):

@@ -1,0 +1,308 @@
+"""Wide binary tables: accuracy, time and memory beside what was asked; every run is written to results/wide.csv.
+
+python -m benchmarks.wide                       # everything; the 512,000 attributes need 7 GB of disk
+python -m benchmarks.wide mixture kosarak       # some sections
+Sections: mixture independent widest kosarak chain others
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from benchmarks.harness import RESULTS, Figure, in_fresh_process, records_of, show
+from dualquery.counting.memory import MemoryCounter
+from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.families import random_conjunctions, weighted_conjunctions
+from dualquery.queries.workload import Workload
+from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Domain, Items
+from dualquery.table.records import BitItems, Records, SparseItems
+from experiments.runs import records_of as synthetic_of
+
+ROWS = 100_000
+QUERIES = 100_000
+HELD_OUT = 50_000  # questions of each order that no release was made for
+SEEDS = (0, 1, 2)
+BUDGET = Budget(epsilon=1.0, delta=1e-3, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.GAUSSIAN)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A row of the table of requirements: mean and largest error, seconds and GB of the process."""
+
+    data: str
+    attributes: int
+    mean: float | None = None
+    largest: float | None = None
+    seconds: float | None = None
+    gigabytes: float | None = None
+
+
+WANTED = {
+    "mixture": (
+        Wanted("mixture of 8", 500, 0.0008, 0.012),
+        Wanted("mixture of 8", 2_000, 0.001, 0.012),
+        Wanted("mixture of 8", 8_000, 0.0016, 0.012, 90.0, 3.0),
+    ),
+    "independent": (Wanted("independent", 500, 0.0008), Wanted("independent", 8_000, 0.001)),
+    "widest": (Wanted("independent", 512_000, 0.004),),
+    "kosarak": (
+        Wanted("kosarak by popularity", 23_496, 0.00043),
+        Wanted("kosarak uniform", 23_496, 0.00008),
+    ),
+    "chain": (Wanted("chain", 2_000),),
+    "others": (Wanted("mixture of 64", 500), Wanted("six factors", 500), Wanted("mixture of 8", 20_000)),
+}
+HELD_OUT_RATIO = 1.3
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one release. Errors are fractions of the table."""
+
+    data: str
+    attributes: int
+    seed: int
+    mean: float
+    largest: float
+    held_out_1: float
+    held_out_2: float
+    held_out_3: float
+    said_mean: float  # by the plan
+    said_rms: float  # by the error bars
+    true_rms: float
+    synthetic_rows: int
+    seconds: float
+    processor_seconds: float
+    said_seconds: float
+    said_gigabytes: float
+
+
+# ── Invented tables ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@njit(cache=True, parallel=True)
+def draw_bits(chances, group, seed, words):  # type: ignore[no-untyped-def]
+    """Independent bits: attribute j of record r with the chance chances[j, group[r]]."""
+    for j in prange(words.shape[0]):
+        state = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(j) * np.uint64(0xD1342543DE82EF95)
+        for r in range(group.shape[0]):
+            state += np.uint64(0x9E3779B97F4A7C15)
+            z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            if (z >> np.uint64(40)) * 2.0**-24 < chances[j, group[r]]:
+                words[j, r >> 6] |= np.uint64(1) << np.uint64(r & 63)
+
+
+def empty_words(attributes: int, folder: Path) -> NDArray[np.uint64]:
+    """In memory; on disk where the bits of the table alone would be gigabytes."""
+    shape = (attributes, -(-ROWS // 64))
+    if attributes <= 20_000:
+        return np.zeros(shape, np.uint64)
+    return np.memmap(folder / "words", np.uint64, "w+", shape=shape)
+
+
+def mixture(attributes: int, classes: int, seed: int, folder: Path) -> Records:
+    """Classes with shares from a Dirichlet(3, …) law, and in each every chance uniform between 0 and 1."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(classes, ROWS, p=rng.dirichlet(np.full(classes, 3.0)))
+    words = empty_words(attributes, folder)
+    draw_bits(rng.random((attributes, classes)), group, rng.integers(1 << 62), words)
+    return Records(Domain((Items("item", attributes),)), ROWS, (BitItems(words),))
+
+
+def from_columns(columns: Iterator[NDArray[np.bool_]], attributes: int) -> Records:
+    words = np.zeros((attributes, -(-ROWS // 64)), np.uint64)
+    padded = np.zeros(64 * words.shape[1], np.bool_)
+    for j, column in enumerate(columns):
+        padded[:ROWS] = column
+        words[j] = np.packbits(padded, bitorder="little").view(np.uint64)
+    return Records(Domain((Items("item", attributes),)), ROWS, (BitItems(words),))
+
+
+def chain(attributes: int, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """A Markov chain: an attribute is that before it with chance 0.8, else a coin of its own."""
+    rng = np.random.default_rng(seed)
+    before = rng.random(ROWS) < 0.5
+    for chance in rng.uniform(0.2, 0.8, attributes):
+        before = np.where(rng.random(ROWS) < 0.8, before, rng.random(ROWS) < chance)
+        yield before
+
+
+def factors(attributes: int, number: int, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """Logistic in a few normal factors."""
+    rng = np.random.default_rng(seed)
+    places = rng.standard_normal((ROWS, number))
+    for _ in range(attributes):
+        odds = rng.standard_normal() + places @ (0.7 * rng.standard_normal(number))
+        yield rng.random(ROWS) < 1 / (1 + np.exp(-odds))
+
+
+@contextmanager
+def load(data: str, attributes: int, seed: int) -> Iterator[tuple[Records, Workload, list[Workload]]]:
+    """A table, its workload, and the held-out questions of one, two and three attributes."""
+    with tempfile.TemporaryDirectory() as folder:
+        if data.startswith("kosarak"):
+            records = records_of("kosarak")
+            workload, held_out = _kosarak(records, by_popularity=data.endswith("popularity"))
+        else:
+            if data == "chain":
+                records = from_columns(chain(attributes, seed), attributes)
+            elif data == "six factors":
+                records = from_columns(factors(attributes, 6, seed), attributes)
+            else:
+                classes = int(data.split()[-1]) if data.startswith("mixture") else 1
+                records = mixture(attributes, classes, seed, Path(folder))
+            workload = random_conjunctions(records.domain, 3, QUERIES, seed=1)
+            held_out = [random_conjunctions(records.domain, k, HELD_OUT, seed=10 + k) for k in (1, 2, 3)]
+        yield records, workload, held_out
+
+
+def _kosarak(records: Records, *, by_popularity: bool) -> tuple[Workload, list[Workload]]:
+    """500,000 questions, as the projection's own benchmark asks them."""
+    domain, block = records.domain, records.columns[0]
+    assert isinstance(block, SparseItems)
+    popularity = np.bincount(block.ids, minlength=domain.width)
+
+    def drawn(k: int, number: int, seed: int) -> Workload:
+        if by_popularity:
+            return weighted_conjunctions(domain, k, number, seed, popularity)
+        return random_conjunctions(domain, k, number, seed=seed)
+
+    return drawn(3, 500_000, 1), [drawn(k, HELD_OUT, 10 + k) for k in (1, 2, 3)]
+
+
+# ── Runs ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def release(
+    records: Records, workload: Workload, seed: int
+) -> tuple[Records, dict[str, float], NDArray[np.float64]]:
+    """One release: its records, what it took and what the plan said, and its error bars."""
+    started = time.perf_counter(), time.process_time()
+    plan = PROJECTION.plan_for(Task(workload, records.rows, BUDGET), {})
+    curator = Curator(MemoryCounter(records), Ledger(BUDGET), SeededEntropy(seed))
+    outcome = PROJECTION.run(plan, curator, np.random.default_rng(seed), silent)
+    taken = {
+        "seconds": time.perf_counter() - started[0],
+        "processor_seconds": time.process_time() - started[1],
+        "said_mean": plan.mean_error,
+        "said_seconds": plan.seconds,
+        "said_gigabytes": plan.bytes / 1e9,
+    }
+    assert outcome.error_bars is not None
+    return synthetic_of(outcome), taken, outcome.error_bars
+
+
+def warm_up() -> None:
+    """Compiles, or reads the cache."""
+    rng = np.random.default_rng(0)
+    for density in (0.5, 0.02):
+        rows = rng.random((2_000, 300)) < density * rng.uniform(0.5, 1.5, (2_000, 1))
+        records = Records.from_rows(Domain((Items("item", 300),)), rows)
+        release(records, random_conjunctions(records.domain, 3, 30_000, seed=2), 0)
+
+
+def measure(data: str, attributes: int) -> list[Result]:
+    """A table and a release for each seed."""
+    warm_up()
+    return [_measure(data, attributes, seed) for seed in SEEDS]
+
+
+def _measure(data: str, attributes: int, seed: int) -> Result:
+    with load(data, attributes, seed) as (records, workload, held_out):
+        made, taken, bars = release(records, workload, seed)
+        error = workload.fractions(made) - workload.fractions(records)
+        outside = [float(np.abs(w.fractions(made) - w.fractions(records)).mean()) for w in held_out]
+    return Result(
+        data=data,
+        attributes=attributes,
+        seed=seed,
+        mean=float(np.abs(error).mean()),
+        largest=float(np.abs(error).max()),
+        held_out_1=outside[0],
+        held_out_2=outside[1],
+        held_out_3=outside[2],
+        said_rms=float(np.sqrt(np.mean(bars**2))),
+        true_rms=float(np.sqrt(np.mean(error**2))),
+        synthetic_rows=made.rows,
+        **taken,
+    )
+
+
+def only_released(data: str, attributes: int) -> dict[str, float]:
+    """A release and nothing else, for its memory."""
+    with load(data, attributes, 0) as (records, workload, _):
+        return release(records, workload, 0)[1]
+
+
+def requirements(wanted: Wanted) -> list[Result]:
+    results: list[Result] = in_fresh_process(measure, wanted.data, wanted.attributes)[0]
+    _, peak = in_fresh_process(only_released, wanted.data, wanted.attributes)
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(result, name) for result in results]))
+
+    order_3 = mean("mean")
+    figures = [
+        Figure("mean error", order_3, wanted.mean),
+        Figure("largest error", mean("largest"), wanted.largest),
+        *(
+            Figure(f"held-out, {k}-way, over the workload's", mean(f"held_out_{k}") / order_3, _ratio(wanted))
+            for k in (1, 2, 3)
+        ),
+        Figure("mean error, as planned", mean("said_mean")),
+        Figure("rms error, by the error bars", mean("said_rms")),
+        Figure("rms error, true", mean("true_rms")),
+        Figure("synthetic records", mean("synthetic_rows")),
+        Figure("seconds", mean("seconds"), wanted.seconds),
+        Figure("processor seconds of all cores", mean("processor_seconds")),
+        Figure("seconds, as planned", mean("said_seconds")),
+        Figure("GB of the process, the table included", peak, wanted.gigabytes),
+        Figure("GB, as planned", mean("said_gigabytes")),
+    ]
+    show(f"{wanted.data}, {wanted.attributes:,} attributes, ε = 1, δ = 0.001, {len(SEEDS)} seeds", figures)
+    return results
+
+
+def _ratio(wanted: Wanted) -> float | None:
+    return HELD_OUT_RATIO if wanted.data.startswith("mixture") and wanted.mean is not None else None
+
+
+def main() -> None:
+    asked = sys.argv[1:] or list(WANTED)
+    unknown = [name for name in asked if name not in WANTED]
+    if unknown:
+        sys.exit(f"no section '{unknown[0]}'; there are {', '.join(WANTED)}")
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / "wide.csv"
+    fresh = not path.exists()
+    with path.open("a", newline="") as stream:
+        writer = csv.DictWriter(stream, list(Result.__dataclass_fields__))
+        if fresh:
+            writer.writeheader()
+        for section in asked:
+            for wanted in WANTED[section]:
+                for result in requirements(wanted):
+                    writer.writerow(asdict(result))
+                stream.flush()
+
+
+if __name__ == "__main__":
+    main()

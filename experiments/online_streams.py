@@ -1,0 +1,111 @@
+"""Streams of questions, as analysts ask them: public, drawn from a seed, and where they say so led by the answers.
+
+natural   30% repeats of 100 dashboard questions; else 1, 2 or 3 conditions (.2, .4, .4), of which 60% name a value,
+          30% a set or a range of values, 10% exclude a value
+random    2 or 3 conditions on attributes at random, each naming a value at random
+drill     down to 6 conditions, one more at a time, along the largest of the answers so far
+broad     4 to 10 wide conditions, each of which excludes a few values
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from dualquery.queries.language.canonical import Literal, Query, canonical
+from dualquery.queries.language.vocabulary import between, bit_set, ranked_codes
+from dualquery.table.domain import Domain
+
+Answer = Callable[[str], float]
+Stream = Callable[[Domain, int, np.random.Generator, Answer], Iterator[str]]
+
+DASHBOARD = 100
+REPEATS = 0.3
+DEEPEST = 6
+CANDIDATES = 3  # values that a drill looks at before it goes on
+SMALL = 0.002  # a fraction at which it turns back
+WIDE = (4, 10)
+
+
+def natural(domain: Domain, number: int, rng: np.random.Generator, answer: Answer) -> Iterator[str]:
+    dashboard = [_natural(domain, rng) for _ in range(DASHBOARD)]
+    for _ in range(number):
+        again = rng.random() < REPEATS
+        text = dashboard[int(rng.integers(DASHBOARD))] if again else _natural(domain, rng)
+        answer(text)
+        yield text
+
+
+def random(domain: Domain, number: int, rng: np.random.Generator, answer: Answer) -> Iterator[str]:
+    for _ in range(number):
+        attributes = _attributes(domain, int(rng.integers(2, 4)), rng)
+        text = _text(domain, {j: 1 << int(rng.integers(domain.sizes[j])) for j in attributes})
+        answer(text)
+        yield text
+
+
+def drill(domain: Domain, number: int, rng: np.random.Generator, answer: Answer) -> Iterator[str]:
+    asked = 0
+    while asked < number:
+        conditions: dict[int, int] = {}
+        for j in _attributes(domain, min(DEEPEST, domain.width), rng):
+            values = rng.permutation(int(domain.sizes[j]))[:CANDIDATES].tolist()
+            found = {}
+            for value in values[: number - asked]:
+                text = _text(domain, conditions | {j: 1 << value})
+                found[value] = answer(text)
+                asked += 1
+                yield text
+            if not found or max(found.values()) < SMALL:
+                break
+            conditions[j] = 1 << max(found, key=lambda value: found[value])
+
+
+def broad(domain: Domain, number: int, rng: np.random.Generator, answer: Answer) -> Iterator[str]:
+    low, high = WIDE
+    for _ in range(number):
+        wanted = int(rng.integers(low, high + 1))
+        conditions = {}
+        for j in _attributes(domain, min(wanted, domain.width), rng):
+            size = int(domain.sizes[j])
+            excluded = rng.permutation(size)[: max(1, round(size * rng.uniform(0.1, 0.4)))]
+            if len(excluded) < size:
+                conditions[j] = ((1 << size) - 1) ^ bit_set(excluded.tolist())
+        text = _text(domain, conditions)
+        answer(text)
+        yield text
+
+
+STREAMS: dict[str, Stream] = {"natural": natural, "random": random, "drill": drill, "broad": broad}
+
+
+def _natural(domain: Domain, rng: np.random.Generator) -> str:
+    number = int(rng.choice([1, 2, 3], p=[0.2, 0.4, 0.4]))
+    return _text(domain, {j: _condition(domain, j, rng) for j in _attributes(domain, number, rng)})
+
+
+def _condition(domain: Domain, attribute: int, rng: np.random.Generator) -> int:
+    """The accepted values: one, some, or all but one."""
+    size, chance = int(domain.sizes[attribute]), rng.random()
+    one = 1 << int(rng.integers(size))
+    if chance < 0.6 or (chance < 0.9 and size < 4):
+        return one
+    if chance >= 0.9:
+        return ((1 << size) - 1) ^ one
+    ranked = ranked_codes(domain.column_of(attribute)[1])
+    if ranked is not None and len(ranked) > 3:
+        first, last = sorted(rng.choice(len(ranked) + 1, 2, replace=False).tolist())
+        accepted = between(domain.column_of(attribute)[1], first, last)
+        return accepted if accepted != (1 << size) - 1 else one
+    return bit_set(rng.permutation(size)[: int(rng.integers(2, max(3, size // 2 + 1)))].tolist())
+
+
+def _attributes(domain: Domain, number: int, rng: np.random.Generator) -> list[int]:
+    askable = np.flatnonzero(domain.sizes > 1)
+    return rng.permutation(askable)[:number].tolist()
+
+
+def _text(domain: Domain, conditions: dict[int, int]) -> str:
+    literals = [Literal(j, *canonical(conditions[j], int(domain.sizes[j]))) for j in sorted(conditions)]
+    return Query(tuple(literals)).text(domain)

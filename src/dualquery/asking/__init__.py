@@ -1,0 +1,1 @@
+"""Questions one at a time: an analyst asks, a public hypothesis answers, and only surprises cost anything."""

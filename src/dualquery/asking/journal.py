@@ -1,0 +1,199 @@
+"""The journal: every change of state, in order, on disk before anybody is told of it.
+
+State is what follows from the journal. Whoever replays its entries over the same release holds the same hypothesis,
+to the byte, and the same ledger. What pays for anything is durable before the table is looked at; what came of it is
+durable before it is told. An unclean stop loses at most what nobody has heard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from threading import Lock
+from typing import Any, ClassVar, Protocol, TypeAlias, Union
+
+from dualquery.errors import LedgerError
+
+FORMAT = 1
+LONGEST_NOTE = 500
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A release will be made for this table, and is paid for. Nothing is counted before this is durable."""
+
+    kind: ClassVar[str] = "planned"
+
+    units: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What is asked about, under which promise, by which rule: the first entry, or the one behind `Planned`.
+
+    Every later opening must say the same.
+    """
+
+    kind: ClassVar[str] = "opened"
+
+    format: int
+    domain: str  # digests
+    release: str
+    rows: int
+    epsilon: str  # decimals as they were asked for
+    delta: str
+    neighbours: str
+    order: int
+    cap: int
+    units: int  # that the release takes of the cap; 0 where `Planned` has paid for it
+    rule: str  # canonical JSON
+
+
+@dataclass(frozen=True)
+class Prepaid:
+    """One fire and its measurement, paid for. No test is drawn before this is durable."""
+
+    kind: ClassVar[str] = "prepaid"
+
+    slot: int
+    units: int
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer that cost nothing: a silent test, a published release, or nothing left to test with."""
+
+    kind: ClassVar[str] = "answered"
+
+    question: str
+    badge: str
+    values: tuple[float, ...]
+    bound: float | None
+    version: int  # updates of the hypothesis before it
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Fired:
+    """A test spoke, and what was measured then. The slot is used up; the hypothesis hears it."""
+
+    kind: ClassVar[str] = "fired"
+
+    slot: int
+    question: str
+    cell: int
+    side: str
+    noisy: tuple[int, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Charged:
+    """A purchase, paid for. Nothing is counted before this is durable."""
+
+    kind: ClassVar[str] = "charged"
+
+    purchase: int
+    question: str
+    variance: str  # σ² of each number, an exact fraction
+    units: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Bought:
+    """What a purchase measured. The hypothesis hears it."""
+
+    kind: ClassVar[str] = "bought"
+
+    purchase: int
+    question: str
+    noisy: tuple[int, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Burned:
+    """The slot was open when something stopped uncleanly: its test may have fired with nobody told."""
+
+    kind: ClassVar[str] = "burned"
+
+    slot: int
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A clean stop: no test is under way, and the open slot stays good."""
+
+    kind: ClassVar[str] = "closed"
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """Somebody goes on from here."""
+
+    kind: ClassVar[str] = "reopened"
+
+
+Entry: TypeAlias = Union[  # noqa: UP007 - a table of kinds is made of it
+    Planned, Opened, Prepaid, Answered, Fired, Charged, Bought, Burned, Closed, Reopened
+]
+KINDS: dict[str, type[Any]] = {
+    each.kind: each
+    for each in (Planned, Opened, Prepaid, Answered, Fired, Charged, Bought, Burned, Closed, Reopened)
+}
+
+
+class Journal(Protocol):
+    """An ordered log with durable prefixes: no entry is on disk before one that was appended earlier."""
+
+    def entries(self) -> Iterable[Entry]:
+        """All entries so far, in order. Asked once, before anything is appended."""
+
+    def append(self, *entries: Entry) -> int:
+        """Put entries behind all others, quickly; the position of the last. They need not be durable yet."""
+
+    def sync(self, position: int) -> None:
+        """Return when everything up to a position is durable; raise where it cannot be. Called by many threads."""
+
+
+class MemoryJournal:
+    """A journal for the life of a process: whoever needs more has a database."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._entries: list[Entry] = list(entries)
+        self._lock = Lock()
+
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(self._entries)
+
+    def append(self, *entries: Entry) -> int:
+        with self._lock:
+            self._entries.extend(entries)
+            return len(self._entries)
+
+    def sync(self, position: int) -> None:
+        assert position <= len(self._entries)
+
+
+def written(entry: Entry) -> str:
+    """An entry as one line of JSON; equal entries are equal lines."""
+    row = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    return json.dumps({"kind": entry.kind, **row}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def read(text: str) -> Entry:
+    """The entry that a line holds, or LedgerError."""
+    try:
+        row = json.loads(text)
+        kind = KINDS[row.pop("kind")]
+        entry = kind(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise LedgerError("an entry of the journal cannot be read; restore the last good copy") from None
+    if written(entry) != text:
+        raise LedgerError("an entry of the journal is not as it was written; restore the last good copy")
+    found: Entry = entry
+    return found

@@ -1,0 +1,272 @@
+"""Open a table for questions: read it, make or take a release, replay the journal, pay for the first fire."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from dualquery.asking.answers import Json
+from dualquery.asking.journal import (
+    FORMAT,
+    Burned,
+    Closed,
+    Entry,
+    Journal,
+    MemoryJournal,
+    Opened,
+    Planned,
+    Reopened,
+)
+from dualquery.asking.online import Online
+from dualquery.asking.rule import QUESTIONS, SHARE, Rule, budget_of_release, cap_of, order_of
+from dualquery.asking.state import State
+from dualquery.counting.columns import ColumnCounter
+from dualquery.distributions.weighted_rows import WeightedRows
+from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
+from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.caps import rho_cap
+from dualquery.privacy.conversion import UNITS, units
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.digest import Digest
+from dualquery.queries.families import marginals
+from dualquery.queries.question import QuestionReader
+from dualquery.queries.workload import Workload
+from dualquery.randomness import entropy_from
+from dualquery.releases.making import limited_records, public_schema, refuse_dropping
+from dualquery.releases.making import release as make_release
+from dualquery.releases.planning import warnings_of
+from dualquery.releases.release import Release
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from dualquery.table.schema import Schema
+from dualquery.table.source import Source
+
+ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
+
+
+def online(
+    table: Source | Records,
+    *,
+    budget: Budget,
+    domain: Domain | None = None,
+    schema: Schema | Domain | None = None,
+    release: Release | None = None,
+    share: float = float(SHARE),
+    workload: Workload | str | None = None,
+    questions: int = QUESTIONS,
+    tolerance: float | None = None,
+    published: Mapping[str, Release] | None = None,
+    journal: Journal | None = None,
+    public_rows: int | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Online:
+    """A private table that answers questions one at a time (docs/online.md).
+
+    `budget` is one of renyi accounting, and all that is ever told together keeps it. Without `release` one is made
+    with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.
+    `tolerance` is how far off, as a fraction of the table, an answer may be before it should be noticed; without it,
+    what a fire of 1% of the budget can notice. `journal` keeps what happened; without it, for the life of the
+    process. A journal that has entries goes on from them, with the release that it began with.
+    """
+    tell = silent if progress is None else progress
+    public = public_schema(table, domain, schema)
+    refuse_dropping(public, budget.neighbours)
+    kept = MemoryJournal() if journal is None else journal
+    entries = list(kept.entries())
+    records = limited_records(table, public, budget.neighbours, tell)
+    if release is None:
+        if entries:
+            raise LedgerError("this journal goes on from a release; give the release that it began with")
+        release = first_release(
+            records,
+            schema=public,
+            budget=budget,
+            share=share,
+            workload=workload,
+            public_rows=public_rows,
+            journal=kept,
+            seed=seed,
+            progress=progress,
+        )
+        entries = list(kept.entries())
+    counter, entropy = ColumnCounter(records), entropy_from(seed)
+    rows = _public_rows(records, budget.neighbours, public_rows, release)
+    rule = Rule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
+    if release.records is None or release.domain != public.domain:
+        raise DualQueryError("the release must consist of records with the schema of the table; make another")
+    reader = QuestionReader(public.domain)
+    state = State(rule, WeightedRows(release.records), reader)
+    opened = _opened(rule, public.domain, release, state.hypothesis.fingerprint(), entries)
+    _replay(state, kept, entries, opened)
+    rule.test.prepare()
+    return Online(
+        state=state,
+        curator=Curator(counter, state.ledger, entropy),
+        journal=kept,
+        reader=reader,
+        release=release,
+        published={} if published is None else published,
+        certificate=_certificate(
+            rule,
+            opened,
+            [*warnings_of(budget, rows, seed=seed, draft=public.draft), *_warnings_on(release)],
+            entropy.private and release.certificate.private,
+        ),
+    )
+
+
+def first_release(
+    table: Source | Records,
+    *,
+    budget: Budget,
+    domain: Domain | None = None,
+    schema: Schema | Domain | None = None,
+    share: float = float(SHARE),
+    workload: Workload | str | None = None,
+    public_rows: int | None = None,
+    journal: Journal | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """The projection release that a table starts from, for a share of its budget; charged to the journal before."""
+    public = public_schema(table, domain, schema)
+    _refuse_other_accounting(budget)
+    part = budget_of_release(budget, decimal(share))
+    if journal is not None:
+        cost = _release_units(part, order_of(budget))
+        paid = sum(entry.units for entry in journal.entries() if isinstance(entry, Planned | Opened))
+        if paid + cost > cap_of(budget):
+            raise BudgetError(
+                "the journal has paid for a release already, and a second one would exceed its budget"
+            )
+        journal.sync(journal.append(Planned(cost)))
+    return make_release(
+        table,
+        budget=part,
+        schema=public,
+        workload=_default_workload(public.domain) if workload is None else workload,
+        mechanism="projection",
+        public_rows=public_rows,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def _default_workload(domain: Domain) -> Workload:
+    """All tables of three attributes, or of fewer where three are too many."""
+    for order in range(min(ORDER, domain.width), 1, -1):
+        try:
+            return marginals(domain, order)
+        except QueryError:
+            continue
+    return marginals(domain, 1)
+
+
+def _public_rows(records: Records, neighbours: Neighbours, declared: int | None, release: Release) -> int:
+    """n as the public knows it: the table's where neighbours share it, else declared, or as the release has it."""
+    if neighbours.size_is_public:
+        return records.rows
+    return int(release.certificate["records"]["rows"]) if declared is None else declared
+
+
+def _opened(
+    rule: Rule, domain: Domain, release: Release, fingerprint: str, entries: Sequence[Entry]
+) -> Opened:
+    """What this opening says; a journal that began with something else is refused by whoever compares."""
+    cost = _release_units(_budget_on(release, rule.budget), rule.order)
+    planned = sum(entry.units for entry in entries if isinstance(entry, Planned))
+    if 0 < planned < cost:
+        raise LedgerError("the journal has paid for a smaller release than this one")
+    digest = Digest()
+    digest.add_domain(domain)
+    return Opened(
+        format=FORMAT,
+        domain=digest.hexdigest(),
+        release=fingerprint,
+        rows=rule.rows,
+        epsilon=repr(rule.budget.epsilon),
+        delta=repr(rule.budget.delta),
+        neighbours=str(rule.budget.neighbours),
+        order=rule.order,
+        cap=rule.cap,
+        units=0 if planned else cost,
+        rule=rule.to_json(),
+    )
+
+
+def _replay(state: State, journal: Journal, entries: Sequence[Entry], opened: Opened) -> None:
+    """The state of a journal; what an unclean stop has left open is burned. New entries are durable at the end."""
+    earlier = [entry for entry in entries if isinstance(entry, Opened)]
+    if earlier and earlier != [opened]:
+        raise LedgerError(
+            "this journal belongs to another table, release, budget or rule; open it with what it began with"
+        )
+    for entry in entries:
+        state.replay(entry)
+    added: list[Entry] = []
+    if not earlier:
+        state.pay_release(opened)
+        added.append(opened)
+    else:
+        added.append(Reopened())
+        if state.open_slot is not None and not isinstance(entries[-1], Closed):
+            state.open_slot.close()
+            added.append(Burned(state.slots))
+    for entry in added:
+        state.apply(entry)
+    journal.sync(journal.append(*added))
+
+
+def _budget_on(release: Release, budget: Budget) -> Budget:
+    """The budget that a release was made with; refused where its promise is about other neighbours."""
+    written = release.certificate["budget"]
+    neighbours = Neighbours.named(written["neighbours"], written["records_per_person"])
+    if neighbours != budget.neighbours:
+        raise BudgetError(
+            f"the release is about neighbours '{neighbours}', and the budget about '{budget.neighbours}', which do "
+            "not add up; use the neighbours of the release"
+        )
+    return Budget(
+        epsilon=written["epsilon"],
+        delta=written["delta"],
+        neighbours=neighbours,
+        accounting=Accounting(written["accounting"]),
+    )
+
+
+def _warnings_on(release: Release) -> list[str]:
+    return [f"of the release that it starts from: {warning}" for warning in release.certificate["warnings"]]
+
+
+def _release_units(budget: Budget, order: int) -> int:
+    """The most that a release within a budget can cost, at an order."""
+    return units(order * Fraction(rho_cap(budget), UNITS))
+
+
+def _refuse_other_accounting(budget: Budget) -> None:
+    if budget.accounting is not Accounting.RENYI:
+        Rule.of(budget, rows=1)
+
+
+def _certificate(rule: Rule, opened: Opened, warnings: Sequence[str], private: bool) -> dict[str, Json]:
+    return {
+        "promise": rule.budget.words(),
+        "epsilon": rule.budget.epsilon,
+        "delta": rule.budget.delta,
+        "neighbours": str(rule.budget.neighbours),
+        "order": rule.order,
+        "cap": rule.cap,
+        "rows": rule.rows,
+        "release": opened.release,
+        "release_units": opened.units,
+        "test": {"epsilon": str(rule.test.epsilon), "threshold": rule.test.threshold},
+        "measurement_rho": str(rule.measurement),
+        "price": rule.price,
+        "private": private,
+        "warnings": list(warnings),
+        "digest": hashlib.sha256(repr(opened).encode()).hexdigest(),
+    }

@@ -1,0 +1,46 @@
+"""What a question would cost, in numbers and in words. Nothing here looks at data."""
+
+from __future__ import annotations
+
+from dualquery.asking.answers import FREE, Cost, Quote
+from dualquery.asking.rule import gaussian_bound, rounded_up, variance_of
+from dualquery.asking.state import State
+from dualquery.asking.telling import percent
+from dualquery.privacy.conversion import units
+from dualquery.privacy.hazard import HazardTest
+from dualquery.queries.question import Question
+
+
+def quote_of(state: State, question: Question, test: HazardTest) -> Quote:
+    """Of a question that is tested, known already, or beyond what is left."""
+    rule, known = state.rule, state.known.get(question.text)
+    if known is not None:
+        width = gaussian_bound(float(known.variance) ** 0.5, question.cells) / rule.rows
+        return Quote(question.text, FREE, FREE, min(width, 1.0), "free: it has been measured")
+    if state.open_slot is None:
+        words = "free, and not verified: nothing is left to test it with"
+        return Quote(question.text, FREE, FREE, None, words)
+    most = Cost.of(rule.price, rule.cap)
+    words = f"free if easy, at most {percent(most.share)} of the budget"
+    return Quote(question.text, FREE, most, rule.bound(test), words)
+
+
+def purchase_quote(state: State, question: Question, error: float) -> Quote:
+    """Of a question that is measured with this standard error."""
+    rule = state.rule
+    variance = variance_of(error, rule.rows)
+    cost = Cost.of(units(state.purchase(question, variance).renyi(rule.order)), rule.cap)
+    bound = gaussian_bound(float(variance) ** 0.5, question.cells) / rule.rows
+    return Quote(question.text, cost, cost, min(bound, 1.0), f"{percent(cost.share)} of the budget")
+
+
+def too_dear(state: State, question: Question, price: int) -> str:
+    """What to say of a purchase that is not affordable."""
+    rule, left = state.rule, state.left()
+    if left.units <= 0:
+        return "nothing is left of the budget; ask, which is free while the hypothesis is good"
+    dearest = state.purchase(question, variance_of(0.5, rule.rows))
+    least = 0.5 * (units(dearest.renyi(rule.order)) / left.units) ** 0.5
+    within = f"an error of {rounded_up(least)} is within it" if least < 0.5 else "ask, which is free if easy"
+    cost, rest = percent(price / rule.cap), percent(left.share)
+    return f"this purchase costs {cost} of the budget, and {rest} is left; {within}"

@@ -1,0 +1,142 @@
+"""What follows from the journal: the ledger, the hypothesis, what was measured, and how much was spent.
+
+`replay` makes the state of a journal, entry by entry. While questions are asked the ledger pays first, then the
+journal is written, and then `apply` changes the rest, so that both ways lead to the same state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dualquery.asking.answers import Badge, Left
+from dualquery.asking.journal import (
+    Answered,
+    Bought,
+    Burned,
+    Charged,
+    Closed,
+    Entry,
+    Fired,
+    Opened,
+    Planned,
+    Prepaid,
+    Reopened,
+)
+from dualquery.asking.rule import Rule
+from dualquery.distributions.weighted_rows import Measured, WeightedRows
+from dualquery.errors import LedgerError
+from dualquery.privacy.conversion import UNITS
+from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.slot import Slot
+from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.question import Question, QuestionReader
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was measured of a question: counts with noise of a variance, and by which badge."""
+
+    noisy: tuple[int, ...]
+    variance: Fraction
+    badge: Badge
+
+
+class State:
+    """Changes by entries only."""
+
+    def __init__(self, rule: Rule, hypothesis: WeightedRows, reader: QuestionReader) -> None:
+        self.rule = rule
+        self.hypothesis = hypothesis
+        self.ledger = Ledger(rule.budget)
+        self.known: dict[str, Known] = {}
+        self.answers: Counter[str] = Counter()
+        self.slot: Slot | None = None
+        self.spent = 0
+        self.updates = 0
+        self.slots = 0
+        self.purchases = 0
+        self._reader = reader
+        self._charged: dict[int, Charged] = {}
+
+    @property
+    def open_slot(self) -> Slot | None:
+        """The slot that a test may use."""
+        return self.slot if self.slot is not None and not self.slot.closed else None
+
+    def left(self) -> Left:
+        units = self.rule.cap - self.spent
+        fires = units // self.rule.price + (self.open_slot is not None)
+        return Left(units, units / self.rule.cap, fires)
+
+    def new_slot(self) -> Slot:
+        """A slot, paid by the ledger; BudgetError where there is too little left."""
+        return Slot(self.ledger, self.rule.test.event, self.rule.measured)
+
+    def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
+        moved = GroupCounts(question.group).sensitivity(self.rule.budget.neighbours)
+        return GaussianMeasurement(Fraction(moved.l2_squared), variance)
+
+    def replay(self, entry: Entry) -> None:
+        """What an entry of an earlier life did, the ledger's part included."""
+        if isinstance(entry, Planned | Opened):
+            self.pay_release(entry)
+        elif isinstance(entry, Prepaid):
+            _require(entry.units == self.rule.price and self.open_slot is None, "a slot")
+            self.slot = self.new_slot()
+        elif isinstance(entry, Fired | Burned):
+            _require(self.slot is not None and entry.slot == self.slots, "a fire")
+            assert self.slot is not None
+            self.slot.close()
+        elif isinstance(entry, Charged):
+            event = self.purchase(self._reader.read(entry.question), Fraction(entry.variance))
+            self.ledger.charge(event)
+        self.apply(entry)
+
+    def pay_release(self, entry: Planned | Opened) -> None:
+        """The ledger pays for the release; the units of the entry are those of its order."""
+        if entry.units:
+            self.ledger.charge(EarlierRelease(Fraction(entry.units, UNITS * self.rule.order)))
+
+    def apply(self, entry: Entry) -> None:
+        """Everything but the ledger."""
+        if isinstance(entry, Planned | Opened):
+            self.spent += entry.units
+        elif isinstance(entry, Prepaid):
+            self.spent += entry.units
+            self.slots = entry.slot
+        elif isinstance(entry, Answered):
+            self.answers[entry.badge] += 1
+        elif isinstance(entry, Fired):
+            self.answers[Badge.MEASURED.value] += 1
+            question = self._reader.read(entry.question)
+            self._hear(question, Known(entry.noisy, self.rule.noise(question).variance, Badge.MEASURED))
+        elif isinstance(entry, Charged):
+            self.spent += entry.units
+            self.purchases = entry.purchase
+            self._charged[entry.purchase] = entry
+        elif isinstance(entry, Bought):
+            self.answers[Badge.BOUGHT.value] += 1
+            variance = Fraction(self._charged.pop(entry.purchase).variance)
+            self._hear(self._reader.read(entry.question), Known(entry.noisy, variance, Badge.BOUGHT))
+        else:
+            assert isinstance(entry, Burned | Closed | Reopened)
+
+    def _hear(self, question: Question, known: Known) -> None:
+        """The hypothesis moves, and the more precise answer to the question is kept."""
+        before = self.known.get(question.text)
+        if before is None or known.variance <= before.variance:
+            self.known[question.text] = known
+        self.hypothesis.hear(
+            Measured(
+                question, known.noisy, self.rule.rows, known.variance, threshold=self.rule.test.threshold
+            )
+        )
+        self.updates += 1
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise LedgerError(f"the journal does not follow from itself: {what} was not paid for as it says")

@@ -1,0 +1,220 @@
+"""`dualquery serve`: init, run, status, and the tokens."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from typer.core import TyperGroup
+
+from dualquery.cli.flags import (
+    DeltaFlag,
+    EpsilonFlag,
+    JsonFlag,
+    NeighboursFlag,
+    QuietFlag,
+    RecordsPerPersonFlag,
+    SchemaFlag,
+)
+from dualquery.cli.token import token
+from dualquery.privacy.neighbours import Neighbours
+
+ServiceArgument: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="SERVICE", help="The file that `dualquery serve init` wrote.")
+]
+TrustFlag: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--trust-ledger",
+        help="Believe that this ledger is the newest, where the witness beside it is lost. Never after a restore.",
+    ),
+]
+
+
+class ServeGroup(TyperGroup):
+    """`dualquery serve service.toml` is `dualquery serve run service.toml`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = ["run", *args]
+        return list(super().parse_args(ctx, args))
+
+
+def init(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="The private table.")],
+    schema: SchemaFlag,
+    epsilon: EpsilonFlag,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the service down.")],
+    delta: DeltaFlag = None,
+    neighbours: NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: RecordsPerPersonFlag = None,
+    records: Annotated[
+        int | None,
+        typer.Option("--records", metavar="N", help="The number of records, where it is to be public."),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset", metavar="NAME", help="[default: the name of the table]", show_default=False
+        ),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger",
+            metavar="PLACE",
+            help="A new file, or `postgresql://user@host/database`. [default: a file beside the service]",
+            show_default=False,
+        ),
+    ] = None,
+    share: Annotated[
+        float, typer.Option("--share", metavar="S", help="Of the budget, for the first release.")
+    ] = 0.9,
+    release: Annotated[
+        Path | None,
+        typer.Option(
+            "--release", metavar="DIR", help="Start from this earlier release of the table instead."
+        ),
+    ] = None,
+    questions: Annotated[
+        int, typer.Option("--questions", metavar="K", min=1, help="One false fire in so many questions.")
+    ] = 2000,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="T",
+            help="How far off an answer may be, as a fraction of the table. [default: what 1% of the budget buys]",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: QuietFlag = False,
+) -> None:
+    """Begin a service: open its ledger, make the first release, write it all down. **Spends** the release's share.
+
+    Examples:
+
+    ```
+    dualquery serve init people.csv --schema schema.toml --epsilon 1 --out service.toml
+    dualquery serve init people.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out service.toml \\
+        --ledger postgresql://steward@db/privacy
+    ```
+    """
+    from dualquery.cli import output
+    from dualquery.cli.progress import Bars
+
+    with Bars(wanted=not quiet) as progress:
+        from dualquery.service.beginning import begin
+
+        made = begin(
+            table,
+            schema=schema,
+            epsilon=epsilon,
+            out=out,
+            delta=delta,
+            neighbours=neighbours,
+            records_per_person=records_per_person,
+            public_rows=records,
+            dataset=dataset,
+            ledger=ledger,
+            share=share,
+            release=release,
+            questions=questions,
+            tolerance=tolerance,
+            progress=progress,
+        )
+    if not quiet:
+        output.print_facts(
+            {
+                "service": str(out),
+                "dataset": made.dataset,
+                "privacy": f"ε = {made.epsilon:g}, δ = {made.delta:g}, neighbours {made.neighbours}",
+                "release": str(made.path(made.release)),
+                "ledger": made.ledger,
+                "next": f"dualquery serve token add NAME --service {out}, then dualquery serve {out}",
+            }
+        )
+
+
+def run(
+    service: ServiceArgument,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="[default: as the file says, 127.0.0.1]")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="PORT", help="[default: as the file says, 8642]")
+    ] = None,
+    tls_certificate: Annotated[
+        str | None,
+        typer.Option("--tls-certificate", metavar="FILE", help="Serve HTTPS with this certificate."),
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="And its key.")] = None,
+    trust_ledger: TrustFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Run a service until interrupted: HTTP and a web page. `dualquery serve SERVICE` for short.
+
+    Examples:
+
+    ```
+    dualquery serve service.toml
+    dualquery serve service.toml --host 0.0.0.0 --tls-certificate host.pem --tls-key host.key
+    ```
+    """
+    from dataclasses import replace
+
+    from dualquery.cli.progress import Bars
+    from dualquery.service.serving import serve
+    from dualquery.service.settings import read_settings
+
+    settings = read_settings(service)
+    given = {"host": host, "port": port, "certificate": tls_certificate, "key": tls_key}
+    changed = {name: value for name, value in given.items() if value is not None}
+    settings = replace(settings, http=replace(settings.http, **changed))  # type: ignore[arg-type]
+    with Bars(wanted=not quiet) as progress:
+        ready = None if quiet else partial(print, flush=True)
+        serve(settings, trust=trust_ledger, ready=ready, progress=progress)
+
+
+def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: JsonFlag = False) -> None:
+    """Verify the ledger, and show what is spent and left, fires left, and answers given. Costs no privacy.
+
+    Examples:
+
+    ```
+    dualquery serve status service.toml
+    ```
+    """
+    from dualquery.cli import output
+    from dualquery.service.settings import read_settings
+    from dualquery.service.standing import standing
+
+    settings = read_settings(service)
+    found = standing(settings, trust=trust_ledger)
+    if json:
+        output.print_json(found.to_json())
+        return
+    answers = ", ".join(f"{count:,} {badge}" for badge, count in sorted(found.answers.items())) or "none"
+    output.print_facts(
+        {
+            "dataset": found.dataset,
+            "cap": f"ε = {settings.epsilon:g}, δ = {settings.delta:g}, neighbours {settings.neighbours}",
+            "spent": f"{100 * found.spent / found.cap:.3g}% (the release {100 * found.release / found.cap:.3g}%)",
+            "left": f"{100 * found.left / found.cap:.3g}%, {found.fires_left:,} fires",
+            "answers given": answers,
+            "fires": f"{found.fires:,}, and {found.burned:,} burned by unclean stops",
+            "running": "yes, or stopped uncleanly" if found.running else "no",
+            "ledger": f"{found.head.length:,} lines follow from each other, head {found.head.hash}",
+        }
+    )
+
+
+serve = typer.Typer(
+    help="Answer questions about a private table over HTTP.", rich_markup_mode="markdown", cls=ServeGroup
+)
+serve.command("init")(init)
+serve.command("run")(run)
+serve.command("status")(status)
+serve.add_typer(token, name="token")

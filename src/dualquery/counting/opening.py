@@ -1,0 +1,70 @@
+"""From a table, wherever it is, to a counter of its records: in memory where it fits, on disk where it does not.
+
+What is counted is the same, number for number. Which way was taken is not told to anybody: where the number of
+records is private, so is whether there were too many for the memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from dualquery.counting.counter import Counter
+from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.spilled import SpilledCounter
+from dualquery.queries.group import Progress, no_progress
+from dualquery.table.blocks import record_blocks
+from dualquery.table.encoding import encode
+from dualquery.table.files import kind_of
+from dualquery.table.parts import is_pattern, matching, size_in_bytes
+from dualquery.table.schema import Schema
+from dualquery.table.source import PARQUET, Source
+
+MEMORY = 2_000_000_000  # bytes, where nobody says how many
+GROWTH = {True: 12, False: 3}  # bytes of memory a byte of Parquet, or of text, while a table is read at once
+LEAST_ROWS, MOST_ROWS = 1 << 12, 1 << 19  # of a block
+BYTES_A_CELL = 64  # of a block: as it is read, encoded, and counted
+
+Stage = Callable[[str, int, int], None]
+
+
+def open_counter(
+    source: Source,
+    schema: Schema,
+    *,
+    records_per_person: int | None = None,
+    memory: int | None = None,
+    tell: Stage = lambda stage, done, total: None,
+    progress: Progress = no_progress,
+) -> Counter:
+    """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
+    limit = MEMORY if memory is None else memory
+    size = size_in_bytes(source)
+    tell("reading the table", 0, 1)
+    if size is None or size * GROWTH[_is_parquet(source)] <= limit:
+        records = encode(source, schema, records_per_person=records_per_person)
+        tell("reading the table", 1, 1)
+        return MemoryCounter(records, progress=progress)
+    rows = block_rows(schema, limit)
+    blocks = record_blocks(
+        source,
+        schema,
+        rows=rows,
+        records_per_person=records_per_person,
+        tell=lambda done: tell("reading the table", done, size),
+    )
+    return SpilledCounter(schema.domain, blocks, rows=rows, progress=progress)
+
+
+def block_rows(schema: Schema, memory: int) -> int:
+    """How many records are held at once: with their like in all stages they take a quarter of the memory."""
+    cells = len(schema.domain.columns) + 4
+    return max(LEAST_ROWS, min(MOST_ROWS, memory // (4 * BYTES_A_CELL * cells)))
+
+
+def _is_parquet(source: Source) -> bool:
+    if not isinstance(source, str | os.PathLike):
+        return True
+    first = matching(source)[0] if isinstance(source, str) and is_pattern(source) else Path(source)
+    return first.is_dir() or kind_of(first) in PARQUET

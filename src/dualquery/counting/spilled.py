@@ -1,0 +1,138 @@
+"""The counter of a table that does not fit into memory: encoded once, kept on disk, counted block by block.
+
+A run asks the curator several times, and reading a table is dearer than counting it: the first pass reads, checks
+and encodes all of it, and writes the codes of each column into a file; every question then reads the codes. The
+files have no name: nobody else can open them, and nothing of them is left when the process ends, however it ends.
+They take a byte a cell of the table, or two where an attribute has more than 256 values.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.counting.counter import Countable, Integers
+from dualquery.queries.group import Progress, no_progress
+from dualquery.table.domain import Domain, Items
+from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
+
+
+class _Numbers:
+    """Numbers of one type, one behind the other in a file without a name."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = np.dtype(kind)
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (it stays open)
+        self.length = 0
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        data = memoryview(np.ascontiguousarray(numbers, self._kind).data).cast("B")
+        while len(data):
+            data = data[self._file.write(data) :]
+        self.length += len(numbers)
+
+    def read(self, first: int, last: int) -> NDArray[Any]:
+        out = np.empty(last - first, self._kind)
+        data, place = memoryview(out.data).cast("B"), first * self._kind.itemsize
+        while len(data):
+            count = os.preadv(self._file.fileno(), [data], place)
+            if count == 0:
+                raise OSError("the temporary file of a table was cut short")
+            data, place = data[count:], place + count
+        return out
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Column:
+    """The codes of a column, or the items of its records."""
+
+    def __init__(self, column: Any) -> None:
+        self._items = isinstance(column, Items)
+        self._codes = _Numbers(np.int32 if self._items else smallest_type(len(column.labels)))
+        self._ends = _Numbers(np.int64) if self._items else None
+
+    def append(self, codes: ColumnCodes, rows: int) -> None:
+        if self._ends is None:
+            assert isinstance(codes, np.ndarray)
+            self._codes.append(codes)
+            return
+        assert not isinstance(codes, np.ndarray)
+        items = codes if isinstance(codes, SparseItems) else as_lists(codes, rows)
+        self._ends.append(items.start[1:] + self._codes.length)
+        self._codes.append(items.ids)
+
+    def read(self, first: int, last: int) -> ColumnCodes:
+        if self._ends is None:
+            return self._codes.read(first, last)
+        before = self._ends.read(first - 1, first) if first else np.zeros(1, np.int64)
+        start = np.concatenate([before, self._ends.read(first, last)])
+        return SparseItems(start - start[0], self._codes.read(int(start[0]), int(start[-1])))
+
+    def close(self) -> None:
+        self._codes.close()
+        if self._ends is not None:
+            self._ends.close()
+
+
+class SpilledCounter:
+    """Counts records that lie on disk, a block of them in memory at a time."""
+
+    def __init__(
+        self, domain: Domain, blocks: Iterable[Records], *, rows: int, progress: Progress = no_progress
+    ) -> None:
+        """`rows` are read back at once; what comes in may be cut otherwise."""
+        self._domain = domain
+        self._at_once = rows
+        self._progress = progress
+        self._columns = [_Column(column) for column in domain.columns]
+        self._rows = 0
+        self._records_per_person: int | None = None
+        self._kept: dict[int, tuple[Countable, Integers]] = {}
+        for records in blocks:
+            self._rows += records.rows
+            self._records_per_person = records.records_per_person
+            for column, codes in zip(self._columns, records.columns, strict=True):
+                column.append(codes, records.rows)
+
+    @property
+    def domain(self) -> Domain:
+        return self._domain
+
+    @property
+    def records_per_person(self) -> int | None:
+        return self._records_per_person
+
+    @property
+    def true_rows(self) -> int:
+        return self._rows
+
+    def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
+        if id(countable) in self._kept:
+            return self._kept[id(countable)][1]
+        self._progress(0, 1)
+        blocks = self._blocks()
+        counts = countable.counts(next(blocks)).copy()
+        for records in blocks:
+            counts += countable.counts(records)
+        self._progress(1, 1)
+        if kept:
+            self._kept[id(countable)] = (countable, counts)
+        return counts
+
+    def _blocks(self) -> Iterator[Records]:
+        for first in range(0, max(1, self._rows), self._at_once):
+            last = min(first + self._at_once, self._rows)
+            columns = tuple(column.read(first, last) for column in self._columns)
+            yield Records(self._domain, last - first, columns, self._records_per_person)
+
+    def close(self) -> None:
+        """Give the disk back."""
+        for column in self._columns:
+            column.close()

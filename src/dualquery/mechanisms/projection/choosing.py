@@ -1,0 +1,132 @@
+"""Which pairs are worth measuring, from noisy one-way tables and noisy misfits: the gate and the choice.
+
+Nothing here knows of privacy: everything is public by now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.game.moves import Cells
+from dualquery.game.residual import Set
+from dualquery.mechanisms.projection.posterior import posterior_means
+
+HALF_NORMAL = 0.8  # E|x| of a standard normal x
+OF_EXPECTED = 2.0  # a cell of which n·M records are expected misfits by at most so many times that
+PAIR_OF_ONES = 1.4  # the error of a product of two tables, in errors of one
+LEVELS = 100  # that a misfit may have
+HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
+PENALTY = 0.4  # for the noise that measuring a pair brings
+LEAST_WIDTH = 40  # attributes from which on dependence is looked for in few directions
+STRONG = (
+    0.1  # mean misfit of all pairs, as a fraction of the records, that makes a search for directions worth it
+)
+DIFFUSE = 0.3  # of the whole misfit, the most that the chosen pairs may hold for such a search
+MOST_COST = 0.15  # of the mean misfit, what a search in vain may cost
+FEW_DIRECTIONS = 8  # dependence of so many directions must be visible
+VISIBLE = 1.4  # an eigenvalue, in half edges of the noise; from one on it is in principle
+PEAKED = 1.5  # the length of an interaction, in that of one whose cells all have the same misfit
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """How far the pairs lie from independence, in records: noisy, and as a posterior says."""
+
+    noisy: Cells
+    likely: Cells
+
+    @staticmethod
+    def of(noisy: Cells, null: Cells, deviation: float) -> Misfit:
+        """Less what chance alone brings; the posterior mean under a law learned from all pairs."""
+        excess = noisy - null
+        scaled = excess / deviation
+        likely = posterior_means(scaled, np.linspace(scaled.min() - 1e-9, scaled.max() + 1e-9, LEVELS))
+        return Misfit(excess, deviation * likely)
+
+    def largest(self, number: int) -> float:
+        """The sum of the largest."""
+        return float(np.sort(self.likely)[::-1][:number].sum())
+
+
+def expected_counts(ones: Mapping[int, Cells], pairs: Sequence[Set], total: float) -> Cells:
+    """n·M: the counts of all cells of the pairs, were the attributes independent."""
+    return total * np.concatenate([np.outer(ones[i], ones[j]).ravel() for i, j in pairs])
+
+
+def null_misfit(
+    ones: Mapping[int, Cells], deviations: Mapping[int, float], pairs: Sequence[Set], total: float
+) -> Cells:
+    """The misfit of each table that sampling and the noise of one-way tables bring by themselves.
+
+    Σ_c .8 √(n M_c + n² (s_i² p_j² + s_j² p_i²)), but at most 2 n M_c a cell.
+    """
+    squares = {j: p**2 for j, p in ones.items()}
+    spread = {j: np.full(len(p), (total * deviations[j]) ** 2) for j, p in ones.items()}
+    misfits = []
+    for i, j in pairs:
+        expected = total * np.outer(ones[i], ones[j])
+        noise = np.outer(spread[i], squares[j]) + np.outer(squares[i], spread[j])
+        cells = np.minimum(HALF_NORMAL * np.sqrt(expected + noise), OF_EXPECTED * expected)
+        misfits.append(float(cells.sum()))
+    return np.array(misfits)
+
+
+def error_of_ones(ones: Mapping[int, Cells], deviations: Mapping[int, float]) -> float:
+    """The L1 error of a pair's table that the noise of one-way tables brings; deviations are fractions.
+
+    Clipped at zero, a cell of fraction p far below the noise s has an error of .8 · .35 s rather than .8 s.
+    """
+    errors = [
+        float((HALF_NORMAL * deviations[j] * np.minimum(1.0, 0.35 + p / deviations[j])).sum())
+        for j, p in ones.items()
+    ]
+    return PAIR_OF_ONES * float(np.mean(errors))
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What measuring pairs gains, and what the share of the one-way tables that it needs costs, both in L1."""
+
+    gain: float
+    cost: float
+
+    @property
+    def opens(self) -> bool:
+        return self.gain > self.cost
+
+    @staticmethod
+    def of(misfit: Misfit, best: NDArray[np.int64], noise: Cells, *, total: float, cost: float) -> Gate:
+        """A pair of misfit m, measured with noise ν, loses m · m²/(m² + 1.3 ν²) of it."""
+        found = np.maximum(misfit.likely[best], 0.0)
+        lost = found**3 / np.maximum(found**2 + HALF_LOST * (HALF_NORMAL * noise[best]) ** 2, 1e-300)
+        return Gate(float(lost.sum()) / (len(misfit.likely) * total), cost)
+
+
+def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:
+    """The pairs of largest misfit, less part of what the noise of measuring them brings, both in records."""
+    order = np.argsort(-(misfit.noisy - PENALTY * noise), kind="stable")
+    return np.sort(order[:chosen])
+
+
+def may_have_few_directions(
+    misfit: Misfit, gate: Gate, sizes: NDArray[np.int64], total: float, deviation: float, *, chosen: int
+) -> bool:
+    """Whether to measure all pairs and look for few directions in which all attributes depend on each other.
+
+    Only where dependence is strong and lies in no few pairs, where it would be seen if it had `FEW_DIRECTIONS`, and
+    where a search in vain costs little. `deviation` is that of a cell of an interaction, as a fraction.
+    """
+    if len(sizes) < LEAST_WIDTH:
+        return False
+    mean = float(misfit.likely.mean()) / total
+    held = misfit.largest(chosen) / max(1e-9, float(misfit.likely.sum()))
+    if mean < STRONG or held > DIFFUSE or gate.cost > MOST_COST * mean:
+        return False
+    length = PEAKED * mean / HALF_NORMAL / float(np.mean(sizes))  # of an interaction, from its L1
+    eigenvalue = length * math.sqrt(2 * len(misfit.likely) / FEW_DIRECTIONS)
+    return eigenvalue > VISIBLE * deviation * math.sqrt(float((sizes - 1).sum()))

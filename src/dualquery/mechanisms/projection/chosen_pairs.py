@@ -1,0 +1,262 @@
+"""Small tables and many columns: one-way tables first, then the pairs that matter, if any do.
+
+To measure all pairs is wrong where records are few for the number of pairs: noise then hides what independence
+would have told. Here one-way tables are measured first, then the *misfit* of every pair, its distance from the
+product of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
+public numbers (`choosing`): a gate says whether pairs would gain more than they cost; then the rest of the budget
+goes to the K pairs of largest misfit, or, where dependence is everywhere, to all of them, in case few directions
+explain it (`low_rank`), or back to the one-way tables. docs/small-tables.md has the evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from dualquery.errors import DualQueryError
+from dualquery.game.residual import Set
+from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.allocation import available_rho, closure
+from dualquery.mechanisms.projection.choosing import (
+    LEAST_WIDTH,
+    Gate,
+    Misfit,
+    best_pairs,
+    error_of_ones,
+    expected_counts,
+    may_have_few_directions,
+    null_misfit,
+)
+from dualquery.mechanisms.projection.chosen_fit import fit_chosen, fit_ones
+from dualquery.mechanisms.projection.fitting import Fitting, Progress, Rows, too_noisy
+from dualquery.mechanisms.projection.low_rank import directions_of, fit_directions
+from dualquery.mechanisms.projection.measuring import unit_variance
+from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.posterior import denoised
+from dualquery.mechanisms.projection.stages import (
+    Shares,
+    Stages,
+    relative_sensitivity,
+    shares_of_first,
+    stages_of,
+    variances,
+)
+from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.mechanisms.wishes import ProjectionWishes
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.misfits import Misfits
+from dualquery.table.records import Records
+
+SHARE_OF_MISFITS = 0.07
+MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
+MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
+MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
+MEAN_ERROR = (
+    0.35  # of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py)
+)
+MAX_ERROR = 6.5
+WIDE_WORK = 1.0e9  # rows of a chain × attributes × values, where all pairs may have to be fitted
+WIDE_SECONDS = 0.9e-9  # per row, attribute and value
+COUNT_SECONDS = 2e-9  # per record and table, two cores
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How many pairs to choose, and the share of the one-way tables: from public quantities alone."""
+
+    ones: list[Set]
+    pairs: list[Set]
+    precision: float  # r: records over the noise of a one-way count, by the freedom of a pair
+    number: float  # K, before it is made a whole number
+    larger: bool  # whether sets of three and more are asked for
+
+    @staticmethod
+    def of(task: Task) -> Rule:
+        """r = n/√(v d) · 115/q, K = d (r/100)^¾, with q the mean over pairs of (k_i − 1)(k_j − 1)."""
+        sizes = task.domain.sizes
+        orders = closure(task.workload.scope)
+        ones, pairs = (
+            [members for members in orders.get(order, []) if all(sizes[j] > 1 for j in members)]
+            for order in (1, 2)
+        )
+        larger = max(orders, default=1) > 2
+        available_rho(task)  # refuses an accounting that cannot pay for Gaussian noise
+        if not pairs:
+            return Rule(ones, pairs, math.inf, math.inf, larger)
+        freedom = float(np.mean([(int(sizes[i]) - 1) * (int(sizes[j]) - 1) for i, j in pairs]))
+        moved = task.budget.neighbours.largest_squared(alone=1, apart=2)
+        noise = math.sqrt(unit_variance(task.budget) * moved * len(ones))
+        precision = task.rows / noise * 115 / freedom
+        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, larger)
+
+    @property
+    def applies(self) -> bool:
+        """Whether some pairs are better than all."""
+        most = MOST_CHOSEN_BESIDE if self.larger else MOST_CHOSEN
+        return self.number < most * len(self.pairs)
+
+    @property
+    def chosen(self) -> int:
+        return max(1, round(self.number))
+
+    def shares(self) -> Shares:
+        """Fewer records, more for the one-way tables: 1/(1 + r/400), within bounds."""
+        ones = 1 / (1 + self.precision / 400)
+        return Shares(min(MOST_OF_ONES, max(LEAST_OF_ONES, ones)), SHARE_OF_MISFITS)
+
+
+class Last(Enum):
+    """What the rest of the budget is spent on."""
+
+    ONES = "the one-way tables again"
+    CHOSEN = "the chosen pairs"
+    ALL = "all pairs, for the few directions in which they depend on each other"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to measure last, and with which shares of what is left."""
+
+    last: Last
+    shares: Mapping[Set, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByChosenPairs:
+    """One-way tables, then the pairs that matter most."""
+
+    measured: str = "one-way tables, then chosen pairs"
+    pairs: int
+    chosen: int
+    cell_noise: float
+    pace: Pace
+    stages: Stages = hidden()
+
+    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
+        """All three stages are paid for at once; what the last one measures is chosen after the first two."""
+        stages, neighbours = self.stages, task.budget.neighbours
+        first, second, last = curator.allow(*stages.events(neighbours))
+        raw = stages.measure_ones(curator, task, first)
+        known = denoised(raw)
+        ones, sets = known.ones(), stages.candidates.sets
+        expected = expected_counts(ones, sets, known.total)
+        no_slack = np.zeros(len(sets), np.int64)
+        misfits = Misfits(stages.candidates, np.rint(expected).astype(np.int64), no_slack)
+        noisy = curator.measure(misfits, noise=stages.misfit_noise, within=second).astype(np.float64)
+        null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
+        wanted = self.wanted(task, known, Misfit.of(noisy, null, stages.misfit_noise.deviation))
+        rest = stages.measure_last(curator, stages.within(wanted.shares, neighbours), last)
+        return self._fitting(wanted.last, rest.joined(raw), task)
+
+    def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> Wanted:
+        """The gate and the choice: from public numbers."""
+        stages, neighbours, sets = self.stages, task.budget.neighbours, self.stages.candidates.sets
+        again = shares_of_first([s for s in stages.ones.sets if s], task.domain, neighbours)
+        moved = np.array([relative_sensitivity(s, task.domain, neighbours) for s in sets])
+        cells = np.diff(stages.candidates.starts)
+        unit = stages.last_noise.deviation / math.sqrt(
+            stages.allowed
+        )  # noise of what moves by one, in records
+        noise = moved * unit * np.sqrt(self.chosen * cells)
+        best = best_pairs(misfit, self.chosen, noise)
+        gate = Gate.of(misfit, best, noise, total=known.total, cost=self._cost(task, known, again))
+        width = task.domain.width
+        if len(sets) == width * (width - 1) // 2 and may_have_few_directions(
+            misfit,
+            gate,
+            task.domain.sizes.astype(np.int64),
+            known.total,
+            unit * math.sqrt(float(moved.sum())) / known.total,
+            chosen=self.chosen,
+        ):
+            return Wanted(Last.ALL, dict(zip(sets, (moved / moved.sum()).tolist(), strict=True)))
+        if not gate.opens:
+            return Wanted(Last.ONES, again)
+        parts = np.sqrt(moved[best] * cells[best])
+        parts /= parts.sum()
+        return Wanted(Last.CHOSEN, {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)})
+
+    def _cost(self, task: Task, known: MeasuredTables, again: Mapping[Set, float]) -> float:
+        """How much better one-way tables would be, had they the rest as well."""
+        more = variances(self.stages.within(again, task.budget.neighbours), self.stages.last_noise)
+        now = {s[0]: known.deviation(s) for s in known.interactions if len(s) == 1}
+        alone = {
+            j: x / math.sqrt(1 + known.variance[(j,)] / more.get((j,), math.inf)) for j, x in now.items()
+        }
+        ones = known.ones()
+        return error_of_ones(ones, now) - error_of_ones(ones, alone)
+
+    def _fitting(self, last: Last, measured: MeasuredTables, task: Task) -> Fitting:
+        def fit(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
+            known = denoised(measured)
+            if last is Last.CHOSEN and any(len(members) == 2 for members in known.interactions):
+                return fit_chosen(known, pace, rng, progress)
+            found = directions_of(known, rng) if last is Last.ALL else None
+            if found is not None:
+                return fit_directions(task.domain, found, pace, rng, progress)
+            return fit_ones(known, pace, rng, progress)
+
+        return Fitting(fit, lambda rows, rng: Records.from_rows(task.domain, rows))
+
+    def shorter(self) -> ByChosenPairs:
+        return replace(self, pace=self.pace.shorter(self.cell_noise))
+
+
+def pace_of(task: Task, synthetic_rows: int | None) -> Pace:
+    """Shorter chains where all pairs of many attributes may have to be fitted, unless rows were asked for."""
+    width, values = task.domain.width, int(task.domain.sizes.sum())
+    usual = Pace.of(synthetic_rows)
+    if synthetic_rows is not None or width < LEAST_WIDTH:
+        return usual
+    rows = min(usual.chain_rows, max(1000, int(WIDE_WORK / (width * values))))
+    return replace(usual, chain_rows=rows, rows=usual.chains * usual.snapshots * rows)
+
+
+def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[Any]:
+    """Everything but what is measured last."""
+    shares, pace = rule.shares(), pace_of(task, wanted.synthetic_rows)
+    stages = stages_of(task, rule.ones, rule.pairs, shares)
+    noisy = [v for s, v in variances(stages.ones, stages.ones_noise).items() if s]
+    noise = math.sqrt(float(np.mean(noisy))) / task.rows
+    width, values, number = task.domain.width, int(task.domain.sizes.sum()), len(rule.pairs)
+    sizes = task.domain.sizes.astype(np.int64)
+    cells = stages.candidates.size
+    wide = width >= LEAST_WIDTH
+    visits = rule.chosen * (16 + 2 * float(sizes.mean()))
+    work = width * values * WIDE_SECONDS / 2.5e-9 if wide else visits
+    need = pace.bytes(width, 2 * visits * float(sizes.mean()) + (values**2 if wide else 0)) + 40 * cells
+    if wanted.memory is not None and need > wanted.memory:
+        i, j = max(rule.pairs, key=lambda members: int(sizes[members[0]]) * int(sizes[members[1]]))
+        raise DualQueryError(
+            f"the tables of this workload need {need / 1e6:,.0f} MB, more than --memory allows (the largest is "
+            f"{task.domain.name(i)} × {task.domain.name(j)}); ask about fewer attributes at once, or allow more"
+        )
+    or_all = ", or all of them where they depend on each other in few directions," if wide else ""
+    return Plan(
+        mechanism="projection",
+        task=task,
+        reason=(
+            f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
+            f"({shares.ones:.0%} of the budget), then how far each pair lies from independence "
+            f"({shares.misfits:.0%}); if pairs pay, the {rule.chosen:,} that matter most{or_all} get the rest, else "
+            "the one-way tables do, and rows are fitted to them"
+        ),
+        parameters=ByChosenPairs(
+            pairs=number, chosen=rule.chosen, cell_noise=noise, pace=pace, stages=stages
+        ),
+        steps=stages.steps(task, "measure the pairs that matter, or the one-way tables again"),
+        mean_error=min(MEAN_ERROR * noise, 0.5),
+        max_error=min(MAX_ERROR * noise, 1.0),
+        seconds=pace.seconds(work, noise) + number * (task.rows * COUNT_SECONDS + 1e-4),
+        bytes=need,
+        notes=(
+            *too_noisy(noise),
+            "where no pairs pay, only one-way tables are known, and answers about two attributes that depend on each "
+            "other are as wrong as independence is",
+        ),
+    )

@@ -1,0 +1,129 @@
+"""Records that are asked one question at a time: their bit columns are kept, so that a question is a few ANDs.
+
+What is kept depends on which questions were asked, never on what the records hold; counting runs over all words.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.queries.bit_columns import predicate_bits
+from dualquery.queries.group import Group, Integers, ProductRows
+from dualquery.queries.kept_kernels import (
+    accepted_bits,
+    add_ones,
+    add_weights,
+    mass_of,
+    parity_mask,
+    product_mask,
+)
+from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.tables import Tables, attribute_codes
+from dualquery.table.records import BitItems, Records, SparseItems
+
+MOST_BYTES = 256 << 20  # kept at once
+
+Mask = NDArray[np.uint64]
+
+
+class KeptColumns:
+    """Some records, and the bit columns and cells that questions about them have needed. Not for several threads."""
+
+    def __init__(self, records: Records, *, most_bytes: int = MOST_BYTES) -> None:
+        self.records = records
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[Hashable, NDArray[np.integer]] = OrderedDict()
+        self._bytes = 0
+
+    def counts(self, group: Group) -> Integers:
+        """The count of each query of a group: what `group.counts` gives, sooner where the group is small."""
+        if isinstance(group, Tables) and len(group.sets) == 1:
+            return self.cell_counts(group)
+        rows = group.products(np.arange(group.size, dtype=np.int64))
+        counts = np.zeros(group.size, np.int64)
+        for place, _, count in self._masks(rows):
+            counts[place] = count
+        return counts
+
+    def mask(self, group: Group) -> Mask:
+        """The records that the only query of a group holds for, one bit each."""
+        ((_, mask, _),) = self._masks(group.products(np.zeros(1, np.int64)))
+        return mask
+
+    def mass(self, group: Group, weights: Integers) -> Integers:
+        """The weight of the records that each query holds for; a table's whole, or a single query's."""
+        if isinstance(group, Tables):
+            sums = np.zeros(group.size, np.int64)
+            add_weights(self.cells(group), weights, sums)
+            return sums
+        return np.array([mass_of(self.mask(group), weights)], np.int64)
+
+    def cell_counts(self, table: Tables) -> Integers:
+        sums = np.zeros(table.size, np.int64)
+        add_ones(self.cells(table), sums)
+        return sums
+
+    def cells(self, table: Tables) -> NDArray[np.integer]:
+        """The cell of a lone table that each record lies in."""
+        (members,) = table.sets
+        return self._keep(("cells", members), lambda: self._joint_codes(members))
+
+    def _joint_codes(self, members: tuple[int, ...]) -> NDArray[np.integer]:
+        cells = np.zeros(self.records.rows, np.int64)
+        for j in members:
+            codes = attribute_codes(self.records, [j])[0]
+            cells = cells * int(self.records.domain.sizes[j]) + codes
+        return cells.astype(np.int32)
+
+    def _masks(self, rows: ProductRows) -> list[tuple[int, Mask, int]]:
+        """Of each query its place, its mask and its count."""
+        found = []
+        words = -(-self.records.rows // 64)
+        for place, literals, complement in zip(
+            rows.positions.tolist(), rows.literals.tolist(), rows.complement.tolist(), strict=True
+        ):
+            used = [literal for literal in literals if literal != NONE]
+            columns = self._columns(rows.predicates, [literal >> 1 for literal in used])
+            negated = np.array([literal & 1 for literal in used], np.uint8)
+            mask = np.empty(words, np.uint64)
+            count = product_mask(columns, negated, np.uint8(complement), self.records.rows, mask)
+            found.append((place, mask, int(count)))
+        for place, attributes in zip(rows.parity_positions.tolist(), rows.parities.tolist(), strict=True):
+            ones = Predicates.of([(j, (1,)) for j in attributes if j != NONE])
+            mask = np.empty(words, np.uint64)
+            count = parity_mask(self._columns(ones, range(len(ones))), self.records.rows, mask)
+            found.append((place, mask, int(count)))
+        return found
+
+    def _columns(self, predicates: Predicates, wanted: Sequence[int]) -> Mask:
+        out = np.empty((len(wanted), -(-self.records.rows // 64)), np.uint64)
+        for place, p in enumerate(wanted):
+            attribute, values = int(predicates.attribute[p]), tuple(predicates.accepted(p).tolist())
+            out[place] = self._keep((attribute, values), lambda a=attribute, v=values: self._bits(a, v))  # type: ignore[misc]
+        return out
+
+    def _bits(self, attribute: int, values: tuple[int, ...]) -> Mask:
+        codes = self.records.columns[self.records.domain.column_of(attribute)[0]]
+        if isinstance(codes, SparseItems | BitItems):
+            one = Predicates.of([(attribute, values)])
+            return predicate_bits(one, self.records, 0, self.records.rows)[0]
+        accepted = np.zeros(int(self.records.domain.sizes[attribute]), np.uint64)
+        accepted[list(values)] = 1
+        bits = np.empty(-(-self.records.rows // 64), np.uint64)
+        accepted_bits(codes, accepted, bits)
+        return bits
+
+    def _keep(self, key: Hashable, make: Callable[[], NDArray[np.integer]]) -> NDArray[np.integer]:
+        known = self._kept.get(key)
+        if known is not None:
+            self._kept.move_to_end(key)
+            return known
+        made = self._kept[key] = make()
+        self._bytes += made.nbytes
+        while self._bytes > self._most_bytes and len(self._kept) > 1:
+            self._bytes -= self._kept.popitem(last=False)[1].nbytes
+        return made

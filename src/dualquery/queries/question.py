@@ -1,0 +1,99 @@
+"""One question: a query, or a whole table whose cells are asked for together."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from threading import Lock
+
+from dualquery.errors import QueryError
+from dualquery.queries.group import Group
+from dualquery.queries.language.canonical import Query
+from dualquery.queries.language.grouping import to_groups
+from dualquery.queries.language.tabulation import TableReader, table_text
+from dualquery.queries.tables import Tables
+from dualquery.table.domain import Domain
+
+MOST_CELLS = 20_000  # of a table that is asked for
+LONGEST = 20_000  # characters of a question
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: the query, or where there is none the table over `members`. Equal where the text is."""
+
+    domain: Domain
+    query: Query | None
+    members: tuple[int, ...]
+    text: str  # canonical
+
+    @property
+    def is_table(self) -> bool:
+        return self.query is None
+
+    @cached_property
+    def group(self) -> Group:
+        """The queries whose counts answer it: one, or one a cell."""
+        if self.query is None:
+            return Tables(self.domain, (self.members,))
+        (group,) = to_groups(self.domain, [self.query])
+        return group
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The number of values along each attribute of a table."""
+        return tuple(int(self.domain.sizes[j]) for j in self.members)
+
+    @property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        return tuple(self.domain.name(j) for j in self.members)
+
+    @cached_property
+    def labels(self) -> tuple[tuple[str, ...], ...]:
+        """The values of each cell, one an attribute; nothing for a single query."""
+        if self.query is not None:
+            return ()
+        return tuple(product(*(self.domain.column_of(j)[1].labels for j in self.members)))
+
+
+class QuestionReader:
+    """Reads questions about one domain, from many threads, and remembers the last few thousand."""
+
+    def __init__(self, domain: Domain) -> None:
+        self._domain = domain
+        self._reader = TableReader(domain)
+        self._known: OrderedDict[str, Question] = OrderedDict()
+        self._lock = Lock()
+
+    def read(self, text: str) -> Question:
+        """The question that a text asks; QueryError with the column of the fault where it asks none."""
+        if len(text) > LONGEST:
+            raise QueryError(f"a question has at most {LONGEST:,} characters; ask for less at once")
+        with self._lock:
+            known = self._known.get(text)
+            if known is None:
+                known = self._known[text] = self._read(text)
+                if len(self._known) > _REMEMBERED:
+                    self._known.popitem(last=False)
+            return known
+
+    def _read(self, text: str) -> Question:
+        members = self._reader.read_members(text)
+        if members is None:
+            query = self._reader.read(text)
+            return Question(self._domain, query, (), query.text(self._domain))
+        question = Question(self._domain, None, members, table_text(self._domain, members))
+        if question.cells > MOST_CELLS:
+            raise QueryError(
+                f"this table has {question.cells:,} cells, and at most {MOST_CELLS:,} are answered at once; "
+                "leave out an attribute"
+            )
+        return question

@@ -1,0 +1,88 @@
+"""What a release would be, before any data is touched: mechanism, parameters, steps, error, time, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dualquery.errors import DualQueryError
+from dualquery.mechanisms.mechanism import Plan, Task
+from dualquery.privacy.budget import Budget
+from dualquery.queries.families import from_spec
+from dualquery.queries.workload import Workload
+from dualquery.releases.persons import records_per_person
+from dualquery.releases.planning import checked_options, plan_for
+from dualquery.releases.rows import measures_rows, price_of_rows
+from dualquery.releases.tightest import settle
+from dualquery.table.domain import Domain
+from dualquery.table.schema import Schema
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """A plan, the budget of the whole release with its accounting, and why it is that accounting."""
+
+    plan: Plan[Any]
+    budget: Budget
+    accounting_reason: str
+
+
+def plan(
+    schema: Schema | Domain,
+    *,
+    workload: Workload | str,
+    budget: Budget,
+    rows: int | None = None,
+    public_rows: int | None = None,
+    mechanism: str | None = None,
+    **options: object,
+) -> Plan[Any]:
+    """The plan of a release of a table of so many records. Needs no data; see `dualquery.release`.
+
+    `public_rows` are declared, as there. Of a table of `rows` records the release would have to measure how many
+    there are, where neighbours may differ in that; the plan then begins with the measurement.
+    """
+    return foreseen(
+        schema,
+        workload=workload,
+        budget=budget,
+        rows=rows,
+        public_rows=public_rows,
+        mechanism=mechanism,
+        **options,
+    ).plan
+
+
+def foreseen(
+    schema: Schema | Domain,
+    *,
+    workload: Workload | str,
+    budget: Budget,
+    rows: int | None = None,
+    public_rows: int | None = None,
+    mechanism: str | None = None,
+    **options: object,
+) -> Foreseen:
+    """`plan`, with the accounting that is settled on the way."""
+    if (rows is None) == (public_rows is None):
+        raise DualQueryError("say how many records the table has: give one of rows and public_rows")
+    number = rows if rows is not None else public_rows
+    if number is None or number < 1:
+        raise DualQueryError("the number of records must be at least 1")
+    if isinstance(schema, Schema):
+        records_per_person(schema, budget.neighbours)
+    asked = from_spec(Schema.of(schema).domain, workload) if isinstance(workload, str) else workload
+    wanted = checked_options(options)
+    measured = measures_rows(budget, public_rows)
+    whole = replace(budget, adaptive=measured)
+    settled = settle(asked, whole, wanted, mechanism, None if measured else number)
+    if settled.planned is not None:
+        return Foreseen(settled.planned[1], settled.budget, settled.why)
+    if not measured:
+        _, made = plan_for(Task(asked, number, settled.budget), wanted, mechanism)
+        return Foreseen(made, settled.budget, settled.why)
+    priced = price_of_rows(settled.budget)
+    known = priced.known(number)
+    _, made = plan_for(Task(asked, known.rows, known.left, known.variance), wanted, mechanism)
+    steps = (priced.step(asked.domain), *made.steps)
+    return Foreseen(replace(made, steps=steps), settled.budget, settled.why)

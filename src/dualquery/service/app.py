@@ -1,0 +1,141 @@
+"""The application: routes, page, and one shape for whatever is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from http import HTTPStatus
+from importlib.resources import files
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from dualquery import __version__
+from dualquery.errors import DualQueryError
+from dualquery.service.departures import Application, Departures
+from dualquery.service.desk import Desk
+from dualquery.service.limits import BodyLimit, Rate
+from dualquery.service.problems import ProblemError, problem_of
+from dualquery.service.routes import routes
+
+_FRESH = 1.0  # seconds after which a revoked token opens nothing
+_PAGE = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/page/asking.js": ("asking.js", "text/javascript; charset=utf-8"),
+    "/page/completion.js": ("completion.js", "text/javascript; charset=utf-8"),
+    "/page/pictures.js": ("pictures.js", "text/javascript; charset=utf-8"),
+    "/page/views.js": ("views.js", "text/javascript; charset=utf-8"),
+}
+_SAID = {
+    400: "the body of this request cannot be read",
+    404: "there is nothing at this address; /v1/openapi.json says what there is",
+    405: "this address does not know this method",
+}
+# Nothing from elsewhere, nothing inline, no frames, no forms that leave, no place that tells where one came from.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def application(desk: Desk) -> Application:
+    """The whole service, as uvicorn runs it."""
+    app = FastAPI(
+        title="dualquery",
+        version=__version__,
+        description="Questions about a private table, one at a time, with differential privacy.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        openapi_url="/v1/openapi.json",
+        lifespan=_looking_at_tokens(desk),
+    )
+    app.state.desk = desk
+    app.state.rate = Rate(desk.settings.http.requests_a_second)
+    app.include_router(routes)
+    for path, (name, kind) in _PAGE.items():
+        app.get(path, include_in_schema=False)(_file(name, kind))
+    app.exception_handler(DualQueryError)(_refused)
+    app.exception_handler(HTTPException)(_http)
+    app.exception_handler(RequestValidationError)(_malformed)
+    app.exception_handler(Exception)(_defect)
+    http = desk.settings.http
+    limited = BodyLimit(app, most=http.longest_body)
+    return Departures(limited, quantum=http.quantum)
+
+
+def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        looking = asyncio.create_task(_refresh(desk))
+        yield
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+    return life
+
+
+async def _refresh(desk: Desk) -> None:
+    while True:
+        await asyncio.sleep(_FRESH)
+        await asyncio.to_thread(desk.tokens.refresh)
+
+
+def _file(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
+    content = (files("dualquery.service") / "page" / name).read_bytes()
+
+    async def give() -> Response:
+        return Response(content, media_type=kind, headers=HEADERS)
+
+    return give
+
+
+def _answer(problem: ProblemError) -> Response:
+    return Response(
+        problem.body(), problem.status, media_type="application/json", headers={**HEADERS, **problem.headers}
+    )
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, DualQueryError)
+    return _answer(problem_of(error))
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    """What the framework refuses: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    said = _SAID.get(error.status_code, status.phrase)
+    return _answer(
+        ProblemError(
+            error.status_code,
+            status.phrase.lower().replace(" ", "_"),
+            said,
+            headers=dict(error.headers or {}),
+        )
+    )
+
+
+async def _malformed(_: Request, error: Exception) -> Response:
+    """A body or a parameter that does not fit: where, and why, without repeating what was sent."""
+    assert isinstance(error, RequestValidationError)
+    faults = [
+        {"place": ".".join(str(each) for each in fault["loc"]), "message": str(fault["msg"])}
+        for fault in error.errors()[:10]
+    ]
+    said = f"{faults[0]['place']}: {faults[0]['message']}"
+    return _answer(ProblemError(422, "malformed_request", said, faults=faults))
+
+
+async def _defect(_: Request, __: Exception) -> Response:
+    return _answer(ProblemError(500, "defect", "the service met a defect; tell its owner"))

@@ -1,0 +1,146 @@
+"""A new service: its ledger, the first release, and the file that describes it all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dualquery.asking.opening import first_release, online
+from dualquery.asking.rule import cap_of
+from dualquery.errors import BudgetError, DualQueryError
+from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.privacy.budget import default_delta
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.releases.folder import refuse_occupied
+from dualquery.releases.making import limited_records, refuse_dropping
+from dualquery.releases.release import Release
+from dualquery.service.keeping import Keeper
+from dualquery.service.lines import promised
+from dualquery.service.settings import Http, Settings
+from dualquery.service.storage import Storage
+from dualquery.service.witness import Witness
+from dualquery.table.records import Records
+from dualquery.table.schema import Schema, read_schema
+
+_ROWS_A_QUANTUM = 200_000  # a question about so many records is well within half a quantum
+
+
+def begin(
+    table: Path,
+    *,
+    schema: Path,
+    epsilon: float,
+    out: Path,
+    delta: float | None = None,
+    neighbours: Neighbours = Neighbours.REPLACE,
+    records_per_person: int | None = None,
+    public_rows: int | None = None,
+    dataset: str | None = None,
+    ledger: str | None = None,
+    share: float = 0.9,
+    release: Path | None = None,
+    questions: int = 2000,
+    tolerance: float | None = None,
+    progress: Progress = silent,
+) -> Settings:
+    """Open the ledger, charge it, make the first release (or take an earlier one), and write the file.
+
+    The release is charged before a count is read, and stays charged if something fails later.
+    """
+    if out.exists():
+        raise DualQueryError(f"'{out}' exists already; name another file with --out")
+    described = read_schema(schema)
+    refuse_dropping(described, neighbours)
+    records = limited_records(table, described, neighbours, progress)
+    rows = records.rows if neighbours.size_is_public else public_rows
+    if delta is None and rows is None:
+        raise BudgetError("the number of records is private between these neighbours, so give --delta")
+    folder, stem = out.resolve().parent, out.stem
+    made = Settings(
+        folder=folder,
+        dataset=dataset or table.name.partition(".")[0],
+        table=_from(folder, table),
+        schema=_from(folder, schema),
+        release=f"{stem}-release" if release is None else _from(folder, release),
+        ledger=f"{stem}.ledger"
+        if ledger is None
+        else ledger
+        if "://" in ledger
+        else _from(folder, Path(ledger)),
+        witness=f"{stem}.witness",
+        epsilon=epsilon,
+        delta=default_delta(rows or 2) if delta is None else delta,
+        neighbours=neighbours.value,
+        records_per_person=records_per_person,
+        public_rows=public_rows,
+        questions=questions,
+        tolerance=tolerance,
+        published={f"{stem}-release": f"{stem}-release"} if release is None else {},
+        http=Http(quantum=Http.quantum * max(1, -(-(rows or 1) // _ROWS_A_QUANTUM))),
+    )
+    _open(made, described, records, share=share, earlier=release, progress=progress)
+    write_whole(out, made.to_toml())
+    return made
+
+
+def _open(
+    made: Settings,
+    schema: Schema,
+    records: Records,
+    *,
+    share: float,
+    earlier: Path | None,
+    progress: Progress,
+) -> None:
+    """The ledger and, where there is no earlier one, the release: charged, made, saved."""
+    budget = made.budget
+    if earlier is None:
+        refuse_occupied(made.path(made.release))
+    release = None if earlier is None else Release.load(earlier)
+    promise: dict[str, object] = {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "neighbours": str(budget.neighbours),
+    }
+    storage = Storage(made.place, new=True)
+    storage.create(promised(made.dataset, promise, cap=cap_of(budget)))
+    keeper = Keeper(storage, Witness(made.path(made.witness)), dataset=made.dataset, trust=True)
+    if release is None:
+        release = first_release(
+            records,
+            schema=schema,
+            budget=budget,
+            share=share,
+            public_rows=made.public_rows,
+            journal=keeper,
+            progress=progress,
+        )
+        release.save(made.path(made.release))
+    online(
+        records,
+        schema=schema,
+        budget=budget,
+        release=release,
+        questions=made.questions,
+        tolerance=made.tolerance,
+        public_rows=made.public_rows,
+        journal=keeper,
+        progress=progress,
+    ).close()
+    keeper.close()
+
+
+def _from(folder: Path, path: Path) -> str:
+    """A file as the service names it: from its own folder, where it lies below."""
+    whole = path.resolve()
+    return os.fspath(whole.relative_to(folder)) if whole.is_relative_to(folder) else os.fspath(whole)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file that appears whole or not at all."""
+    aside = path.with_name(f".{path.name}.partial")
+    with aside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

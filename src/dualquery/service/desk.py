@@ -1,0 +1,190 @@
+"""Where requests come in: who asks, whether the quota allows it, what was replied before; then the clerk asks.
+
+Everything here happens in the clerk's order, so that of two requests at once one comes first: a quota cannot be spent
+twice, and a request that is repeated finds the reply to the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dualquery.asking.answers import OnlineAnswer, Quote
+from dualquery.asking.online import Online
+from dualquery.service.clerk import Clerk
+from dualquery.service.keeping import Keeper
+from dualquery.service.lines import Line
+from dualquery.service.problems import ProblemError
+from dualquery.service.settings import Settings
+from dualquery.service.storage import Storage
+from dualquery.service.tokens import Holder, Tokens
+
+Json = dict[str, Any]
+_FREE = 'ask with "free": true (`--free`) for an answer that is not tested'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A request for an answer."""
+
+    holder: Holder
+    dataset: str
+    question: str
+    tolerance: float | None = None  # of a question that is tested
+    error: float | None = None  # of a purchase
+    free: bool = False  # the hypothesis alone: no test, no cost
+    key: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """What must be the same when a key is used again."""
+        parts = [self.dataset, self.question, self.tolerance, self.error, self.free]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A running service, without its HTTP."""
+
+    settings: Settings
+    storage: Storage
+    tokens: Tokens
+    clerk: Clerk
+    schema: Mapping[str, Json]  # of each dataset, public
+
+    def known(self, name: str) -> Json:
+        """The public schema of a dataset; 404 where there is none of this name."""
+        found = self.schema.get(name)
+        if found is None:
+            names = ", ".join(self.schema)
+            raise ProblemError(404, "unknown_dataset", f"there is no such dataset; there are {names}")
+        return found
+
+    def written(self, line: Line) -> Json:
+        """A reply as history shows it: with who asked."""
+        return {**json.loads(line.reply), "analyst": line.analyst, "line": line.sequence}
+
+    async def ask(self, asked: Asked) -> bytes:
+        """The reply, on disk before it is returned; the one given before, where the key was used before."""
+        self.known(asked.dataset)
+        self._check(asked)
+        request = None if asked.key is None else (asked.holder.name, asked.key)
+        return await self.clerk.do(
+            lambda online, keeper: self._answer(online, keeper, asked), request=request
+        )
+
+    async def quote(self, asked: Asked) -> Json:
+        """What a question would cost at most. Reads no data."""
+        self.known(asked.dataset)
+        self._check(asked)
+        if asked.dataset != self.settings.dataset:
+            return {"question": asked.question, "words": "free: a published release answers it"}
+        return await self.clerk.do(
+            lambda online, keeper: online.quote(
+                asked.question, tolerance=asked.tolerance, error=asked.error
+            ).to_json()
+        )
+
+    async def budget(self, holder: Holder) -> Json:
+        """What is spent and left, of the whole and of one's quota."""
+
+        def look(online: Online, keeper: Keeper) -> Json:
+            status = online.status()
+            return {
+                "dataset": self.settings.dataset,
+                **status.to_json(),
+                "release_share": keeper.release_units / status.cap,
+                "owner": holder.owns,
+                "quota": self._quota(online, keeper, holder),
+                "ledger": {
+                    "origin": keeper.origin,
+                    "line": keeper.head.length,
+                    "hash": keeper.head.hash,
+                },
+            }
+
+        return await self.clerk.do(look)
+
+    async def analysts(self) -> list[Json]:
+        """Everybody with a token, and what they have taken: for the owner."""
+
+        def look(online: Online, keeper: Keeper) -> list[Json]:
+            return [
+                {"name": each.name, "role": each.role, **self._quota(online, keeper, each)}
+                for each in self.tokens.all
+            ]
+
+        return await self.clerk.do(look)
+
+    def _check(self, asked: Asked) -> None:
+        longest = self.settings.http.longest_query
+        if len(asked.question) > longest:
+            raise ProblemError(422, "malformed_query", f"a query has at most {longest} characters")
+        if asked.error is not None and asked.dataset != self.settings.dataset:
+            raise ProblemError(422, "refused", "a release cannot be measured; asking it is free")
+
+    # On the clerk's thread
+
+    def _answer(self, online: Online, keeper: Keeper, asked: Asked) -> bytes:
+        if asked.key is not None:
+            before = keeper.replied(asked.holder.name, asked.key)
+            if before is not None and before.request != asked.digest:
+                raise ProblemError(
+                    409, "key_reused", "this Idempotency-Key belongs to another request; use a new one"
+                )
+            if before is not None:
+                return before.reply.encode("ascii")
+        keeper.asking = asked.holder.name
+        answer = self._from_the_core(online, keeper, asked)
+        reply = json.dumps(self._reply(online, keeper, asked, answer), separators=(",", ":"))
+        keeper.tell(reply, analyst=asked.holder.name, key=asked.key, request=asked.digest)
+        return reply.encode("ascii")
+
+    def _from_the_core(self, online: Online, keeper: Keeper, asked: Asked) -> OnlineAnswer:
+        if asked.dataset != self.settings.dataset:
+            return online.ask(asked.question, release=asked.dataset)
+        if asked.free:
+            return online.ask(asked.question, test=False)
+        quote = online.quote(asked.question, tolerance=asked.tolerance, error=asked.error)
+        self._refuse_unaffordable(online, keeper, asked, quote)
+        if asked.error is None:
+            return online.ask(asked.question, tolerance=asked.tolerance)
+        return online.buy(asked.question, error=asked.error)
+
+    def _refuse_unaffordable(self, online: Online, keeper: Keeper, asked: Asked, quote: Quote) -> None:
+        """403 with what is left, before anything is looked at: of the quota, then of the cap."""
+        quota, left = self._quota(online, keeper, asked.holder), online.status().left
+        price = quote.most.units
+        details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
+        if price > quota["left"]:
+            raise ProblemError(
+                403, "quota_exhausted", f"this may cost more than is left of your quota; {_FREE}", **details
+            )
+        if quote.bound is None or (asked.error is not None and price > left.units):
+            raise ProblemError(
+                403, "budget_exhausted", f"this may cost more than is left of the budget; {_FREE}", **details
+            )
+
+    def _quota(self, online: Online, keeper: Keeper, holder: Holder) -> Json:
+        """A share of what the release left over, what was taken of it, and what is left, in units."""
+        whole = int(holder.quota * (online.rule.cap - keeper.release_units))
+        taken = keeper.spent_by.get(holder.name, 0)
+        return {"share": float(holder.quota), "units": whole, "spent": taken, "left": max(0, whole - taken)}
+
+    def _reply(self, online: Online, keeper: Keeper, asked: Asked, answer: OnlineAnswer) -> Json:
+        quota = self._quota(online, keeper, asked.holder)
+        return {
+            "dataset": asked.dataset,
+            **answer.to_json(),
+            "words": answer.badge.words(),
+            "free": answer.cost.units == 0,
+            "quota_left": {
+                "units": quota["left"],
+                "share": quota["left"] / quota["units"] if quota["units"] else 0,
+            },
+            "line": keeper.next_line,
+            "after": {"line": keeper.head.length, "hash": keeper.head.hash},
+        }

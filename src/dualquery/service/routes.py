@@ -1,0 +1,162 @@
+"""The HTTP interface, version 1."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from dualquery.service.desk import Asked, Desk
+from dualquery.service.problems import ProblemError
+from dualquery.service.shapes import Answer, AskRequest, BuyRequest, Problem, QuoteRequest
+from dualquery.service.tokens import Holder
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": words}
+    for status, words in {
+        400: "the request is no HTTP request that can be understood",
+        401: "no token, or a wrong one",
+        403: "the quota or the cap is exhausted; or this is for owners",
+        404: "no such dataset",
+        405: "no such method here",
+        408: "the body did not arrive in time",
+        409: "the Idempotency-Key belongs to another request",
+        413: "the request is too large",
+        422: "the query or the request is malformed",
+        429: "too many requests",
+        503: "the ledger is away; nothing was told",
+    }.items()
+}
+routes = APIRouter(prefix="/v1", responses=_REFUSALS)
+_BEARER = HTTPBearer(auto_error=False, description="A token of `dualquery serve token add`.")
+_KEY = Header(
+    alias="Idempotency-Key",
+    min_length=1,
+    max_length=100,
+    pattern=r"^[!-~]+$",
+    description="Of your choice. The same request with the same key is answered with the same bytes, at no cost.",
+)
+Key = Annotated[str | None, _KEY]
+Before = Annotated[int, Query(ge=1, le=2**53, description="Only lines before this one.")]
+Most = Annotated[int, Query(ge=1, le=1000)]
+LAST = 2**53
+
+
+def desk_of(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+async def holder_of(
+    request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+) -> Holder:
+    """Whoever holds the token of a request, within the rate."""
+    holder = None if given is None else desk_of(request).tokens.holder(given.credentials)
+    if holder is None:
+        raise ProblemError(
+            401,
+            "wrong_token",
+            "this token opens nothing; ask the owner for one, and send it as `Authorization: Bearer …`",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    request.app.state.rate.take(holder.name)
+    return holder
+
+
+async def owner_of(holder: Annotated[Holder, Depends(holder_of)]) -> Holder:
+    if not holder.owns:
+        raise ProblemError(403, "owners_only", "only an owner may see this")
+    return holder
+
+
+DeskOf = Annotated[Desk, Depends(desk_of)]
+HolderOf = Annotated[Holder, Depends(holder_of)]
+OwnerOf = Annotated[Holder, Depends(owner_of)]
+
+
+@routes.get("/health")
+async def health(desk: DeskOf) -> dict[str, str]:
+    """Whether questions can be asked."""
+    if desk.clerk.broken is not None:
+        raise desk.clerk.broken
+    return {"status": "ok"}
+
+
+@routes.get("/datasets")
+async def datasets(desk: DeskOf, holder: HolderOf) -> list[dict[str, Any]]:
+    """The table that can be asked, and the releases beside it, with their public schemas."""
+    return list(desk.schema.values())
+
+
+@routes.get("/datasets/{dataset}")
+async def dataset(dataset: str, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
+    """One of them."""
+    return desk.known(dataset)
+
+
+@routes.get("/datasets/{dataset}/budget")
+async def budget(dataset: str, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
+    """What is spent and left, of the whole and of your quota; a release costs nothing."""
+    desk.known(dataset)
+    if dataset != desk.settings.dataset:
+        return {"dataset": dataset, "words": "free: a published release"}
+    return await desk.budget(holder)
+
+
+@routes.post("/datasets/{dataset}/quote")
+async def quote(dataset: str, body: QuoteRequest, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
+    """The price, before asking: free if easy, at most so much."""
+    asked = Asked(
+        holder=holder, dataset=dataset, question=body.question, tolerance=body.tolerance, error=body.error
+    )
+    return await desk.quote(asked)
+
+
+@routes.post("/datasets/{dataset}/ask", response_model=Answer)
+async def ask(dataset: str, body: AskRequest, desk: DeskOf, holder: HolderOf, key: Key = None) -> Response:
+    """Ask a question: an answer with a badge, a typical error, a guaranteed bound, its cost and what is left."""
+    asked = Asked(
+        holder=holder,
+        dataset=dataset,
+        question=body.question,
+        tolerance=body.tolerance,
+        free=body.free,
+        key=key,
+    )
+    return Response(await desk.ask(asked), media_type="application/json")
+
+
+@routes.post("/datasets/{dataset}/buy", response_model=Answer)
+async def buy(dataset: str, body: BuyRequest, desk: DeskOf, holder: HolderOf, key: Key = None) -> Response:
+    """Have a question measured with a standard error, for its price."""
+    asked = Asked(holder=holder, dataset=dataset, question=body.question, error=body.error, key=key)
+    return Response(await desk.ask(asked), media_type="application/json")
+
+
+@routes.get("/history")
+async def history(desk: DeskOf, holder: HolderOf, before: Before = LAST, most: Most = 50) -> dict[str, Any]:
+    """What you were told, newest first; an owner sees what everybody was told."""
+    name = None if holder.owns else holder.name
+    lines = await asyncio.to_thread(desk.storage.told, name, before=before, most=most)
+    return {"replies": [desk.written(line) for line in lines]}
+
+
+@routes.get("/charges")
+async def charges(desk: DeskOf, owner: OwnerOf, before: Before = LAST, most: Most = 50) -> dict[str, Any]:
+    """The lines of the ledger that charged something, or used what was prepaid, newest first: for owners."""
+    lines = await asyncio.to_thread(desk.storage.charges, before=before, most=most)
+    return {
+        "charges": [
+            {"line": line.sequence, "kind": line.kind, "analyst": line.analyst, "units": line.units,
+             "spent": line.spent_after, "hash": line.hash}
+            for line in lines
+        ]
+    }  # fmt: skip
+
+
+@routes.get("/analysts")
+async def analysts(desk: DeskOf, owner: OwnerOf) -> dict[str, Any]:
+    """Everybody with a token, their quotas and what they have taken: for owners."""
+    return {"analysts": await desk.analysts()}

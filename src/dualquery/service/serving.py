@@ -1,0 +1,137 @@
+"""A service, opened from its file and run until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from dualquery.asking.opening import online
+from dualquery.errors import DualQueryError
+from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.releases.release import Release
+from dualquery.service.clerk import Clerk
+from dualquery.service.desk import Desk
+from dualquery.service.keeping import Keeper
+from dualquery.service.settings import Settings
+from dualquery.service.storage import Storage
+from dualquery.service.tokens import Tokens
+from dualquery.service.witness import Witness
+from dualquery.table.domain import Column, Domain, Items, Numeric
+from dualquery.table.schema import read_schema
+
+MOST_VALUES = 1000  # of an attribute, that are listed
+
+
+@contextmanager
+def opened(settings: Settings, *, trust: bool = False, progress: Progress = silent) -> Iterator[Desk]:
+    """The desk of a service: ledger verified, hypothesis rebuilt, a fire prepaid. A clean stop at the end."""
+    storage = Storage(settings.place)
+    keeper = Keeper(storage, Witness(settings.path(settings.witness)), dataset=settings.dataset, trust=trust)
+    try:
+        schema = read_schema(settings.path(settings.schema))
+        published = {name: Release.load(settings.path(place)) for name, place in settings.published.items()}
+        table = online(
+            settings.path(settings.table),
+            schema=schema,
+            budget=settings.budget,
+            release=Release.load(settings.path(settings.release)),
+            questions=settings.questions,
+            tolerance=settings.tolerance,
+            published=published,
+            public_rows=settings.public_rows,
+            journal=keeper,
+            progress=progress,
+        )
+    except BaseException:
+        storage.release()
+        raise
+    clerk = Clerk(table, keeper)
+    described = {
+        settings.dataset: _described(settings.dataset, "interactive", table.domain, table.certificate()),
+        **{
+            name: _described(name, "release", release.domain, dict(release.certificate["budget"]))
+            for name, release in published.items()
+        },
+    }
+    clerk.start()
+    try:
+        yield Desk(settings, storage, Tokens(storage), clerk, described)
+    finally:
+        clerk.stop()
+
+
+def serve(
+    settings: Settings,
+    *,
+    trust: bool = False,
+    ready: Callable[[str], object] | None = None,
+    progress: Progress = silent,
+) -> None:
+    """Listen until interrupted. `ready` hears where, once all is open; nothing said depends on the table."""
+    try:
+        import uvicorn
+
+        from dualquery.service.app import application
+    except ModuleNotFoundError:
+        raise DualQueryError("serving needs the extra `service`: pip install 'dualquery[service]'") from None
+    http = settings.http
+    with opened(settings, trust=trust, progress=progress) as desk:
+        if ready is not None:
+            scheme = "https" if http.certificate else "http"
+            ready(f"{settings.dataset}: {scheme}://{http.host}:{http.port}/ (stop with Ctrl-C)")
+            if not desk.tokens.all:
+                ready("Nobody has a token yet: dualquery serve token add NAME")
+        config = uvicorn.Config(
+            application(desk),
+            host=http.host,
+            port=http.port,
+            ssl_certfile=os.fspath(settings.path(http.certificate)) if http.certificate else None,
+            ssl_keyfile=os.fspath(settings.path(http.key)) if http.key else None,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            timeout_graceful_shutdown=5,
+        )
+        with suppress(KeyboardInterrupt), _stopped_like_an_interrupt():
+            uvicorn.Server(config).run()
+
+
+@contextmanager
+def _stopped_like_an_interrupt() -> Iterator[None]:
+    """SIGTERM must not end the process before the ledger is closed: uvicorn passes it on when it is done."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _described(name: str, kind: str, domain: Domain, promise: Mapping[str, Any]) -> dict[str, Any]:
+    """What is public about a dataset: its attributes with their values, and the promise."""
+    return {
+        "name": name,
+        "kind": kind,
+        "free": kind == "release",
+        "attributes": [_attribute(column) for column in domain.columns],
+        "promise": promise,
+    }
+
+
+def _attribute(column: Column) -> dict[str, Any]:
+    """An attribute as somebody who asks needs to know it; of very many values the first."""
+    if isinstance(column, Items):
+        return {
+            "name": column.name,
+            "kind": "items",
+            "first": column.first,
+            "count": column.count,
+            "values": [],
+        }
+    if isinstance(column, Numeric):
+        ends = {"low": column.edges[0], "high": column.edges[-1]}
+        return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **ends}
+    kind = "ordered" if column.ordered else "categorical"
+    return {"name": column.name, "kind": kind, "values": list(column.labels[:MOST_VALUES])}

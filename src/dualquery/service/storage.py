@@ -1,0 +1,257 @@
+"""The lines of a service's ledger in a file (SQLite) or a database (PostgreSQL), opened by one server at a time.
+
+A commit is one transaction: `UPDATE … SET head = new WHERE head = old`, append the lines, sync. The chain is verified
+as a whole when the ledger is opened; after that the comparison with the head in memory stands for all of it, because
+lines are never changed. Whoever opened the ledger elsewhere has moved the head, and is noticed by the next commit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, fields
+from urllib.parse import unquote, urlsplit
+
+import sqlalchemy as sql
+from sqlalchemy import event, exc
+
+from dualquery.asking.journal import Burned, Fired
+from dualquery.errors import LedgerError
+from dualquery.privacy.book.book import Place
+from dualquery.privacy.book.place import engine_of, sentence_of
+from dualquery.service.lines import FORMAT, Head, Line, Promise, check, origin_of
+from dualquery.service.tables import LEDGERS, LINES, definitions, found, wanted
+
+_NOBODY_ELSE = 0x6475616C  # the advisory lock of the one server, in each database
+_PART = 5000  # lines that are read at once
+_FIELDS = [field.name for field in fields(Line)]
+
+
+class AwayError(LedgerError):
+    """The ledger cannot be written now. Nothing was written; try again later."""
+
+
+class FencedError(LedgerError):
+    """Somebody else has written to the ledger since: this server must not go on."""
+
+
+class Storage:
+    """One ledger. Reading opens a connection of its own; writing keeps one, from one thread at a time."""
+
+    def __init__(self, place: Place, *, new: bool = False) -> None:
+        self._engine = engine_of(place, new=new)
+        self._writer: sql.Connection | None = None
+        self._lock: int | None = None
+        if self._engine.dialect.name == "postgresql":
+            event.listen(self._engine, "connect", _settings_of_a_connection)
+
+    @property
+    def engine(self) -> sql.Engine:
+        return self._engine
+
+    def create(self, promise: Promise) -> None:
+        """Make the tables and the first row, in a place that has no ledger of a service."""
+        start = {"length": 0, "head": promise.origin, "spent": 0}
+        with self._writing() as connection:
+            if found(connection):
+                raise LedgerError("there is a ledger of a service already; name another place for this one")
+            for statement in definitions(connection.dialect.name):
+                connection.exec_driver_sql(statement)
+            connection.execute(sql.insert(LEDGERS).values(id=1, **asdict(promise), **start))
+
+    def promise(self) -> Promise:
+        """The first row; LedgerError where the file is damaged or the tables are not ours."""
+        with self.reading() as connection:
+            if connection.dialect.name == "sqlite" and self._damaged(connection):
+                raise LedgerError("the file of this ledger is damaged; restore a copy")
+            if found(connection) != wanted(connection.dialect.name):
+                raise LedgerError(
+                    "this is not the ledger of a service, or its tables, constraints or triggers were changed; name "
+                    "another ledger, or restore a copy"
+                )
+            row = connection.execute(sql.select(LEDGERS)).mappings().one_or_none()
+        if row is None:
+            raise LedgerError("this ledger was emptied; restore the newest copy")
+        promise = Promise(**{field.name: row[field.name] for field in fields(Promise)})
+        if promise.format != FORMAT or origin_of(promise) != promise.origin:
+            raise LedgerError("the first row of this ledger is not as it was written; restore a copy")
+        return promise
+
+    @staticmethod
+    def _damaged(connection: sql.Connection) -> bool:
+        return connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar() != "ok"
+
+    def verified(self, promise: Promise) -> Iterator[Line]:
+        """All lines up to the head, each found to follow from the one before; they must add up to the head.
+
+        Read in parts, so that a server that is running waits for none of them: what stands there stays.
+        """
+        with self.reading() as connection:
+            last = head_of(connection)
+        before = Head(length=0, hash=promise.origin, spent=0)
+        while before.length < last.length:
+            wanted = sql.select(LINES).where(
+                LINES.c.sequence > before.length, LINES.c.sequence <= last.length
+            )
+            with self.reading() as connection:
+                rows = connection.execute(wanted.order_by(LINES.c.sequence).limit(_PART)).mappings().all()
+            if not rows:
+                break
+            for row in rows:
+                line = Line(**{name: row[name] for name in _FIELDS})
+                check(line, before, promise)
+                before = line.head
+                yield line
+        if before != last:
+            raise LedgerError(
+                "the ledger of this service is not as it was written: lines are missing at its end. Restore the last "
+                "copy that agrees with the replies that were given"
+            )
+
+    def head(self) -> Head:
+        """Where the ledger stands on disk, as the writer sees it."""
+        with self._writing() as connection:
+            return head_of(connection)
+
+    def replied(self, requests: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Line]:
+        """The lines that hold the replies to requests, each by its analyst and key; those that there are."""
+        wanted = sql.select(LINES).where(sql.tuple_(LINES.c.analyst, LINES.c.key).in_(requests))
+        with self._writing() as connection:
+            rows = connection.execute(wanted).mappings()
+            return {
+                (row["analyst"], row["key"]): Line(**{name: row[name] for name in _FIELDS}) for row in rows
+            }
+
+    def told(self, analyst: str | None, *, before: int, most: int) -> list[Line]:
+        """The last replies to one analyst, or to all, newest first."""
+        wanted = sql.select(LINES).where(LINES.c.reply != "", LINES.c.sequence < before)
+        if analyst is not None:
+            wanted = wanted.where(LINES.c.analyst == analyst)
+        return self._newest(wanted, most)
+
+    def charges(self, *, before: int, most: int) -> list[Line]:
+        """The last lines that charged something, or used what was prepaid, newest first."""
+        used = sql.or_(LINES.c.units > 0, LINES.c.kind.in_((Fired.kind, Burned.kind)))
+        return self._newest(sql.select(LINES).where(used, LINES.c.sequence < before), most)
+
+    def _newest(self, wanted: sql.Select[tuple[object]], most: int) -> list[Line]:
+        with self.reading() as connection:
+            rows = connection.execute(wanted.order_by(LINES.c.sequence.desc()).limit(most)).mappings()
+            return [Line(**{name: row[name] for name in _FIELDS}) for row in rows]
+
+    def commit(self, base: Head, lines: Sequence[Line]) -> None:
+        """Append lines behind a head, all or none, on disk when this returns."""
+        last = lines[-1]
+        here = sql.and_(LEDGERS.c.id == 1, LEDGERS.c.length == base.length, LEDGERS.c.head == base.hash)
+        with self._writing() as connection:
+            moved = connection.execute(
+                sql.update(LEDGERS)
+                .where(here)
+                .values(length=last.sequence, head=last.hash, spent=last.spent_after)
+            )
+            if moved.rowcount != 1:
+                raise FencedError(
+                    "another server has written to this ledger; stop this one: a ledger has one server"
+                )
+            connection.execute(
+                sql.insert(LINES), [{name: getattr(line, name) for name in _FIELDS} for line in lines]
+            )
+
+    # One server at a time.
+
+    def hold(self) -> None:
+        """Be the only server of this ledger until `release`, or until the process ends, however it ends."""
+        if self._lock is not None:
+            return
+        if self._engine.dialect.name == "sqlite":
+            path = unquote(urlsplit(str(self._engine.url.database)).path)
+            self._lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self.release()
+                raise LedgerError(_TAKEN) from None
+            return
+        with self._writing():
+            pass  # a connection that writes holds the lock
+
+    def release(self) -> None:
+        """Let the next server in."""
+        self._drop()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # Connections
+
+    @contextmanager
+    def reading(self) -> Iterator[sql.Connection]:
+        """A short look, of one moment."""
+        try:
+            with self._engine.connect() as connection, connection.begin():
+                yield connection
+        except exc.DBAPIError as error:
+            raise AwayError(sentence_of(error, self._engine.dialect.name)) from None
+
+    @contextmanager
+    def changing(self) -> Iterator[sql.Connection]:
+        """A short change of what is not the chain (tokens), beside a server that may be running."""
+        try:
+            with self._engine.connect() as connection:
+                connection = connection.execution_options(dualquery_begin="BEGIN IMMEDIATE")
+                with connection.begin():
+                    yield connection
+        except exc.DBAPIError as error:
+            raise AwayError(sentence_of(error, self._engine.dialect.name)) from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[sql.Connection]:
+        try:
+            connection = self._writer or self._connected()
+            with connection.begin():
+                yield connection
+        except exc.DBAPIError as error:
+            self._drop()
+            raise AwayError(sentence_of(error, self._engine.dialect.name)) from None
+        except BaseException:
+            self._drop()
+            raise
+
+    def _connected(self) -> sql.Connection:
+        connection = self._engine.connect()
+        if connection.dialect.name == "sqlite":
+            connection = connection.execution_options(dualquery_begin="BEGIN IMMEDIATE")
+        else:
+            with connection.begin():
+                if connection.exec_driver_sql("SHOW fsync").scalar() != "on":
+                    raise LedgerError("this PostgreSQL server does not wait for its disk; switch fsync on")
+                if not connection.scalar(sql.select(sql.func.pg_try_advisory_lock(_NOBODY_ELSE))):
+                    connection.close()
+                    raise LedgerError(_TAKEN)
+        self._writer = connection
+        return connection
+
+    def _drop(self) -> None:
+        """Forget a connection that may be broken; the next one asks where the ledger stands."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(exc.SQLAlchemyError):
+                writer.close()
+
+
+_TAKEN = "another server has this ledger open; a ledger has one server at a time"
+
+
+def _settings_of_a_connection(connection: object, _record: object) -> None:
+    connection.execute("SET synchronous_commit = on")  # type: ignore[attr-defined]
+    connection.execute("SET lock_timeout = '10s'")  # type: ignore[attr-defined]
+    connection.commit()  # type: ignore[attr-defined]
+
+
+def head_of(connection: sql.Connection) -> Head:
+    row = connection.execute(sql.select(LEDGERS.c.length, LEDGERS.c.head, LEDGERS.c.spent)).one_or_none()
+    if row is None:
+        raise LedgerError("this ledger is empty")
+    return Head(length=row[0], hash=row[1], spent=row[2])

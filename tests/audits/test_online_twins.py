@@ -1,0 +1,210 @@
+"""Slots and sparse vectors with one fault each: an audit of questions one at a time must find every one of them.
+
+Six faults of the hazard test as slots pay for it, and two of the sparse vector; its other two, no cutoff and no query
+noise, are in twins.py.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualquery.audits import thresholds
+from dualquery.audits.audit import audit
+from dualquery.audits.case import Case, Verdict
+from dualquery.audits.exact import exact_hazard
+from dualquery.audits.pairs import ALONE, REPLACED
+from dualquery.audits.slots import SlotSession
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.curator import Curator, TableSurprise
+from dualquery.privacy.hazard import Found, HazardTest, Side, Table, tabulate
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.noise import Laplace
+from dualquery.privacy.slot import Slot
+from dualquery.privacy.sparse_vector import Epochs, OpenEpoch
+from tests.audits.twins import Patch, Twin, nothing, sampled
+
+SEED = 2013
+
+
+class Unpaid:
+    """A reservation that nobody has paid for."""
+
+    def __init__(self, fire: Any, follow_up: Any) -> None:
+        self.fire, self.follow_up = fire, follow_up
+
+    def settle(self, *, fired: bool) -> None:
+        pass
+
+
+def no_cap_on_fires(patch: Patch) -> None:
+    patch.setattr(Ledger, "reserve", lambda self, fire, *follow_up: Unpaid(fire, follow_up))
+
+
+def serves_after_the_fire(patch: Patch) -> None:
+    """The slot is settled by its first fire and goes on serving."""
+    honest = Slot.close
+
+    def close(self: Slot) -> None:
+        honest(self)
+        self._closed = False
+        patch.setattr(self._reservation, "settle", lambda fired: None)
+
+    patch.setattr(Slot, "close", close)
+
+
+def ten_in_flight(patch: Patch) -> None:
+    """A slot notices a fire only when ten tests have been drawn: as if they had been under way together."""
+    honest = Slot.pay
+
+    def pay(self: Slot, *arguments: Any) -> Any:
+        test = honest(self, *arguments)
+
+        def drawn(x: Any) -> Any:
+            self._drawn = getattr(self, "_drawn", 0) + 1
+            found = test(x)
+            self._fired = getattr(self, "_fired", False) or found is not None
+            self._closed = self._fired and self._drawn % 10 == 0
+            return found
+
+        return drawn
+
+    def close(self: Slot) -> None:
+        pass
+
+    patch.setattr(Slot, "pay", pay)
+    patch.setattr(Slot, "close", close)
+
+
+def the_tested_value_is_the_answer(patch: Patch) -> None:
+    honest = Curator.exceeds_anywhere
+
+    def exceeds(self: Curator, questions: Any, hypotheses: Any, *, law: Any, noise: Any) -> Any:
+        surprise = honest(self, questions, hypotheses, law=law, noise=noise)
+        return surprise and TableSurprise(surprise.found, questions.of(self._counter))
+
+    patch.setattr(Curator, "exceeds_anywhere", exceeds)
+
+
+@cache
+def _table(epsilon: Fraction, threshold: int, fastest: int) -> Table:
+    return tabulate(epsilon, threshold, fastest=fastest)
+
+
+class _Drawn(HazardTest):
+    """Draws by a table of its own."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def draw(self, x: int, entropy: Any) -> Side | None:
+        table = self.table()
+        row = min(abs(x), table.last)
+        chance = entropy.below(1 << 128, 1)[0]
+        if chance >= table.fires[row]:
+            return None
+        return Side.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else Side.TOO_HIGH
+
+    def draw_first(self, x: Any, entropy: Any) -> Found | None:
+        sides = [self.draw(each, entropy) for each in np.asarray(x).tolist()]
+        return next((Found(cell, side) for cell, side in enumerate(sides) if side is not None), None)
+
+
+class Unclipped(_Drawn):
+    """Rates up to 256: silence becomes impossible at some counts and stays possible at their neighbours."""
+
+    def table(self) -> Table:
+        return _table(self.epsilon, self.threshold, 8)
+
+
+class Doubled(_Drawn):
+    """Twice the ε that it is charged for."""
+
+    def table(self) -> Table:
+        return _table(2 * self.epsilon, self.threshold, 6)
+
+
+def not_scaled_with_the_cutoff(patch: Patch) -> None:
+    """An epoch that closes after a hundred "above", with the noise and at the price of one that closes after one."""
+
+    def exceeds(self: OpenEpoch, x: int) -> bool:
+        above = bool(abs(x) + self._noise(self._law.query_scale) >= self._noisy_threshold)
+        self._above = getattr(self, "_above", 0) + above
+        self._closed = self._above == 100
+        return above
+
+    patch.setattr(OpenEpoch, "exceeds", exceeds)
+
+
+def kept_threshold(patch: Patch) -> None:
+    """The next epoch goes on with the last one's noisy threshold and pays for its measurement only.
+
+    (Paying for every epoch as well it would be private: the noise of the threshold hides all tests "below", and what
+    each "above" costs is half of an epoch.)
+    """
+    honest = Epochs.pay
+
+    def pay(self: Epochs, ledger: Ledger, entropy: Any, follow_up: Any) -> Any:
+        if self._epoch is not None and self._epoch.closed:
+            ledger.charge(follow_up)
+            self._epoch._closed = False
+        return honest(self, ledger, entropy, follow_up)
+
+    patch.setattr(Epochs, "pay", pay)
+
+
+SLOTTED = sampled(SlotSession(ALONE).sampler)
+FLIGHT = HazardTest(Fraction(3, 10), threshold=20, order=2)  # cheap enough for eight slots
+# Answers so rough that a session could have two hundred of them, if only one epoch were paid for.
+MANY_ANSWERS = thresholds.Session(
+    REPLACED,
+    Budget(epsilon=1.2, delta=0.0, neighbours=REPLACED.neighbours, accounting=Accounting.PURE),
+    thresholds.epochs,
+    Laplace(Fraction(1000)),
+    ((0, 0),) * 80 + ((1, 0),) * 80,
+)
+OPPOSED = ((0, 0),) * 80 + ((1, 0),) * 80
+UNENDING = sampled(thresholds.epoch_session(REPLACED, OPPOSED, 1).sampler)
+TWINS = [
+    Twin("no cap on fires", no_cap_on_fires, SLOTTED, 200),
+    Twin("tests after the fire", serves_after_the_fire, SLOTTED, 200),
+    Twin("ten tests in flight", ten_in_flight, sampled(SlotSession(ALONE, 20, 100, FLIGHT).sampler), 700),
+    Twin(
+        "the tested value is the answer",
+        the_tested_value_is_the_answer,
+        sampled(SlotSession(REPLACED).sampler),
+        200,
+    ),
+    Twin(
+        "rates that are not clipped",
+        nothing,
+        lambda: Case("a twin", "its pair", exact=exact_hazard(Unclipped(Fraction(1, 2), 4, 2))),
+        0,
+    ),
+    Twin(
+        "epsilon of the test doubled",
+        nothing,
+        lambda: Case("a twin", "its pair", exact=exact_hazard(Doubled(Fraction(1, 5), 4, 2))),
+        0,
+    ),
+    Twin("noise not scaled with the cutoff", not_scaled_with_the_cutoff, UNENDING, 500),
+    Twin("threshold noise kept across epochs", kept_threshold, sampled(MANY_ANSWERS.sampler), 400),
+]
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=str)
+def test_a_broken_twin_is_caught(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+    twin.breaks(monkeypatch)
+    (finding,) = audit([twin.case()], runs=twin.runs or None, seed=SEED).findings
+    print(f"{twin}: claimed {finding.claim.epsilon:.3g}, proven {finding.found:.3g}, by {finding.event}")
+    assert finding.verdict is Verdict.BROKEN, finding
+
+
+@pytest.mark.parametrize("twin", [each for each in TWINS if each.runs], ids=str)
+def test_without_the_fault_nothing_is_found(twin: Twin) -> None:
+    (finding,) = audit([twin.case()], runs=twin.runs, seed=SEED).findings
+    assert finding.verdict is not Verdict.BROKEN, finding

@@ -1,0 +1,453 @@
+"""Small tables and many columns: the rule, the stages, the gate, the choice, and few directions."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dualquery.counting.memory import MemoryCounter
+from dualquery.errors import BudgetError, DualQueryError
+from dualquery.mechanisms.mechanism import Task, shown, silent
+from dualquery.mechanisms.projection import chosen_pairs
+from dualquery.mechanisms.projection.choosing import (
+    Gate,
+    Misfit,
+    best_pairs,
+    error_of_ones,
+    expected_counts,
+    may_have_few_directions,
+    null_misfit,
+)
+from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Last, Rule
+from dualquery.mechanisms.projection.game import PROJECTION, ByTables
+from dualquery.mechanisms.projection.low_rank import directions_of
+from dualquery.mechanisms.projection.measuring import unit_variance
+from dualquery.mechanisms.projection.posterior import denoised, posterior_means
+from dualquery.mechanisms.projection.stages import (
+    MeasuredPart,
+    Shares,
+    relative_sensitivity,
+    squared_sensitivity,
+    stages_of,
+)
+from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import RELATIONS, Neighbours, person_relations
+from dualquery.privacy.statistics import Interactions
+from dualquery.queries.families import from_texts, marginals
+from dualquery.queries.tables import Tables, centred
+from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Categorical, Domain
+from dualquery.table.records import Records
+
+KINDS = (*RELATIONS, *person_relations(2))
+
+
+def domain(*sizes: int) -> Domain:
+    return Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(k)))) for j, k in enumerate(sizes)))
+
+
+def budget_of(
+    epsilon: float = 1.0,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
+    accounting: Accounting = Accounting.GAUSSIAN,
+) -> Budget:
+    return Budget(epsilon=epsilon, delta=1e-6, neighbours=neighbours, accounting=accounting)
+
+
+def task_of(sizes: tuple[int, ...], rows: int, budget: Budget | None = None, order: int = 2) -> Task:
+    return Task(marginals(domain(*sizes), order), rows, budget or budget_of())
+
+
+def independent(columns: int, values: int, rows: int, seed: int) -> Records:
+    rng = np.random.default_rng(seed)
+    laws = rng.dirichlet(np.ones(values), columns)
+    return Records.from_rows(
+        domain(*[values] * columns), np.column_stack([rng.choice(values, rows, p=law) for law in laws])
+    )
+
+
+def in_twos(columns: int, values: int, rows: int, seed: int) -> Records:
+    """Columns 0 and 1 say the same, and so do 2 and 3, and so on, nine times out of ten."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(0, values, (rows, columns))
+    same = rng.random((rows, columns)) < 0.9
+    drawn[:, 1::2] = np.where(same[:, 1::2], drawn[:, 0::2], drawn[:, 1::2])
+    return Records.from_rows(domain(*[values] * columns), drawn)
+
+
+def classes(columns: int, values: int, rows: int, seed: int, number: int = 4) -> Records:
+    """Columns that follow a hidden class, so that all depend on each other."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.integers(0, number, rows)
+    laws = rng.dirichlet(np.full(values, 0.4), (columns, number))
+    edges = np.cumsum(laws, axis=2)[:, hidden]
+    drawn = (rng.random((columns, rows, 1)) > edges).sum(axis=2).T
+    return Records.from_rows(domain(*[values] * columns), np.minimum(drawn, values - 1))
+
+
+def mean_l1(records: Records, released: Records, order: int = 2) -> float:
+    sets = tuple(combinations(range(records.domain.width), order))
+    tables = Tables(records.domain, sets)
+    error = np.abs(tables.counts(released) / released.rows - tables.counts(records) / records.rows)
+    return float(np.add.reduceat(error, tables.starts[:-1]).mean())
+
+
+def play(records: Records, *, seed: int = 0, rows: int = 12_000, order: int = 2, **budget):
+    task = Task(marginals(records.domain, order), records.rows, budget_of(**budget))
+    plan = PROJECTION.plan_for(task, {"synthetic_rows": rows})
+    ledger = Ledger(task.budget)
+    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
+    outcome = PROJECTION.run(plan, curator, np.random.default_rng(seed), silent)
+    return plan, outcome.artefact.records, ledger
+
+
+# ── The rule ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_rule_by_hand():
+    task = task_of((5,) * 12, 1000)
+    rule = Rule.of(task)
+    v = unit_variance(task.budget)
+    precision = 1000 / math.sqrt(v * 12) * 115 / 16
+    assert rule.precision == pytest.approx(precision)
+    assert rule.chosen == round(12 * (precision / 100) ** 0.75)
+    assert rule.shares().ones == pytest.approx(1 / (1 + precision / 400))
+    assert rule.shares().ones + rule.shares().misfits + rule.shares().rest == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "some"),
+    [
+        ((2,) * 16, 500, False),  # few cells: all pairs are known well
+        ((8,) * 15, 100_000, False),  # many records
+        ((8,) * 15, 1000, True),
+        ((2, 3, 5, 8) * 20, 3000, True),
+        ((300, 200), 100, True),
+        ((7, 5), 3000, False),
+    ],
+)
+def test_some_pairs_are_chosen_where_records_are_few(sizes, rows, some):
+    task = task_of(sizes, rows)
+    assert Rule.of(task).applies is some
+    plan = PROJECTION.plan_for(task, {})
+    assert isinstance(plan.parameters, ByChosenPairs if some else ByTables)
+
+
+def test_workloads_without_pairs_have_nothing_to_choose():
+    assert not Rule.of(task_of((50,) * 30, 100, order=1)).applies
+
+
+def test_only_pairs_of_the_workload_are_candidates():
+    workload = from_texts(domain(9, 9, 9, 9), ["a0 = 1 & a1 = 2", "a1 = 3 & a3 = 1 & a0 = 2"])
+    assert Rule.of(Task(workload, 50, budget_of())).pairs == [(0, 1), (0, 3), (1, 3)]
+
+
+def test_who_protects_more_measures_more_of_the_one_way_tables():
+    shares = [Rule.of(task_of((6,) * 10, 2000, budget_of(neighbours=n))).shares().ones for n in KINDS]
+    replaced, added, person_added, _ = shares
+    assert added < replaced < person_added
+
+
+def test_an_accounting_without_gaussian_noise_is_refused():
+    pure = Budget(epsilon=1, delta=0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE)
+    with pytest.raises(BudgetError, match="Gaussian"):
+        Rule.of(task_of((8,) * 15, 1000, pure))
+
+
+# ── The stages ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("neighbours", KINDS, ids=str)
+@pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.GAUSSIAN])
+def test_the_stages_spend_the_budget_and_a_ledger_accepts_them(neighbours, accounting):
+    task = task_of((3, 20, 7, 9), 200, budget_of(neighbours=neighbours, accounting=accounting))
+    rule = Rule.of(task)
+    stages = stages_of(task, rule.ones, rule.pairs, rule.shares())
+    ledger = Ledger(task.budget)
+    ledger.charge(*stages.events(neighbours))
+    assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-3)
+    with pytest.raises(BudgetError):
+        ledger.charge(stages.events(neighbours)[1])
+    assert [step.event for step in stages.steps(task, "the rest")] == list(stages.events(neighbours))
+
+
+@pytest.mark.parametrize("neighbours", KINDS, ids=str)
+def test_whatever_is_chosen_stays_within_what_was_paid_for(neighbours):
+    task = task_of((3, 20, 7, 9, 16), 200, budget_of(neighbours=neighbours))
+    rule = Rule.of(task)
+    stages = stages_of(task, rule.ones, rule.pairs, rule.shares())
+    rng = np.random.default_rng(0)
+    sets = [*rule.ones, *rule.pairs]
+    for _ in range(200):
+        some = [sets[i] for i in rng.choice(len(sets), rng.integers(1, len(sets)), replace=False)]
+        parts = rng.dirichlet(np.full(len(some), 0.3))
+        what = stages.within(dict(zip(some, parts.tolist(), strict=True)), neighbours)
+        assert what.sensitivity(neighbours).l2_squared <= stages.allowed
+    equal = {s: relative_sensitivity(s, task.domain, neighbours) for s in rule.pairs}
+    shares = {s: part / sum(equal.values()) for s, part in equal.items()}
+    used = stages.within(shares, neighbours).sensitivity(neighbours).l2_squared
+    assert used > 0.97 * stages.allowed
+    for members in sets:
+        alone = Interactions(task.domain, (members,), (1,)).sensitivity(neighbours).l2_squared
+        assert squared_sensitivity(members, task.domain, neighbours) == alone
+
+
+def test_tiny_budgets_have_coarse_shares_and_hopeless_ones_are_refused():
+    task = task_of((8,) * 15, 1000, budget_of(epsilon=1e-5, accounting=Accounting.ZCDP))
+    plan = PROJECTION.plan_for(task, {"synthetic_rows": 50})
+    assert "budget is so small" in plan.notes[0]
+    with pytest.raises(BudgetError):
+        PROJECTION.plan_for(task_of((8,) * 15, 1000, budget_of(epsilon=1e-9, accounting=Accounting.ZCDP)), {})
+
+
+def test_what_is_measured_twice_is_weighed_by_inverse_variance():
+    before = MeasuredTables(
+        domain(2), {(): np.array(100.0), (0,): np.array([8.0, -8.0])}, {(): 0.0, (0,): 4.0}, 100
+    )
+    after = MeasuredPart({(0,): np.array([2.0, -2.0])}, {(0,): 2.0}).joined(before)
+    assert after.interactions[(0,)] == pytest.approx([4.0, -4.0])
+    assert after.variance[(0,)] == pytest.approx(4 / 3)
+
+
+def test_the_number_of_records_is_taken_a_little_lower_than_measured():
+    noisy = MeasuredPart({(): np.array(100.0)}, {(): 16.0}).joined(MeasuredTables(domain(2), {}, {}, 1.0))
+    assert noisy.total == 98.0
+
+
+# ── What the noisy numbers say ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_posterior_means_are_nearer_to_the_truth():
+    rng = np.random.default_rng(0)
+    truth = np.where(rng.random(600) < 0.9, 0.0, 8.0)
+    noisy = truth + rng.normal(size=600)
+    better = posterior_means(noisy, np.linspace(-4, 12, 100))
+    assert np.abs(better - truth).mean() < 0.5 * np.abs(noisy - truth).mean()
+
+
+def test_one_way_tables_of_rare_values_are_denoised_together():
+    rng = np.random.default_rng(1)
+    sizes, rows, spread = (10,) * 30, 1000.0, 30.0
+    interactions, variance, truth = {(): np.array(rows)}, {(): 0.0}, []
+    for j, size in enumerate(sizes):
+        fractions = np.zeros(size)
+        fractions[j % size] = 1.0
+        truth.append(fractions)
+        interactions[(j,)] = centred(rows * fractions + rng.normal(0, spread, size))
+        variance[(j,)] = spread**2
+    measured = MeasuredTables(domain(*sizes), interactions, variance, rows)
+    better = denoised(measured)
+    errors = [
+        np.mean([np.abs(each.ones()[j] - truth[j]).sum() for j in range(len(sizes))])
+        for each in (measured, better)
+    ]
+    assert errors[1] < 0.6 * errors[0]
+    for table in better.ones().values():
+        assert table.sum() == pytest.approx(1)
+        assert table.min() >= 0
+    assert better.total == measured.total
+
+
+def test_a_misfit_is_what_exceeds_chance():
+    ones = {0: np.array([0.5, 0.5]), 1: np.array([0.25, 0.75])}
+    expected = expected_counts(ones, [(0, 1)], 80.0)
+    assert expected == pytest.approx([10, 30, 10, 30])
+    chance = 0.8 * 2 * (math.sqrt(10) + math.sqrt(30))
+    assert null_misfit(ones, {0: 0.0, 1: 0.0}, [(0, 1)], 80.0) == pytest.approx([chance])
+    assert null_misfit(ones, {0: 0.1, 1: 0.1}, [(0, 1)], 80.0)[0] > chance
+    assert error_of_ones(ones, {0: 0.02, 1: 0.02}) > error_of_ones(ones, {0: 0.01, 1: 0.01})
+
+
+def test_the_gate_weighs_gain_against_cost():
+    noisy, noise = np.array([900.0, 800.0, *[0.0] * 28]), np.full(30, 100.0)
+    misfit = Misfit.of(noisy, np.zeros(30), 50.0)
+    best = best_pairs(misfit, 2, noise)
+    assert best.tolist() == [0, 1]
+    gate = Gate.of(misfit, best, noise, total=1000.0, cost=0.01)
+    assert gate.opens
+    assert 0.04 < gate.gain < 1700 / 30 / 1000
+    assert not Gate.of(misfit, best, 30 * noise, total=1000.0, cost=0.01).opens
+    assert not Gate.of(misfit, np.array([7, 8]), noise, total=1000.0, cost=0.01).opens
+
+
+def test_a_pair_that_would_be_noisy_is_passed_over():
+    misfit = Misfit.of(np.array([500.0, 480.0, 10.0]), np.zeros(3), 1.0)
+    assert best_pairs(misfit, 1, np.array([900.0, 10.0, 10.0])).tolist() == [1]
+
+
+def test_few_directions_are_looked_for_only_by_wide_margins():
+    sizes = np.full(60, 5)
+    pairs = 60 * 59 // 2
+    strong = Misfit(np.full(pairs, 2000.0), np.full(pairs, 2000.0))
+    cheap = Gate(0.0, 0.001)
+
+    def looked_for(misfit=strong, gate=cheap, sizes=sizes, deviation=0.005, chosen=100):
+        return may_have_few_directions(misfit, gate, sizes, 10_000.0, deviation, chosen=chosen)
+
+    assert looked_for()
+    assert not looked_for(sizes=sizes[:20])  # few attributes
+    assert not looked_for(misfit=Misfit(strong.noisy / 10, strong.likely / 10))  # weak dependence
+    assert not looked_for(gate=Gate(0.0, 0.1))  # one-way tables that need the budget
+    assert not looked_for(deviation=0.1)  # nothing would be seen
+    few = np.zeros(pairs)
+    few[:80] = 90_000.0
+    assert not looked_for(misfit=Misfit(few, few))  # some pairs hold it all
+
+
+# ── Few directions ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def all_pairs_measured(records: Records, deviation: float, seed: int) -> MeasuredTables:
+    """Interactions of all pairs with noise of this deviation, in records."""
+    rng = np.random.default_rng(seed)
+    width = records.domain.width
+    sets = [*((j,) for j in range(width)), *combinations(range(width), 2)]
+    tables = Tables(records.domain, tuple(sets))
+    counts = tables.counts(records)
+    interactions, variance = {(): np.array(float(records.rows))}, {(): 0.0}
+    for t, members in enumerate(sets):
+        noise = deviation if len(members) == 2 else deviation / 10
+        cells = counts[tables.cells_of(t)].reshape(tables.shape_of(t))
+        interactions[members] = centred(cells + rng.normal(0, noise, cells.shape))
+        variance[members] = noise**2
+    return MeasuredTables(records.domain, interactions, variance, float(records.rows))
+
+
+def test_directions_stand_out_where_classes_are_hidden():
+    records = classes(40, 4, 4000, 3)
+    measured = all_pairs_measured(records, 100.0, 0)
+    found = directions_of(measured, np.random.default_rng(0))
+    assert found is not None
+    assert found.number == 3  # four classes
+    width = records.domain.width
+    sets = list(combinations(range(width), 2))
+    tables = Tables(records.domain, tuple(sets))
+    truth = tables.counts(records) / records.rows
+    first = found.first_value
+    blocks = [found.pairs[first[i] : first[i + 1], first[j] : first[j + 1]].ravel() for i, j in sets]
+    ones = measured.ones()
+    product = np.concatenate([np.outer(ones[i], ones[j]).ravel() for i, j in sets])
+    assert np.abs(np.concatenate(blocks) - truth).sum() < 0.5 * np.abs(product - truth).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_directions_are_seen_in_noise(seed):
+    measured = all_pairs_measured(independent(40, 4, 4000, seed), 100.0, seed)
+    assert directions_of(measured, np.random.default_rng(0)) is None
+
+
+def test_a_release_by_few_directions_is_better_than_one_way_tables():
+    records = classes(45, 4, 8000, 5)
+    plan, released, _ = play(records, rows=6000)
+    assert "in few directions" in plan.reason
+    _, alone, _ = play(records, rows=6000, order=1)
+    assert mean_l1(records, released) < 0.7 * mean_l1(records, alone)
+
+
+# ── The way, end to end ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def decided(records: Records, monkeypatch: pytest.MonkeyPatch, **options) -> chosen_pairs.Wanted:
+    """What was wanted after the first two stages."""
+    seen: list[chosen_pairs.Wanted] = []
+    wanted = ByChosenPairs.wanted
+    monkeypatch.setattr(
+        ByChosenPairs, "wanted", lambda *arguments: seen.append(wanted(*arguments)) or seen[-1]
+    )
+    play(records, rows=300, **options)
+    return seen[0]  # others are of replicas
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_independent_attributes_are_left_alone(seed, monkeypatch):
+    chosen = decided(independent(12, 6, 800, seed), monkeypatch, seed=seed)
+    assert chosen.last is Last.ONES
+    assert {len(members) for members in chosen.shares} <= {0, 1}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_that_depend_on_each_other_are_found(seed, monkeypatch):
+    chosen = decided(in_twos(12, 6, 800, seed), monkeypatch, seed=seed)
+    assert chosen.last is Last.CHOSEN
+    assert sum((j, j + 1) in chosen.shares for j in range(0, 12, 2)) >= 5
+    assert sum(chosen.shares.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("neighbours", KINDS, ids=str)
+def test_the_ledger_has_what_the_plan_said(neighbours):
+    plan, released, ledger = play(in_twos(8, 6, 500, 1), rows=700, neighbours=neighbours)
+    assert isinstance(plan.parameters, ByChosenPairs)
+    assert ledger.events == tuple(step.event for step in plan.steps)
+    assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-3)
+    assert released.rows == 700
+
+
+def test_it_is_better_than_one_way_tables_where_some_pairs_matter():
+    records = in_twos(12, 6, 1000, 2)
+    plan, released, _ = play(records)
+    _, alone, _ = play(records, order=1)
+    assert mean_l1(records, released) < 0.85 * mean_l1(records, alone)
+    tables = marginals(records.domain, 2)
+    error = np.abs(tables.fractions(released) - tables.fractions(records))
+    assert error.mean() < 2.5 * plan.mean_error
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_it_is_no_worse_than_one_way_tables_where_none_do(order):
+    records = independent(12, 6, 500, 4)
+    ratios = []
+    for seed in range(3):
+        _, released, _ = play(records, seed=seed, order=order)
+        _, alone, _ = play(records, seed=seed, order=1)
+        ratios.append(mean_l1(records, released) / mean_l1(records, alone))
+    assert np.mean(ratios) < 1.08
+
+
+def test_the_same_seed_gives_the_same_rows():
+    records = in_twos(8, 6, 500, 1)
+    first, again, other = (play(records, seed=s, rows=600)[1].to_rows() for s in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_the_plan_says_which_way_it_goes_and_why():
+    plan = PROJECTION.plan_for(task_of((8,) * 15, 1000), {})
+    rule = Rule.of(plan.task)
+    assert "1,000 records are few for 105 pairs of attributes" in plan.reason
+    assert f"the {rule.chosen} that matter most get the rest" in plan.reason
+    assert "few directions" not in plan.reason
+    assert shown(plan.parameters)["measured"] == "one-way tables, then chosen pairs"
+    assert shown(plan.parameters)["chosen"] == rule.chosen
+    assert [step.words.split()[0] for step in plan.steps] == ["measure"] * 3
+    assert 0 < plan.mean_error < plan.max_error <= 1
+    wide = PROJECTION.plan_for(task_of((2, 3, 5, 8) * 20, 3000), {})
+    assert "in few directions" in wide.reason
+    assert wide.seconds < 60
+
+
+def test_what_does_not_fit_is_said():
+    with pytest.raises(DualQueryError, match="a0 × a1"):
+        PROJECTION.plan_for(task_of((300, 200, 2), 100), {"memory": 1_000_000})
+
+
+def test_a_total_that_was_measured_before_is_joined_with_another():
+    records = in_twos(8, 6, 500, 1)
+    task = Task(marginals(records.domain, 2), 480, budget_of(), rows_variance=400.0)
+    plan = PROJECTION.plan_for(task, {"synthetic_rows": 100})
+    ledger = Ledger(task.budget)
+    way = plan.parameters
+    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(0))
+    first = curator.allow(*way.stages.events(task.budget.neighbours))[0]
+    known = way.stages.measure_ones(curator, task, first)
+    assert known.variance[()] < 400.0
+    assert 400 < known.total < 560
+
+
+def test_shares_add_up():
+    assert Shares(0.8, 0.07).rest == pytest.approx(0.13)

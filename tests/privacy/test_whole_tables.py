@@ -1,0 +1,303 @@
+"""A whole table for one fire: its law, the inequality for every pair of tables, and the curator's verb."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dualquery.counting.memory import MemoryCounter
+from dualquery.errors import BudgetError
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
+from dualquery.privacy.hazard import Found, HazardTest, Side, Table, tabulate
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
+from dualquery.privacy.noise import Gaussian
+from dualquery.privacy.noise_law import exp_minus
+from dualquery.privacy.slot import Slot
+from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.families import from_texts
+from dualquery.queries.tables import Tables
+from dualquery.randomness import SeededEntropy
+from dualquery.table.records import Records
+from tests.privacy.test_exceeds import COUNT, DOMAIN, MEASURED, ORDER, RECORDS, ROWS, House, left, renyi_cost
+from tests.privacy.watched import in_order
+
+ONE = 1 << 128
+SMALL = HazardTest(Fraction(1, 3), 4, 3)
+QUIET = HazardTest(Fraction(1, 3), 27, 3)
+CELLS = Tables(DOMAIN, ((0, 1),))
+NEAR = GroupCounts(CELLS).of(MemoryCounter(RECORDS))  # hypotheses that are the truth
+HAZARD = HazardTest(Fraction(1, 40), 300, ORDER)
+NOISE = Gaussian(Fraction(4000))  # Δ² = 2: the same ρ as MEASURED
+
+
+# ── The law ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def law(table: Table, x: tuple[int, ...]) -> dict[tuple[int, str] | None, Fraction]:
+    """The probability of every outcome of `draw_first`, in rationals: silence, or a cell and a side."""
+    silent, found = Fraction(1), {}
+    for cell, each in enumerate(x):
+        silence, low, high = (Fraction(n, ONE) for n in table.outcomes(each))
+        found[cell, "low"], found[cell, "high"] = silent * low, silent * high
+        silent *= silence
+    return {None: silent, **found}
+
+
+def moment(
+    table: Table, x: tuple[int, ...], y: tuple[int, ...], test: HazardTest, cost: Fraction
+) -> Fraction:
+    """The left side of (∗), in rationals but for e^−(α−1)D, which is rounded up."""
+    p, q = law(table, x), law(table, y)
+    terms = {outcome: p[outcome] ** test.order / q[outcome] ** (test.order - 1) for outcome in p}
+    discount = Fraction(exp_minus((test.order - 1) * cost, 400)[1], 1 << 400)
+    return terms.pop(None) + discount * sum(terms.values(), Fraction(0))
+
+
+def test_the_inequality_holds_for_every_pair_of_tables() -> None:
+    """Every x of three cells, and every neighbour by replacement: one cell down, another up, or none."""
+    worst = dict.fromkeys((SMALL, QUIET), Fraction(0))
+    for test in worst:
+        table, theta = tabulate(test.epsilon, test.threshold), test.threshold
+        for x in product((-theta - 5, -theta, 0, theta // 2, theta, theta + 7), repeat=3):
+            for down, up in ((0, 1), (2, 0), (1, 1)):
+                y = list(x)
+                y[down] -= 1
+                y[up] += 1 if up != down else 0
+                for pair in ((x, tuple(y)), (tuple(y), x)):
+                    worst[test] = max(worst[test], moment(table, *pair, test, test.event.cost))
+        assert worst[test] <= 1
+    assert worst[QUIET] > Fraction(999, 1000)
+
+
+def test_many_cells_at_the_threshold_come_close_and_a_lower_price_is_too_low() -> None:
+    """All clocks slow down together: the case for which the price is made, with any number of clocks."""
+    test = HazardTest(QUIET.epsilon, 60, QUIET.order)
+    table = tabulate(test.epsilon, test.threshold)
+    x, y = (20,) * 40, (19,) * 40
+    worst = max(moment(table, *pair, test, test.event.cost) for pair in ((x, y), (y, x)))
+    assert worst <= 1
+    assert worst > Fraction(99, 100)
+    cheap = test.event.cost * Fraction(99, 100)
+    assert bool(max(moment(table, *pair, test, cheap) for pair in ((x, y), (y, x))) > 1)
+
+
+def test_a_table_drawn_at_a_doubled_epsilon_breaks_the_inequality() -> None:
+    table = tabulate(2 * SMALL.epsilon, SMALL.threshold)
+    pairs = [((4, 4, 0), (3, 5, 0)), ((3, 3, 3), (2, 4, 3)), ((5, 0, 0), (4, 1, 0)), ((3, 0, 0), (2, 1, 0))]
+    assert (
+        max(moment(table, a, b, SMALL, SMALL.event.cost) for x, y in pairs for a, b in ((x, y), (y, x))) > 1
+    )
+
+
+def test_draws_follow_the_law() -> None:
+    x, draws = (3, -4, 0, 5), 20_000
+    table, entropy = tabulate(SMALL.epsilon, SMALL.threshold), SeededEntropy(3)
+    names = {Side.TOO_LOW: "low", Side.TOO_HIGH: "high"}
+    seen: dict[tuple[int, str] | None, int] = {}
+    for _ in range(draws):
+        found = SMALL.draw_first(np.array(x), entropy)
+        outcome = None if found is None else (found.cell, names[found.side])
+        seen[outcome] = seen.get(outcome, 0) + 1
+    expected = law(table, x)
+    observed = [seen.get(outcome, 0) for outcome in expected]
+    assert stats.chisquare(observed, [draws * float(p) for p in expected.values()]).pvalue > 1e-4
+
+
+def test_one_number_is_drawn_as_a_single_question_is() -> None:
+    """The same 128 bits give the same outcome, whichever way they are compared."""
+
+    class Told(SeededEntropy):
+        def __init__(self, value: int) -> None:
+            super().__init__(0)
+            self.value = value
+
+        def below(self, bound: int, count: int) -> list[int]:
+            return [self.value]
+
+        def words(self, count: int) -> np.ndarray:
+            return np.array([self.value >> 64, self.value & (1 << 64) - 1], np.uint64)
+
+    table = tabulate(SMALL.epsilon, SMALL.threshold)
+    for x in (-30, -5, 0, 4, 12):
+        row = min(abs(x), table.last)
+        edges = (table.nearer[row], table.fires[row])
+        for value in (0, ONE - 1, *(edge + step for edge in edges for step in (-1, 0, 1))):
+            side, found = SMALL.draw(x, Told(value)), SMALL.draw_first(np.array([x]), Told(value))
+            assert found == (None if side is None else Found(0, side))
+
+
+# ── How far one number moves ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("relation", [*RELATIONS, PersonAddRemove(2), PersonReplace(2)], ids=str)
+@pytest.mark.parametrize(
+    "group",
+    [Tables(DOMAIN, ((0, 1),)), from_texts(DOMAIN, ["a = 1", "!(a = 0 & b = x)"]).groups[0]],
+    ids=("table", "queries"),
+)
+def test_each_is_how_far_one_count_moves(group, relation: Neighbours) -> None:
+    """Against brute force over all tables of up to two records."""
+    universe = list(product(range(2), range(3)))
+    statistic, farthest = GroupCounts(group), 0
+    tables = [(), *((r,) for r in universe), *product(universe, repeat=2)]
+    counted = {
+        table: group.counts(Records.from_rows(DOMAIN, np.array(table, np.int64).reshape(-1, 2)))
+        for table in tables
+    }
+    for table in tables:
+        for other in relation.next_to(table, universe):
+            if other in counted:
+                farthest = max(farthest, int(np.abs(counted[table] - counted[other]).max()))
+    assert statistic.each(relation) == farthest
+
+
+# ── The verb ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def slot_of(house: House) -> Slot:
+    return Slot(house.ledger, HAZARD.event, MEASURED)
+
+
+def asked(house: House, slot: Slot, hypotheses: np.ndarray = NEAR):
+    return house.curator.exceeds_anywhere(GroupCounts(CELLS), hypotheses, law=slot.law(HAZARD), noise=NOISE)
+
+
+def far(cell: int, by: int) -> np.ndarray:
+    hypotheses = NEAR.copy()
+    hypotheses[cell] += by
+    return hypotheses
+
+
+def test_a_slot_is_paid_once_and_serves_every_silent_table() -> None:
+    house = House(Accounting.RENYI)
+    slot, before = slot_of(house), left(house.ledger)
+    house.diary.clear()
+    assert all(asked(house, slot) is None for _ in range(50))
+    assert left(house.ledger) == before
+    assert "pay" not in house.diary
+    assert house.ledger.events == ()
+
+
+@pytest.mark.parametrize(("by", "side"), [(900, Side.TOO_HIGH), (-900, Side.TOO_LOW)])
+def test_a_fire_says_where_and_gives_all_cells_with_fresh_noise(by: int, side: Side) -> None:
+    house = House(Accounting.RENYI)
+    slot = slot_of(house)
+    surprise = asked(house, slot, far(3, by))
+    assert surprise is not None
+    assert surprise.found == Found(3, side)
+    assert len(surprise.noisy) == 6
+    assert 0 < np.abs(surprise.noisy - NEAR).max() < 6 * NOISE.deviation
+    assert slot.closed
+    assert house.ledger.events == (HAZARD.event, MEASURED)
+
+
+def test_the_slot_is_paid_before_anything_is_read() -> None:
+    house = House(Accounting.RENYI)
+    asked(house, slot_of(house), far(0, 900))
+    assert in_order(house.diary)[:3] == ["pay", "read", "draw"]
+
+
+def test_a_slot_costs_what_a_fire_and_its_measurement_cost() -> None:
+    house = House(Accounting.RENYI)
+    before = left(house.ledger)
+    slot_of(house)
+    assert before - left(house.ledger) == renyi_cost()
+
+
+def test_no_test_after_the_fire() -> None:
+    house = House(Accounting.RENYI)
+    slot = slot_of(house)
+    asked(house, slot, far(0, 900))
+    house.diary.clear()
+    with pytest.raises(BudgetError, match="has fired"):
+        asked(house, slot)
+    assert house.diary == []
+
+
+def test_one_slot_one_test_in_flight() -> None:
+    house = House(Accounting.RENYI)
+    slot = slot_of(house)
+    test = slot.law(HAZARD).pay(house.ledger, SeededEntropy(0), MEASURED)
+    with pytest.raises(BudgetError, match="under way"):
+        asked(house, slot)
+    assert test(np.array([0])) is None
+    assert asked(house, slot) is None
+
+
+def test_a_slot_pays_for_nothing_dearer_and_nothing_else() -> None:
+    house, other = House(Accounting.RENYI), House(Accounting.RENYI)
+    slot = slot_of(house)
+    finer = HazardTest(Fraction(1, 39), 300, ORDER)
+    for law, noise, ledger, sentence in (
+        (slot.law(finer), NOISE, house, "another test"),
+        (slot.law(HAZARD), Gaussian(Fraction(3999)), house, "cheaper measurement"),
+        (slot.law(HAZARD), NOISE, other, "another ledger"),
+    ):
+        with pytest.raises(BudgetError, match=sentence):
+            ledger.curator.exceeds_anywhere(GroupCounts(CELLS), NEAR, law=law, noise=noise)
+    # θ may differ by question at no price.
+    wider = slot.law(HazardTest(HAZARD.epsilon, 500, ORDER))
+    assert house.curator.exceeds_anywhere(GroupCounts(CELLS), NEAR, law=wider, noise=NOISE) is None
+
+
+def test_a_question_that_moves_too_far_is_refused_before_it_is_read() -> None:
+    house = House(Accounting.RENYI, neighbours=PersonReplace(2))
+    slot = slot_of(house)
+    house.diary.clear()
+    with pytest.raises(BudgetError, match="farther"):
+        asked(house, slot)
+    assert house.diary == []
+
+
+def test_a_slot_that_cannot_be_paid_is_none() -> None:
+    house = House(Accounting.RENYI, epsilon=0.05)
+    with pytest.raises(BudgetError):
+        Slot(house.ledger, HazardTest(Fraction(1, 400), 300, house.ledger.order).event, MEASURED)
+
+
+def test_a_closed_slot_stays_paid_and_may_be_closed_twice() -> None:
+    house = House(Accounting.RENYI)
+    slot, before = slot_of(house), left(house.ledger)
+    slot.close()
+    slot.close()
+    assert left(house.ledger) == before
+    assert slot.closed
+
+
+def test_the_money_comes_out_of_one_cap() -> None:
+    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.RENYI)
+    ledger, fires = Ledger(budget), 0
+    curator = Curator(MemoryCounter(RECORDS), ledger, SeededEntropy(1))
+    while True:
+        try:
+            slot = Slot(ledger, HAZARD.event, MEASURED)
+        except BudgetError:
+            break
+        assert curator.exceeds_anywhere(GroupCounts(CELLS), far(0, 2000), law=slot.law(HAZARD), noise=NOISE)
+        fires += 1
+    cap = left(Ledger(budget))
+    assert fires == cap // renyi_cost()
+    assert ROWS == 1000
+    assert COUNT == 600
+
+
+def test_an_earlier_release_costs_its_rho() -> None:
+    event = EarlierRelease(Fraction(1, 50))
+    assert event.renyi(22) == Fraction(22, 50)
+    assert event.for_records(3).rho == Fraction(9, 50)
+    assert "earlier release" in event.words()
+    pure = Ledger(Budget(epsilon=1, delta=0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE))
+    with pytest.raises(BudgetError, match="no pure bound"):
+        pure.charge(event)
+    with pytest.raises(BudgetError):
+        EarlierRelease(Fraction(0))
+    zcdp = Ledger(Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP))
+    zcdp.charge(event, GaussianMeasurement(Fraction(1), Fraction(1000)))
+    assert zcdp.spent().rho_units == 20_000_000_000 + 500_000_000

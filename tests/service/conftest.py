@@ -1,0 +1,150 @@
+"""Services for tests: files once for all, a ledger in a new file or a new database for each test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import uvicorn
+
+from dualquery.asking import rule
+from dualquery.service import tokens
+from dualquery.service.app import application
+from dualquery.service.desk import Asked, Desk
+from dualquery.service.serving import opened
+from dualquery.service.settings import Settings
+from dualquery.service.storage import Storage
+from tests.privacy.book.conftest import Server, own_server, server  # noqa: F401 - fixtures
+from tests.service import small
+
+Make = Callable[..., Settings]
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.files(tmp_path_factory.mktemp("service") / "files")
+
+
+@pytest.fixture(autouse=True)
+def _cheap_fires(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some 470 fires instead of four or five."""
+    monkeypatch.setattr(rule, "EACH", Fraction(1, 1000))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest) -> str | None:
+    """Where there is no ledger yet; None is a file beside the service."""
+    if request.param == "sqlite":
+        return None
+    found: Server = request.getfixturevalue("server")
+    return found.new_database()
+
+
+@pytest.fixture
+def make(files: Path, tmp_path: Path) -> Make:
+    """Makes services, each in a folder of its own."""
+    made = 0
+
+    def new(place: str | None = None, **options: Any) -> Settings:
+        nonlocal made
+        made += 1
+        folder = tmp_path / f"service-{made}"
+        shutil.copytree(files, folder)
+        begun = small.begun(folder, place=place, **options)
+        return replace(begun, http=replace(begun.http, requests_a_second=1e6, quantum=0.002))
+
+    return new
+
+
+def token(settings: Settings, name: str = "ada", *, quota: float = 1.0, owner: bool = False) -> str:
+    return tokens.add(Storage(settings.place), name, quota=quota, owner=owner)
+
+
+def ask(desk: Desk, *questions: str, name: str = "ada", **options: Any) -> list[dict[str, Any]]:
+    """The replies to questions that are asked at once, without HTTP."""
+
+    async def all_of_them() -> list[bytes]:
+        (holder,) = (each for each in desk.tokens.all if each.name == name)
+        asked = [
+            Asked(holder=holder, dataset=desk.settings.dataset, question=each, **options)
+            for each in questions
+        ]
+        return await asyncio.gather(*map(desk.ask, asked))
+
+    return [json.loads(each) for each in asyncio.run(all_of_them())]
+
+
+@dataclass
+class Running:
+    """A service that listens, in this process."""
+
+    desk: Desk
+    port: int
+    tokens: dict[str, str]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        who: str | None = "ada",
+        key: str | None = None,
+        **headers: str,
+    ) -> tuple[int, Any, bytes]:
+        """Status, what the body says, and its bytes."""
+        sent = {"Content-Type": "application/json", **headers}
+        if who is not None:
+            sent["Authorization"] = f"Bearer {self.tokens.get(who, who)}"
+        if key is not None:
+            sent["Idempotency-Key"] = key
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection.request(method, path, raw, sent)
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        return response.status, json.loads(content), content
+
+    def ask(self, question: str, **options: Any) -> tuple[int, Any, bytes]:
+        fields = {name: options.pop(name) for name in ("tolerance", "free") if name in options}
+        path = f"/v1/datasets/{self.desk.settings.dataset}/ask"
+        return self.request("POST", path, {"question": question, **fields}, **options)
+
+
+@contextmanager
+def running(settings: Settings, **people: float | str) -> Iterator[Running]:
+    """A server, with tokens: a quota for each analyst, or "owner"."""
+    given = {
+        name: token(settings, name, quota=1.0 if what == "owner" else float(what), owner=what == "owner")
+        for name, what in people.items()
+    }
+    with opened(settings) as desk:
+        config = uvicorn.Config(application(desk), host="127.0.0.1", port=0, log_level="critical")
+        listener = uvicorn.Server(config)
+        thread = Thread(target=listener.run)
+        thread.start()
+        while not listener.started:
+            time.sleep(0.005)
+        sock: socket.socket = listener.servers[0].sockets[0]
+        try:
+            yield Running(desk, sock.getsockname()[1], given)
+        finally:
+            listener.should_exit = True
+            thread.join()

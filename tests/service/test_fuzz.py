@@ -1,0 +1,253 @@
+"""Requests that nobody would write: never a 5xx, and nothing charged for what was refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dualquery.asking import rule
+from dualquery.service.standing import standing
+from tests.service import small
+from tests.service.conftest import Running, running
+
+MANY = int(os.environ.get("DUALQUERY_FUZZED", "150"))
+FUZZED = settings(
+    max_examples=MANY,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("fuzz") / "service"
+    shutil.copytree(request.getfixturevalue("files"), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "EACH", Fraction(1, 1000))
+        made = small.begun(folder)
+        made = replace(
+            made, published={"stale": "stale"}, http=replace(made.http, requests_a_second=1e6, quantum=0.001)
+        )
+        with running(made, ada=1.0, steward="owner") as found:
+            yield found
+
+
+class Watched:
+    """Requests, and what the ledger says of each: only what was answered with 200 may have written a charge."""
+
+    def __init__(self, service: Running) -> None:
+        self.service = service
+        self.seen: Counter[int] = Counter()
+        self.before = self._charged()
+
+    def _charged(self) -> int:
+        """Lines that were written for an analyst."""
+        keeper = self.service.desk.clerk._keeper
+        return keeper.head.length
+
+    def look(self, status: int) -> None:
+        assert status < 500
+        self.seen[status] += 1
+        after = self._charged()
+        if status != 200:
+            assert after == self.before, "something was written for a request that was refused"
+        self.before = after
+
+
+_WORDS = st.sampled_from(
+    [
+        *(
+            "colour",
+            "size",
+            "shape",
+            "age",
+            "c0",
+            "s1",
+            "a7",
+            "'c0'",
+            '"age"',
+            "by",
+            "in",
+            "not",
+            "is",
+            "missing",
+        ),
+        *(
+            "and",
+            "or",
+            "parity",
+            "&",
+            "|",
+            "!",
+            "=",
+            "!=",
+            "<",
+            ">=",
+            "(",
+            ")",
+            "[",
+            "]",
+            "{",
+            "}",
+            ",",
+            "#",
+            "'",
+        ),
+        *("0", "1e9", "-1", "nan", "∧", "¬", "≤", "\x00", "\n", "😀", "colour = c0", "size in {s0, s1}"),
+    ]
+)
+_CONDITIONS = st.sampled_from(
+    [
+        *(
+            "colour = c0",
+            "colour != c5",
+            "size in {s0, s4}",
+            "!(shape = s1)",
+            "age = a7",
+            "age not in {a1}",
+            "(size = s2)",
+        ),
+        *(
+            "colour in {c1}",
+            "'age' = \"a0\"",
+            "not shape = s3",
+            "colour",
+            "size > s1",
+            "by age",
+            "colour by size",
+        ),
+    ]
+)
+_FORMULAS = st.lists(_CONDITIONS, min_size=1, max_size=4).flatmap(
+    lambda parts: st.sampled_from([" & ", " | ", " and ", " or ", " by ", " "]).map(
+        lambda sign: sign.join(parts)
+    )
+)
+_QUESTIONS = _FORMULAS | st.lists(_WORDS, max_size=14).map(" ".join) | st.text(max_size=40)
+
+
+@FUZZED
+@given(question=_QUESTIONS, free=st.booleans(), tolerance=st.none() | st.floats(0.2, 1))
+def _ask(service: Running, watched: Watched, question: str, free: bool, tolerance: float | None) -> None:
+    body: dict[str, Any] = {"question": question, "free": free}
+    if tolerance is not None:
+        body["tolerance"] = tolerance
+    status, found, _ = service.request("POST", "/v1/datasets/people/ask", body)
+    watched.look(status)
+    if status == 422 and "column" in found["error"]:
+        assert 1 <= found["error"]["column"] <= len(question) + 1
+
+
+def test_the_language(service: Running) -> None:
+    watched = Watched(service)
+    _ask(service, watched)
+    assert watched.seen[200] > 0
+    assert watched.seen[422] > 0
+    assert standing(service.desk.settings).spent <= standing(service.desk.settings).cap
+    print("language", dict(watched.seen))
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+_BODIES = (
+    st.binary(max_size=60)
+    | _JSON.map(lambda each: json.dumps(each).encode())
+    | st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(("question", "tolerance", "free", "error"), _JSON)
+    ).map(lambda each: json.dumps(each).encode())
+)
+
+
+@FUZZED
+@given(
+    method=st.sampled_from(["POST", "POST", "POST", "GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"]),
+    path=st.sampled_from(
+        [
+            "ask",
+            "ask",
+            "buy",
+            "buy",
+            "quote",
+            "budget",
+            "",
+            "../../health",
+            "%00",
+            "ask?x=1",
+            "buy/",
+            "a" * 300,
+        ]
+    ),
+    dataset=st.sampled_from(
+        ["people", "people", "people", "stale", "nobody", "%2e%2e", "%F0%9F%98%80", "people%00"]
+    ),
+    body=_BODIES,
+)
+def _bodies(service: Running, watched: Watched, method: str, path: str, dataset: str, body: bytes) -> None:
+    from http.client import HTTPConnection
+
+    connection = HTTPConnection("127.0.0.1", service.port, timeout=30)
+    headers = {"Authorization": f"Bearer {service.tokens['ada']}", "Content-Type": "application/json"}
+    connection.request(method, f"/v1/datasets/{dataset}/{path}", body, headers)
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    watched.look(response.status)
+
+
+def test_bodies_and_paths(service: Running) -> None:
+    watched = Watched(service)
+    _bodies(service, watched)
+    print("bodies", dict(watched.seen))
+
+
+def test_what_the_openapi_document_allows_and_forbids(service: Running) -> None:
+    """Schemathesis makes requests from the document, good and bad ones."""
+    schemathesis = pytest.importorskip("schemathesis")
+    schema = schemathesis.openapi.from_url(f"{service.url}/v1/openapi.json")
+    watched = Watched(service)
+    headers = {"Authorization": f"Bearer {service.tokens['ada']}"}
+    operations = [each.ok() for each in schema.get_all_operations()]
+    each_of_them = max(5, MANY // len(operations))
+    documented = 0
+    for operation in operations:
+        strategy = operation.as_strategy() | operation.as_strategy(
+            generation_mode=schemathesis.GenerationMode.NEGATIVE
+        )
+
+        @settings(FUZZED, max_examples=each_of_them)
+        @given(case=strategy)
+        def one(case: Any) -> None:
+            nonlocal documented
+            if case.path_parameters and case.path_parameters.get("dataset", "")[:1] > "A":
+                case.path_parameters["dataset"] = "people"
+            response = case.call(headers=headers)
+            watched.look(response.status_code)
+            documented += str(response.status_code) in case.operation.definition.raw["responses"]
+
+        one()
+    print("openapi", dict(watched.seen))
+    assert documented == sum(watched.seen.values())
+
+
+@pytest.mark.long
+def test_five_thousand(service: Running) -> None:
+    """As above, with DUALQUERY_FUZZED=1700: three times."""
+    assert MANY >= 1700, "set DUALQUERY_FUZZED=1700"
+    test_the_language(service)
+    test_bodies_and_paths(service)
+    test_what_the_openapi_document_allows_and_forbids(service)

@@ -1,0 +1,83 @@
+"""A server that is killed at any moment: what was told is in the ledger, and what is spent never shrinks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dualquery
+from tests.service.conftest import Make, token
+
+WORKER = str(Path(__file__).with_name("killed.py"))
+SOURCE = str(Path(dualquery.__file__).resolve().parents[1])
+
+
+def killed(make: Make, place: str | None, count: int, seed: int, **environment: str) -> Any:
+    """What the worker saw, who fails by itself where a promise is broken."""
+    settings = make(place)
+    given = token(settings)
+    if "LD_PRELOAD" in environment:
+        shadow = settings.folder.with_name("shadow")
+        shutil.copytree(settings.folder, shadow)
+        environment |= {"LOSES_FOLDER": str(settings.folder), "LOSES_SHADOW": str(shadow)}
+    process = subprocess.run(
+        [sys.executable, WORKER, str(settings.folder / "service.toml"), given, str(count), str(seed)],
+        env={**os.environ, "PYTHONPATH": SOURCE, **environment},
+        capture_output=True,
+        text=True,
+        timeout=7200,
+    )
+    assert process.returncode == 0, process.stderr[-4000:]
+    seen = json.loads(process.stdout)
+    assert sum(seen["died"].values()) == count
+    assert seen["told"] > 0
+    assert seen["fires"] > 0
+    return seen
+
+
+def test_eighteen_kills(make: Make, place: str | None) -> None:
+    seen = killed(make, place, 18, seed=1)
+    assert all(seen["died"].values()), "every point was reached"
+
+
+@pytest.mark.long
+def test_three_hundred_kills(make: Make, place: str | None) -> None:
+    seen = killed(make, place, 300, seed=2)
+    assert all(seen["died"].values())
+    print("sqlite" if place is None else "postgresql", seen)
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The library that knows what is on disk; it takes a C compiler to make it."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        missing = "no C compiler: apt-get install gcc libc6-dev"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    made = tmp_path_factory.mktemp("shim") / "power_loss.so"
+    source = Path(__file__).with_name("power_loss.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(made), str(source), "-ldl"], check=True)
+    return str(made)
+
+
+def test_what_was_not_synced_is_not_missed_after_a_loss_of_power(make: Make, shim: str) -> None:
+    killed(make, None, 10, seed=3, LD_PRELOAD=shim)
+
+
+def test_a_server_that_never_syncs_would_be_found_out(make: Make, shim: str) -> None:
+    with pytest.raises(AssertionError, match=r"told and not in|spent less|rolled back|not as it was|damaged"):
+        killed(make, None, 40, seed=4, LD_PRELOAD=shim, NEVER_SYNCS="1")
+
+
+@pytest.mark.long
+def test_three_hundred_losses_of_power(make: Make, shim: str) -> None:
+    print("power", killed(make, None, 300, seed=5, LD_PRELOAD=shim))

@@ -1,0 +1,353 @@
+"""What the ledger of a service promises: charged before, kept after, never rolled back, never opened twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dualquery.asking.journal import Fired, Prepaid, read
+from dualquery.errors import DualQueryError, LedgerError
+from dualquery.service import tokens
+from dualquery.service.keeping import Keeper
+from dualquery.service.serving import opened
+from dualquery.service.settings import Settings
+from dualquery.service.standing import standing
+from dualquery.service.storage import AwayError, Storage
+from tests.service import small
+from tests.service.conftest import Make, ask, token
+
+
+def unclean(desk: Any) -> None:
+    """Let the clerk stop as a crash would: nothing is closed, and the ledger is let go."""
+    desk.clerk._online.close = lambda: None
+    desk.clerk._keeper.flush = lambda: None
+
+
+def test_a_clean_stop_burns_nothing_and_an_unclean_one_burns_one_fire(make: Make, place: str | None) -> None:
+    settings = make(place)
+    token(settings)
+    before = standing(settings)
+    with opened(settings) as desk:
+        ask(desk, "colour = c0")
+    between = standing(settings)
+    assert between.burned == 0
+    assert not between.running
+    fires = between.fires
+    assert between.spent == before.spent + fires * before.price
+    for number in (1, 2):
+        with opened(settings) as desk:
+            unclean(desk)
+        after = standing(settings)
+        # the stop is noticed by the next start, which burns what was prepaid and pays for another
+        with opened(settings):
+            pass
+        again = standing(settings)
+        assert again.burned == number
+        assert again.spent == after.spent + after.price
+    assert again.fires_left == before.fires_left - 2 - fires
+
+
+def test_the_hypothesis_is_rebuilt_byte_for_byte(make: Make, place: str | None) -> None:
+    settings = make(place)
+    token(settings)
+    with opened(settings) as desk:
+        told = ask(desk, *small.questions(30, seed=1))
+        assert {"verified", "measured"} <= {each["badge"] for each in told}
+        fingerprint = desk.clerk._online.fingerprint()
+        state = desk.clerk._online.status()
+    with opened(settings) as desk:
+        assert desk.clerk._online.fingerprint() == fingerprint
+        assert desk.clerk._online.status() == state
+
+
+def test_many_questions_share_one_sync(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make()
+    token(settings)
+    commits: list[int] = []
+    real = Storage.commit
+
+    def counted(self: Storage, base: Any, lines: Any) -> None:
+        commits.append(len(lines))
+        real(self, base, lines)
+
+    monkeypatch.setattr(Storage, "commit", counted)
+    with opened(settings) as desk:
+        questions = small.questions(60, seed=2)
+        ask(desk, *questions)
+        commits.clear()
+        told = ask(desk, *questions[:40])
+    fires = sum(each["badge"] == "measured" and not each["free"] for each in told)
+    assert sum(commits) >= 40
+    assert len(commits) <= 6 + 2 * fires
+
+
+def test_a_fire_is_on_disk_with_the_next_one_prepaid_before_another_test(make: Make) -> None:
+    """Between two tests there is never a fire that the ledger does not know."""
+    settings = make()
+    token(settings)
+    with opened(settings) as desk:
+        ask(desk, *small.questions(40, seed=3))
+    entries = [read(line.body) for line in _lines(settings) if line.kind != "told"]
+    paid: set[int] = set()
+    for entry in entries:
+        if isinstance(entry, Prepaid):
+            paid.add(entry.slot)
+        if isinstance(entry, Fired):
+            paid.remove(entry.slot)  # each fire has its own
+
+
+def test_nothing_is_tested_before_its_fire_is_on_disk(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dualquery.privacy.curator import Curator
+
+    settings = make()
+    token(settings)
+    real = Curator.exceeds_anywhere
+    seen: list[bool] = []
+
+    def watched(self: Curator, *arguments: Any, **options: Any) -> Any:
+        state = standing(settings)  # from disk
+        seen.append(state.spent >= state.release + (state.fires + state.burned + 1) * state.price)
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Curator, "exceeds_anywhere", watched)
+    with opened(settings) as desk:
+        ask(desk, *small.questions(15, seed=4))
+    assert len(seen) >= 10
+    assert all(seen)
+
+
+def test_a_ledger_has_one_server(make: Make, place: str | None) -> None:
+    settings = make(place)
+    with (
+        opened(settings),
+        pytest.raises(LedgerError, match="another server has this ledger open"),
+        opened(settings),
+    ):
+        pass
+    with opened(settings):
+        pass  # when the first has gone
+
+
+def test_a_server_that_was_pushed_aside_tells_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is lost (a file system that does not lock), and a second server opens the same ledger."""
+    monkeypatch.setattr(Storage, "hold", lambda self: None)
+    settings = make()
+    token(settings)
+    with opened(settings) as first:
+        ask(first, "colour = c0")
+        with opened(settings) as second:
+            ask(second, "colour = c1")
+        with pytest.raises(LedgerError, match="another server"):
+            ask(first, "colour = c2")
+        with pytest.raises(LedgerError, match="another server"):
+            ask(first, "colour = c3")
+
+
+def _lines(settings: Settings) -> list[Any]:
+    storage = Storage(settings.place)
+    return list(storage.verified(storage.promise()))
+
+
+@pytest.mark.parametrize("copied_witness", [False, True])
+def test_a_rolled_back_ledger_is_refused(make: Make, copied_witness: bool) -> None:
+    settings = make()
+    token(settings)
+    ledger = Path(settings.place)
+    shutil.copy(ledger, f"{ledger}.old")
+    with opened(settings) as desk:
+        ask(desk, "colour = c0", "size = s1")
+    os.replace(f"{ledger}.old", ledger)
+    if copied_witness:
+        settings.path(settings.witness).unlink()
+        with pytest.raises(LedgerError, match="witness"), opened(settings):
+            pass
+        with opened(settings, trust=True):
+            pass  # whoever is sure
+        return
+    with pytest.raises(LedgerError, match="rolled back"), opened(settings):
+        pass
+    with pytest.raises(LedgerError, match="rolled back"):
+        standing(settings)
+
+
+def test_the_ledger_of_another_service_is_refused(make: Make) -> None:
+    one, other = make(), make()
+    with (
+        pytest.raises(LedgerError, match="rolled back, or is another one"),
+        opened(replace(one, ledger=other.place)),
+    ):
+        pass
+
+
+EDITS = {
+    "spent": "UPDATE dualquery_service SET spent = spent - 1",
+    "cap": "UPDATE dualquery_service SET cap = cap * 2",
+    "a fire less": "DELETE FROM dualquery_service_lines WHERE sequence = (SELECT MAX(sequence) FROM "
+    "dualquery_service_lines)",
+    "units": "UPDATE dualquery_service_lines SET units = 0, spent_after = 0 WHERE units > 0",
+    "a reply": "UPDATE dualquery_service_lines SET reply = 'x' WHERE reply <> ''",
+    "whose question": "UPDATE dualquery_service_lines SET analyst = 'bob' WHERE analyst <> ''",
+    "the head": "UPDATE dualquery_service SET head = 'x'",
+    "everything": "DELETE FROM dualquery_service",
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+@pytest.mark.parametrize("guarded", [True, False])
+def test_an_edited_ledger_is_refused(make: Make, what: str, guarded: bool) -> None:
+    """With the triggers in place the edit is refused; without them, the ledger."""
+    settings = make()
+    token(settings)
+    with opened(settings) as desk:
+        ask(desk, "colour = c0", "size = s1")
+    with sqlite3.connect(settings.place) as connection:
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        if not guarded:
+            for name, _ in triggers:
+                connection.execute(f"DROP TRIGGER {name}")
+        else:
+            with pytest.raises(sqlite3.IntegrityError):
+                connection.execute(EDITS[what])
+            return
+        connection.execute(EDITS[what])
+    with pytest.raises(LedgerError, match="triggers were changed"), opened(settings):
+        pass
+    with sqlite3.connect(settings.place) as connection:
+        for _, text in triggers:
+            connection.execute(text)
+    with pytest.raises(LedgerError, match=r"not as it was written|missing|emptied"), opened(settings):
+        pass
+
+
+def test_another_table_schema_or_budget_is_refused(make: Make) -> None:
+    settings = make()
+    with pytest.raises(LedgerError), opened(replace(settings, epsilon=2.0)):
+        pass
+    with pytest.raises(LedgerError), opened(replace(settings, questions=5)):
+        pass
+    with opened(settings):
+        pass
+
+
+def test_quotas_stand_under_the_cap_and_two_who_collude_cannot_exceed_it(make: Make) -> None:
+    """Each may take three quarters of what is left: together they take all of it, and no more."""
+    settings = make()
+    for name in ("ada", "bob"):
+        token(settings, name, quota=0.75)
+    with opened(settings) as desk:
+        taken, refused = {"ada": 0, "bob": 0}, 0
+        for i, question in enumerate(small.questions(60, seed=6)):
+            name = ("ada", "bob")[i % 2]
+            try:
+                (reply,) = ask(desk, question, name=name, error=0.0008)
+                taken[name] += reply["cost"]["units"]
+            except DualQueryError:
+                refused += 1
+        assert refused > 10
+        status = desk.clerk._online.status()
+        assert status.spent <= status.cap
+        interactive = status.cap - desk.clerk._keeper.release_units
+        assert all(0 < each <= 0.75 * interactive for each in taken.values())
+        assert sum(taken.values()) <= interactive
+        assert sum(taken.values()) > 0.8 * interactive  # and they did try
+
+
+def test_tokens_are_hashed_revoked_and_given_again(make: Make, place: str | None) -> None:
+    settings = make(place)
+    storage = Storage(settings.place)
+    first = token(settings)
+    with storage.reading() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM dualquery_service_tokens").fetchall()
+    assert first not in str(rows)
+    known = tokens.Tokens(storage)
+    assert known.holder(first) is not None
+    for wrong in ("", "dq_", first[:-1], first + "x", first.replace("dq_", "dq-"), "dq_" + "0" * 16 + "_x"):
+        assert known.holder(wrong) is None
+    with pytest.raises(DualQueryError, match="revoke it first"):
+        token(settings)
+    tokens.revoke(storage, "ada")
+    known.refresh()
+    assert known.holder(first) is None
+    with pytest.raises(DualQueryError, match="no token"):
+        tokens.revoke(storage, "ada")
+    assert token(settings) != first
+
+
+def test_what_cannot_be_written_is_told_to_nobody_and_written_once_later(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk: 503 meanwhile; afterwards the same lines, once, and who repeats the request gets the reply."""
+    settings = make()
+    token(settings)
+    real = Storage.commit
+    full, lost = [True], [False]
+
+    def commit(self: Storage, base: Any, lines: Any) -> None:
+        if full[0]:
+            raise AwayError("the disk is full")
+        real(self, base, lines)
+        if lost[0]:
+            lost[0] = False
+            raise AwayError("the answer of the database got lost")
+
+    with opened(settings) as desk:
+        monkeypatch.setattr(Storage, "commit", commit)
+        before = standing(settings)
+        for _ in range(3):
+            with pytest.raises(AwayError):
+                ask(desk, "colour = c0", key="one")
+        assert standing(settings) == before
+        full[0] = False
+        (reply,) = ask(desk, "colour = c0", key="one")
+        assert ask(desk, "colour = c0", key="one") == [reply]
+        after = standing(settings)
+        assert after.fires + sum(after.answers.values()) - after.fires == 1
+        lost[0] = True  # committed, but nobody heard of it
+        with pytest.raises(AwayError):
+            ask(desk, "size = s1", key="two")
+        (second,) = ask(desk, "size = s1", key="two")
+        assert second["line"] > reply["line"]
+    assert sum(standing(settings).answers.values()) == 2
+    assert standing(settings).burned == 0
+
+
+def test_a_keeper_writes_a_reply_into_the_line_of_its_answer(make: Make) -> None:
+    settings = make()
+    token(settings)
+    with opened(settings) as desk:
+        told = ask(desk, *small.questions(20, seed=8))
+    lines = {line.sequence: line for line in _lines(settings)}
+    for reply in told:
+        assert lines[reply["line"]].reply
+        assert lines[reply["after"]["line"]].hash == reply["after"]["hash"]
+    assert isinstance(desk.clerk._keeper, Keeper)
+
+
+def test_who_was_told_that_the_ledger_is_away_is_not_asked_about_later(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fills up at the first fire of a batch: what waits behind it is dismissed, and not asked in secret."""
+    settings = make()
+    token(settings)
+    real = Storage.commit
+    failures = [1]
+
+    def commit(self: Storage, base: Any, lines: Any) -> None:
+        if failures[0] and any(line.kind == "fired" for line in lines):
+            failures[0] -= 1
+            raise AwayError("the disk is full")
+        real(self, base, lines)
+
+    with opened(settings) as desk:
+        monkeypatch.setattr(Storage, "commit", commit)
+        with pytest.raises(AwayError):
+            ask(desk, *small.questions(40, seed=1))
+        ask(desk, "colour = c0")
+        given = sum(standing(settings).answers.values())
+    assert given < 40

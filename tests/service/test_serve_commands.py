@@ -1,0 +1,162 @@
+"""The commands of docs/service.md, as somebody types them: begin, give tokens, serve, ask, look, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dualquery
+from dualquery import cli
+from dualquery.errors import DualQueryError
+from dualquery.service.serving import serve
+from dualquery.service.settings import ServiceError, read_settings
+
+SOURCE = str(Path(dualquery.__file__).resolve().parents[1])
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _cheap_fires() -> None:
+    """Here the rule is the real one: the server is a process of its own."""
+
+
+def command(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dualquery", *arguments],
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_a_service_from_its_first_command_to_its_last(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("people.csv", "schema.toml"):
+        (tmp_path / name).write_bytes((files / name).read_bytes())
+
+    def run(line: str) -> str:
+        """A command of the page, as it stands there; what it printed."""
+        assert line in PAGE, f"docs/service.md does not show: {line}"
+        words = re.findall(r'"[^"]*"|\S+', line.split("   ")[0])
+        code = cli.run([word.strip('"') for word in words[1:]])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return out
+
+    run("dualquery serve init people.csv --schema schema.toml --epsilon 1 --out service.toml")
+    assert (tmp_path / "service-release" / "certificate.json").exists()
+    settings = read_settings("service.toml")
+    assert settings.published == {"service-release": "service-release"}
+    token = run("dualquery serve token add ada --quota 0.2").strip()
+    run("dualquery serve token add steward --owner")
+    assert "ada" in run("dualquery serve token list")
+    assert "fires" in run("dualquery serve status service.toml")
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = command("serve", "service.toml", "--port", str(port), cwd=tmp_path)
+    try:
+        assert server.stdout is not None
+        assert f"http://127.0.0.1:{port}/" in server.stdout.readline()
+        url = f"http://127.0.0.1:{port}"
+        (tmp_path / "ada.token").write_text(token)
+        asked = ["ask", url, "colour = c0 & size = s1", "--token-file", "ada.token"]
+        until = time.monotonic() + 30
+        while cli.run([*asked, "--quote"]) != 0 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert "free if easy, at most" in capsys.readouterr().out
+        assert cli.run(asked) == 0
+        assert "verified" in capsys.readouterr().out
+        monkeypatch.setenv("DUALQUERY_TOKEN", token)
+        assert cli.run(["ask", url, "colour by size", "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)["values"]) == 30
+        assert cli.run(["ask", url, "colour = c0", "--dataset", "service-release"]) == 0
+        assert "release" in capsys.readouterr().out
+        assert cli.run(["ask", url, "colour = c0", "--buy", "0.02"]) == 0
+        assert "bought" in capsys.readouterr().out
+        assert cli.run(["ask", url, "colour = c1", "--free"]) == 0
+        assert "unverified" in capsys.readouterr().out
+        assert cli.run(["ask", url, "colour = "]) == 2
+        assert "column 10" in capsys.readouterr().err.lower()
+        assert cli.run(["serve", "run", "service.toml", "--port", str(port + 1)]) == 2
+        assert "nother server has this ledger open" in capsys.readouterr().err
+    finally:
+        server.send_signal(signal.SIGTERM)  # as the machine does it; Ctrl-C is the same
+        _, err = server.communicate(timeout=60)
+    assert server.returncode == 0, err
+    assert cli.run(["serve", "status", "service.toml", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert not found["running"]
+    assert found["burned"] == 0
+    assert found["answers"]["bought"] == 1
+    assert found["spent_by"].keys() == {"ada"}
+    run("dualquery serve token revoke ada")
+    assert cli.run(["serve", "token", "revoke", "ada"]) == 2
+
+
+def test_what_is_wrong_with_a_service_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "service.toml"
+    for text, said in {
+        "": "says nothing about: dataset",
+        "x = 1": "'x' is not a setting",
+        "dataset = 5": "wrong kind",
+        "= 3": "is not TOML",
+        "[http]\nquantum = true": "wrong kind",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(ServiceError, match=said):
+            read_settings(path)
+    with pytest.raises(ServiceError, match="cannot be read"):
+        read_settings(tmp_path / "nothing.toml")
+
+
+def test_a_service_file_says_the_same_when_it_is_read_again(make: Any) -> None:
+    made = make()
+    path = made.folder / "again.toml"
+    path.write_text(made.to_toml())
+    assert read_settings(path) == made
+
+
+def test_without_its_extra_there_is_a_sentence(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make()
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(DualQueryError, match=r"dualquery\[service\]"):
+        serve(settings)
+
+
+def test_what_exists_is_not_overwritten(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = [
+        "serve",
+        "init",
+        str(files / "people.csv"),
+        "--schema",
+        str(files / "schema.toml"),
+        "--epsilon",
+        "1",
+    ]
+    out = tmp_path / "service.toml"
+    out.write_text("")
+    assert cli.run([*begin, "--out", str(out)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    out.unlink()
+    (tmp_path / "service.ledger").write_text("not a ledger")
+    assert cli.run([*begin, "--out", str(out)]) == 2
+    assert capsys.readouterr().err.startswith("Error: ")
+    assert not (tmp_path / "service-release").exists()
