@@ -23,6 +23,7 @@ CLEAR = 1.15  # edges of the noise that an eigenvalue must exceed
 MOST_AXES = 48
 REFILLS = 5  # of the diagonal, which is not measured
 MERGED = 2.5  # deviations of the noise, up to which two centres are one
+BESIDE = 0.1  # spreads from a centre that is split: far from it no record would follow
 WIDE = 2.0  # and deviations of a class along one axis
 
 
@@ -148,12 +149,14 @@ class Centres:
         return float((counts * squares).sum() / max(1.0, counts.sum()))
 
     def reseeded(self, spread: float, around: Numbers, rng: np.random.Generator) -> Numbers:
-        """Where to look next: each centre without records moves beside one that has many."""
+        """Where to look next: each centre without records moves close to one that has many, to split it."""
         places, dead = self.places.copy(), np.flatnonzero(~self.alive(spread))
         weight = np.where(self.alive(spread), np.maximum(self.counts, 0), 0)
         if len(dead) and weight.any():
             beside = rng.choice(len(weight), len(dead), p=weight / weight.sum())
-            places[dead] = places[beside] + 0.5 * rng.standard_normal((len(dead), places.shape[1])) * around
+            places[dead] = (
+                places[beside] + BESIDE * rng.standard_normal((len(dead), places.shape[1])) * around
+            )
         return places
 
     def merged(self, spread: float, own: Numbers) -> NDArray[np.int64]:
