@@ -674,11 +674,20 @@ def test_a_budget_too_small_for_one_round(command: Run, place: Path, tmp_path: P
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_interrupt_is_clean(place: Path, tmp_path: Path) -> None:
-    """Ctrl-C in the middle: exit code 130, no traceback, nothing left."""
+@pytest.mark.parametrize(
+    "after",
+    ["import time; time.sleep(30)", "raise AttributeError('half imported')"],
+    ids=["at once", "swallowed by a library"],
+)
+def test_interrupt_is_clean(place: Path, tmp_path: Path, after: str) -> None:
+    """Ctrl-C in the middle: exit code 130, no traceback, nothing left; also where a library swallows it and fails."""
+    swallow = after.startswith("raise")
     script = (
-        "import dualquery.releases.making as making, os, signal\n"
-        "def slow(*a, **k): os.kill(os.getpid(), signal.SIGINT); import time; time.sleep(30)\n"
+        "import dualquery.releases.making as making, contextlib, os, signal\n"
+        "def slow(*a, **k):\n"
+        f"    with contextlib.suppress({'KeyboardInterrupt' if swallow else ''}):\n"
+        "        os.kill(os.getpid(), signal.SIGINT); [None for _ in range(1000)]\n"
+        f"    {after}\n"
         "making.plan_for = slow\n"
         "from dualquery.cli import main; main()"
     )

@@ -9,13 +9,33 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from dualquery.errors import DualQueryError
 
 
+class _Interrupts:
+    """Raises `KeyboardInterrupt` as Python does, and remembers it: a library that is being imported, or that calls
+    back from C, may swallow the exception and fail with another one later."""
+
+    came = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        signal.default_int_handler(number, frame)
+
+
 def main() -> None:
     """The entry point of the `dualquery` command."""
-    code = run(sys.argv[1:])
+    interrupts = _Interrupts()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupts)
+    try:
+        code = run(sys.argv[1:])
+    except Exception:
+        if not interrupts.came:
+            raise
+        code = _interrupted()
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # all is done and said; an interrupt has nothing left to stop
