@@ -108,7 +108,7 @@ def test_private_number_of_records_is_measured_and_paid_for(
     ("mechanism", "options", "times"),
     [
         ("independent", {}, 12),
-        ("projection", {"synthetic_rows": 100}, 1),
+        ("projection", {"synthetic_rows": 100}, 3),
         ("adaptive-projection", {"synthetic_rows": 100, "rounds": 2}, 1 + 2 + 2),
         ("dualquery", {"rounds": 4, "samples": 3, "free": "random"}, 3),
         ("gaussian", {}, 1),

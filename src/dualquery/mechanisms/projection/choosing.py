@@ -27,7 +27,7 @@ STRONG = (
     0.1  # mean misfit of all pairs, as a fraction of the records, that makes a search for directions worth it
 )
 DIFFUSE = 0.3  # of the whole misfit, the most that the chosen pairs may hold for such a search
-MOST_COST = 0.15  # of the mean misfit, what a search in vain may cost
+MOST_COST = 0.2  # of the mean misfit, what a search in vain may cost
 FEW_DIRECTIONS = 8  # dependence of so many directions must be visible
 VISIBLE = 1.4  # an eigenvalue, in half edges of the noise; from one on it is in principle
 PEAKED = 1.5  # the length of an interaction, in that of one whose cells all have the same misfit

@@ -53,14 +53,15 @@ from dualquery.privacy.statistics import Misfits
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
+LEAST_OF_MISFITS = 0.02  # where single misfits would drown all the same; their mean is still told
+DROWNED = 0.3  # noise of a misfit, as a fraction of the records
 MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
-MEAN_ERROR = (
-    0.35  # of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py)
-)
-MAX_ERROR = 6.5
+# Of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py):
+MEAN_ERROR, MAX_ERROR = 0.35, 6.5
 WIDE_WORK = 1.0e9  # rows of a chain × attributes × values, where all pairs may have to be fitted
 WIDE_SECONDS = 0.9e-9  # per row, attribute and value
 COUNT_SECONDS = 2e-9  # per record and table, two cores
+PAIR_SECONDS = 3e-4  # whatever its size: to choose, to measure, to put together
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Rule:
     pairs: list[Set]
     precision: float  # r: records over the noise of a one-way count, by the freedom of a pair
     number: float  # K, before it is made a whole number
+    unclear: float  # the noise of a misfit, as a fraction of the records
 
     @staticmethod
     def of(task: Task) -> Rule:
@@ -83,12 +85,14 @@ class Rule:
         )
         available_rho(task)  # refuses an accounting that cannot pay for Gaussian noise
         if not pairs:
-            return Rule(ones, pairs, math.inf, math.inf)
+            return Rule(ones, pairs, math.inf, math.inf, 0.0)
         freedom = float(np.mean([(int(sizes[i]) - 1) * (int(sizes[j]) - 1) for i, j in pairs]))
-        moved = task.budget.neighbours.largest_squared(alone=1, apart=2)
-        noise = math.sqrt(unit_variance(task.budget) * moved * len(ones))
+        neighbours, unit = task.budget.neighbours, unit_variance(task.budget)
+        noise = math.sqrt(unit * neighbours.largest_squared(alone=1, apart=2) * len(ones))
         precision = task.rows / noise * 115 / freedom
-        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75)
+        moved = neighbours.largest_squared(alone=len(pairs), apart=4 * len(pairs))
+        unclear = math.sqrt(unit * moved / SHARE_OF_MISFITS) / task.rows
+        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, unclear)
 
     @property
     def applies(self) -> bool:
@@ -100,9 +104,11 @@ class Rule:
         return max(1, round(self.number))
 
     def shares(self) -> Shares:
-        """Fewer records, more for the one-way tables: 1/(1 + r/400), within bounds."""
-        ones = 1 / (1 + self.precision / 400)
-        return Shares(min(MOST_OF_ONES, max(LEAST_OF_ONES, ones)), SHARE_OF_MISFITS)
+        """Fewer records, more for the one-way tables: 1/(1 + r/400), within bounds; steeper for many columns."""
+        power = 1.0 if len(self.ones) < LEAST_WIDTH else 1.5
+        ones = 1 / (1 + (self.precision / 400) ** power)
+        misfits = SHARE_OF_MISFITS if self.unclear < DROWNED else LEAST_OF_MISFITS
+        return Shares(min(MOST_OF_ONES, max(LEAST_OF_ONES, ones)), misfits)
 
 
 class Last(Enum):
@@ -247,7 +253,7 @@ def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[
         steps=stages.steps(task, "measure the pairs that matter, or the one-way tables again"),
         mean_error=min(MEAN_ERROR * noise, 0.5),
         max_error=min(MAX_ERROR * noise, 1.0),
-        seconds=pace.seconds(work) + number * (task.rows * COUNT_SECONDS + 1e-4),
+        seconds=pace.seconds(work) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),
         bytes=need,
         notes=(
             *too_noisy(noise),
