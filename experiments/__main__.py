@@ -26,6 +26,7 @@ NAMES = (
     "mwem_figure_5",
     "mwem_scaling",
     "choosing",
+    "without_floor",
     "peers",
 )
 

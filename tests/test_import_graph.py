@@ -42,6 +42,7 @@ BLIND = (
     "dualquery.oracles.*",
     "dualquery.distributions.*",
     "dualquery.game.residual*",
+    "dualquery.game.binary_*",
     "dualquery.mechanisms.projection.fit",
     "dualquery.mechanisms.projection.item_rows",
     "dualquery.mechanisms.projection.refitting",
@@ -52,6 +53,11 @@ BLIND = (
     "dualquery.mechanisms.projection.choosing",
     "dualquery.mechanisms.projection.chosen_fit",
     "dualquery.mechanisms.projection.low_rank",
+    "dualquery.mechanisms.projection.likely",
+    "dualquery.mechanisms.projection.empirical_bayes",
+    "dualquery.mechanisms.projection.separable",
+    "dualquery.mechanisms.projection.shares",
+    "dualquery.mechanisms.projection.tree",
 )
 UNSEEN = {"privacy", "counting"}  # by the blind
 

@@ -33,9 +33,9 @@ from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
 from dualquery.privacy.statistics import (
     Balance,
     GroupCounts,
+    HingeErrors,
     Interactions,
     ItemCounts,
-    Misfits,
     Multiplied,
     PairCounts,
     Statistic,
@@ -131,13 +131,10 @@ def interactions(domain: Domain, *sets: tuple[int, ...], multipliers: tuple[int,
     return Interactions(domain, sets, multipliers or (1,) * len(sets))
 
 
-def misfits(sets: tuple[tuple[int, ...], ...], *expected: int, domain: Domain = MIXED) -> Misfits:
-    return Misfits(Tables(domain, sets), np.array(expected, np.int64))
+def hinge(*sets: tuple[int, ...], expected: tuple[int, ...], slack: int = 0) -> HingeErrors:
+    return HingeErrors(Tables(MIXED, sets), np.array(expected), np.full(len(sets), slack))
 
 
-MISFIT = (
-    "a record that leaves one cell for another leaves the sum as it is; one price serves all expectations"
-)
 TWICE = "in L1 twice the length of one record is charged"
 AT_ONCE = "two records are not farthest apart in all sets at once"
 BOUND = "a kind of query that bounds the number of queries is charged the bound"
@@ -193,9 +190,19 @@ STATISTICS = [
         short=3,
     ),
     Case("two short ones beside a long", LONG, interactions(LONG, (0, 1)), short=3),
-    Case("misfits", MIXED, misfits(((0,), (1,)), 2, 0, 0, 2, 2)),
-    Case("misfits of pairs", BINARY, misfits(((0, 1), (0, 2)), 1, 0, 2, 0, 0, 2, 1, 0, domain=BINARY)),
-    Case("misfits of what is always too low", MIXED, misfits(((0,), (0, 1)), *[0] * 8), both(REPLACE, MISFIT)),
+    Case("hinge errors of a table", MIXED, hinge((0,), expected=(2, 0))),
+    Case(
+        "hinge errors of several tables",
+        MIXED,
+        hinge((0,), (1,), (0, 1), expected=(2, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0)),
+    ),
+    Case("hinge errors beyond a slack", MIXED, hinge((0,), expected=(3, -1), slack=1)),
+    Case(
+        "hinge errors of a table of one cell",
+        MIXED,
+        hinge((2,), expected=(1,)),
+        both(REPLACE, "a table of a single cell does not move; one price serves all tables"),
+    ),
     Case("items", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 2))),
     Case("items, fewer than two records can hold", BASKETS, ItemCounts(HeldItems(1, RANK, 3, 2))),
     Case("items, one each", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 1)), sparse=True),

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ class Targets:
     """What the rows should answer: pull[S] is the weighted target w·y of the table over S, weight[S] is w.
 
     The rows lower Σ_S weight[S] · ‖N·y_S − counts_S‖². Only the whole sum must be a square: weights of single
-    tables may be negative (see `with_interaction`).
+    tables may be negative (see `add_interaction`).
     """
 
     sizes: NDArray[np.int64]
@@ -59,22 +60,29 @@ class TargetsMaker:
         projection, so the gain of a row is again a sum over tables: those of the subsets B, with these
         signs. `target` must be centred itself.
         """
-        self._add(members, weight * target, 0.0)
-        for order in range(1, len(members) + 1):
+        self._add(members, weight * target, weight)
+        for order in range(1, len(members)):
             for subset in combinations(members, order):
-                left_out = [float(self._sizes[j]) for j in members if j not in subset]
-                sign = -1.0 if len(left_out) % 2 else 1.0
-                shape = tuple(int(self._sizes[j]) for j in subset)
-                share = sign * weight / float(np.prod(left_out))
-                self._add(subset, np.zeros(shape) if len(left_out) else 0.0, share)
+                left_out = prod(int(self._sizes[j]) for j in members if j not in subset)
+                sign = -1.0 if (len(members) - order) % 2 else 1.0
+                self._add(subset, 0.0, sign * weight / left_out)
+
+    def add_lean(self, members: Set, logarithms: Cells, temperature: float) -> None:
+        """Let rows lean to exp(logarithms) over a table: at this temperature (in fractions), without any
+        pull.
+
+        The gain of a row is compared with temperature · N times logarithms, so that a constant pull is a
+        factor of the distribution from which rows are drawn.
+        """
+        self._add(members, temperature * logarithms, 0.0)
 
     def _add(self, members: Set, pull: Cells | float, weight: float) -> None:
-        if members in self._pull:
+        if members not in self._pull:
+            self._pull[members] = np.zeros(tuple(int(self._sizes[j]) for j in members))
+            self._weight[members] = 0.0
+        if isinstance(pull, np.ndarray):
             self._pull[members] = self._pull[members] + pull
-        else:
-            shape = tuple(int(self._sizes[j]) for j in members)
-            self._pull[members] = np.zeros(shape) + pull
-        self._weight[members] = self._weight.get(members, 0.0) + weight
+        self._weight[members] += weight
 
     def targets(self) -> Targets:
         return Targets(self._sizes, self._pull, self._weight)

@@ -1,10 +1,10 @@
 """Statistics: whole numbers of a table, together with how far neighbours can move them.
 
-A statistic adds up a contribution φ(x) of each record x. Each says here, and nowhere else, how long φ(x) can be
-(`alone`) and how far apart φ(x) and φ(y) can lie (`apart`), in L1 and in squared L2; the relation makes a
-sensitivity of it (`neighbours`). Plan and curator ask the same object, so a plan cannot price something else than
-what is run. Every class is held against brute force over all neighbours by tests/privacy/test_statistics.py; a
-class that is not listed there fails it.
+A statistic adds up a contribution φ(x) of each record x. Each says here, and nowhere else, how long φ(x) can
+be (`alone`) and how far apart φ(x) and φ(y) can lie (`apart`), in L1 and in squared L2; the relation makes a
+sensitivity of it (`neighbours`). Plan and curator ask the same object, so a plan cannot price something else
+than what is run. Every class is held against brute force over all neighbours by
+tests/privacy/test_statistics.py; a class that is not listed there fails it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class Statistic(Protocol):
 class GroupCounts:
     """The counts of a group of queries.
 
-    A record adds q(x) ≤ unit to each of at most r queries that it satisfies (`most_satisfied`), and two records
-    differ by at most the unit in at most s (`most_differing`): L1 r·unit and s·unit, L2² r·unit² and s·unit². Of
-    tables r is their number and s twice that. A kind of query that bounds r or s from above is charged the bound.
+    A record adds q(x) ≤ unit to each of at most r queries that it satisfies (`most_satisfied`), and two
+    records differ by at most the unit in at most s (`most_differing`): L1 r·unit and s·unit, L2² r·unit² and
+    s·unit². Of tables r is their number and s twice that. A kind of query that bounds r or s from above is
+    charged the bound.
     """
 
     group: Group
@@ -89,8 +90,8 @@ class Multiplied:
 class Balance:
     """count(q) − count(¬q) of one query of a workload: 2·count − unit·rows.
 
-    Every record adds a number between −unit and +unit. Half of the balance tells the count in a table of known
-    length, and where a record is added or removed with half the noise that the count itself would need.
+    Every record adds a number between −unit and +unit. Half of the balance tells the count in a table of
+    known length, and where a record is added or removed with half the noise that the count itself would need.
     """
 
     workload: Workload
@@ -128,9 +129,9 @@ class TableCells:
 class Interactions:
     """What the tables of smaller sets do not say, of several sets, each times an integer of its own.
 
-    The interaction of a set S is its table of counts, centred along each attribute (the residual of Xiao et al.,
-    *ResidualPlanner*, 2023). Centring along the *short* attributes alone, those of at most `SHORT` values, and
-    multiplying by the product of their sizes gives integers,
+    The interaction of a set S is its table of counts, centred along each attribute (the residual of Xiao et
+    al., *ResidualPlanner*, 2023). Centring along the *short* attributes alone, those of at most `SHORT`
+    values, and multiplying by the product of their sizes gives integers,
 
         I_S = ⊗_{j short} (k_j·Id − 𝟙𝟙ᵀ) ⊗_{j long} Id · counts_S,
 
@@ -138,13 +139,14 @@ class Interactions:
     post-processing. (Along a long attribute centring would hardly lower the sensitivity.)
 
     One record at cell x adds ⊗ (k_j·e_{x_j} − 𝟙) ⊗ e_{x_j}: squared length Π_short k_j (k_j − 1), L1 length
-    Π_short 2(k_j − 1). The inner product of two that differ exactly in the attributes D has a factor k_j² − k_j for
-    each short and 1 for each long attribute outside D, −k_j for each short and 0 for each long one in D. Several sets
-    side by side are charged the sum of theirs, which one record attains when it is added; two records need not be
-    farthest apart in all sets at once, and in L1 twice the length of one is charged: upper bounds, both.
+    Π_short 2(k_j − 1). The inner product of two that differ exactly in the attributes D has a factor k_j² −
+    k_j for each short and 1 for each long attribute outside D, −k_j for each short and 0 for each long one in
+    D. Several sets side by side are charged the sum of theirs, which one record attains when it is added; two
+    records need not be farthest apart in all sets at once, and in L1 twice the length of one is charged:
+    upper bounds, both.
 
-    With noise of one variance V the multipliers share the budget: set S then has noise of variance
-    V / (multiplier · Π_short k_j)² a cell, in records, before centring.
+    With noise of one variance V the multipliers share the budget: set S then has noise of variance V /
+    (multiplier · Π_short k_j)² a cell, in records, before centring.
     """
 
     domain: Domain
@@ -222,22 +224,26 @@ def integer_interaction(table: Integers) -> Integers:
 
 
 @dataclass(frozen=True, eq=False)
-class Misfits:
-    """How far each of several tables lies from public whole numbers: Σ_cells |count − expected|, a number a table.
+class HingeErrors:
+    """How wrong public counts are on each of several tables: Σ_cells max(0, |expected − count| − slack), one
+    number a table.
 
-    |·| is 1-Lipschitz. A record lies in one cell of each table, so that it moves each sum by at most one when it is
-    added, and by at most two when it is exchanged for another: L1 m and 2m, L2² m and 4m of m tables. (No sum over
-    records; but what K records move is at most K times what one does, step by step. Of a table with a single cell
-    the price exceeds the truth.)
+    In whole numbers: expected counts, a row of cells as `Tables` orders them, and a slack for each table. The
+    hinge is 1-Lipschitz, and a record lies in one cell of a table: adding it moves each sum by at most 1,
+    exchanging it for another, which leaves one cell and enters one, by at most 2. Of m tables that is m and
+    2m in L1, m and 4m in squared L2; K records of a person move a sum at most K times as far. Not a sum over
+    records, so that all of this bounds a move, however it comes.
     """
 
     tables: Tables
-    expected: Integers  # of every cell
+    expected: Integers
+    slack: Integers
 
     def of(self, counter: Counter) -> Integers:
-        wrong = np.abs(counter.true_counts(self.tables, kept=True) - self.expected)
-        misfits: Integers = np.add.reduceat(wrong, self.tables.starts[:-1])
-        return misfits
+        wrong = np.abs(counter.true_counts(self.tables) - self.expected)
+        wrong -= np.repeat(self.slack, np.diff(self.tables.starts))
+        scores: Integers = np.add.reduceat(np.maximum(wrong, 0), self.tables.starts[:-1])
+        return scores
 
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         tables = len(self.tables.sets)
@@ -263,7 +269,8 @@ class ItemCounts:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """How many records hold both of two items, at most L items a record: L(L − 1)/2 pairs alone, L(L − 1) apart.
+    """How many records hold both of two items, at most L items a record: L(L − 1)/2 pairs alone, L(L − 1)
+    apart.
 
     The latter exceeds the truth where there are fewer than 2L items, so that two records must share some.
     """

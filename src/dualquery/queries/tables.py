@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.queries import binary_tables
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.digest import Digest
 from dualquery.queries.group import Group, Integers, ProductRows, Progress, Sample, no_progress, padded
@@ -61,9 +62,14 @@ class Tables:
         if not used:
             counts[:] = records.rows
             return counts
-        codes, weights = distinct_rows(attribute_codes(records, used))
         where = {j: i for i, j in enumerate(used)}
         members = padded([tuple(where[j] for j in members) for members in self.sets])
+        if binary_tables.fits(self.domain.sizes[used], members):
+            bits = binary_tables.bit_rows(attribute_codes(records, used))
+            binary_tables.count_binary_tables(bits, records.rows, members, self.starts, counts)
+            progress(len(members), len(members))
+            return counts
+        codes, weights = distinct_rows(attribute_codes(records, used))
         step = max(1, len(members) // 20)
         for first in range(0, len(members), step):
             part = slice(first, first + step)

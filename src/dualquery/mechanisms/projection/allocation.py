@@ -1,11 +1,9 @@
-"""The measurement plan: which tables, and how precisely, from workload, domain, budget and n alone.
+"""One measurement of tables, and the attribute sets of a workload.
 
-Conjunctions are measured through the tables that they fall in. Of every attribute set of the workload, and
-of all its subsets, the *interaction* may be measured (`privacy.statistics`); a table is put together again
-from the interactions of its subsets. Orders one and two always are. A set of three or more attributes is
-measured where the noise of its interaction, summed over its cells, is expected to stay below `WORTHWHILE`:
-otherwise it is left to what the pairs imply (docs/projection.md has the evidence).
-What a set costs does not depend on which others are taken; what is saved goes to the pairs.
+Conjunctions are measured through the tables that they fall in. Of every attribute set of the workload, and of
+all its subsets, the *interaction* may be measured (`privacy.statistics`); a table is put together again from
+the interactions of its subsets. Several of them at once share one noise level, each times a whole number of
+its own (`TablePlan`). How the default way measures in stages is in `planning` and `staged`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from numpy.typing import NDArray
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.residual import Set
 from dualquery.mechanisms.mechanism import Step, Task
-from dualquery.mechanisms.projection.shrinkage import cell_variance
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import rho_of
@@ -34,16 +31,9 @@ from dualquery.privacy.statistics import Interactions, interaction_scale
 from dualquery.queries.group import distinct_sets
 from dualquery.queries.predicates import NONE
 
-SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
-SHARE_OF_ONES = 0.19
-SHARE_OF_LARGER = (
-    0.4  # for all sets of three and more; a set that is not measured leaves its part to the pairs
-)
-WORTHWHILE = 0.02  # expected L1 noise of an interaction, as a fraction of the records
 MOST_VARIANCE = 1 << 61  # what the sampler can draw, with room to spare
 FINENESS = 256  # the smallest multiplier: shares of the budget are met to one part in some hundreds
 MOST_SETS = 200_000  # more attribute sets than this are not worth listing: the workload is wide
-_HALF_NORMAL = math.sqrt(2 / math.pi)
 
 
 @dataclass(frozen=True)
@@ -75,25 +65,6 @@ class TablePlan:
             interactions[()] = np.array(float(task.rows))
             variance[()] = task.rows_variance or 0.0
         return MeasuredTables(task.domain, interactions, variance, max(1.0, float(interactions[()])))
-
-    def cell_noise(self, task: Task) -> float:
-        """The standard deviation of a cell of a pair's table (of a one-way table where there are no pairs)."""
-        sizes = task.domain.sizes
-        variance = {(): 0.0, **self.variances()}
-        order = 2 if any(len(members) == 2 for members in variance) else 1
-        base = [members for members in variance if len(members) == order]
-        precision = float(np.mean([1 / cell_variance(members, variance, sizes) for members in base]))
-        return 1 / math.sqrt(precision) / task.rows
-
-    def cells(self) -> int:
-        """Of all views: every table is kept once a member attribute."""
-        sizes_of = self.interactions.sizes_of
-        return sum(len(members) * prod(sizes_of(members)) for members in self.interactions.sets)
-
-    def visits(self) -> float:
-        """How many values one row looks at in a pass; a table costs some eight values whatever its size."""
-        sizes_of = self.interactions.sizes_of
-        return float(sum(8 * len(members) + sum(sizes_of(members)) for members in self.interactions.sets))
 
 
 def closure(sets: NDArray[np.int32]) -> dict[int, list[Set]]:
@@ -133,34 +104,6 @@ def measures_total(task: Task) -> bool:
     return not task.budget.neighbours.size_is_public and task.rows_variance is None
 
 
-def plan_tables(task: Task) -> TablePlan:
-    """Shares of the budget by order, then within an order in proportion to (c_S · cells)^¼."""
-    sizes = task.domain.sizes
-    orders = {
-        order: [members for members in sets if all(sizes[j] > 1 for j in members)]
-        for order, sets in closure(task.workload.scope).items()
-    }
-    larger = [members for order in sorted(orders) if order > 2 for members in orders[order]]
-    rho = available_rho(task)
-    worth = [
-        members
-        for members in larger
-        if _expected_l1(members, rho * SHARE_OF_LARGER / len(larger), task) <= WORTHWHILE
-    ]
-    shares: dict[Set, float] = {(): SHARE_OF_TOTAL} if measures_total(task) else {}
-    left = 1.0 - sum(shares.values())
-    for members in worth:
-        shares[members] = SHARE_OF_LARGER / len(larger)
-        left -= shares[members]
-    pairs = orders.get(2, [])
-    ones = orders.get(1, [])
-    share_of_ones = SHARE_OF_ONES if pairs else left
-    shares.update(_split(ones, share_of_ones, task))
-    shares.update(_split(pairs, left - share_of_ones, task))
-    counts = [sum(len(members) == order for members in shares) for order in range(1, max(orders) + 1)]
-    return _priced(shares, tuple(counts), task)
-
-
 def one_way_plan(task: Task, share: Fraction) -> TablePlan:
     """One-way tables (and the total) alone, for a share of ρ."""
     used = closure(task.workload.scope).get(1, [])
@@ -182,13 +125,6 @@ def _relative_sensitivity(members: Set, task: Task) -> float:
     """c_S: Δ₂² of the interaction, in records; Π (k_j − 1)/k_j under add-remove."""
     sizes = [int(task.domain.sizes[j]) for j in members]
     return _squared_sensitivity(members, task) / interaction_scale(sizes) ** 2
-
-
-def _expected_l1(members: Set, rho: float, task: Task) -> float:
-    """The noise of an interaction that costs ρ, summed over its cells, as a fraction of the records."""
-    sizes = [int(task.domain.sizes[j]) for j in members]
-    deviation = math.sqrt(_relative_sensitivity(members, task) / (2 * rho))
-    return _HALF_NORMAL * deviation * math.sqrt(prod(k * (k - 1) for k in sizes)) / task.rows
 
 
 def _split(sets: list[Set], share: float, task: Task) -> dict[Set, float]:

@@ -41,7 +41,7 @@ class Misfit:
     likely: Cells
 
     @staticmethod
-    def of(noisy: Cells, null: Cells, deviation: float) -> Misfit:
+    def of(noisy: NDArray[np.int64] | Cells, null: Cells, deviation: float) -> Misfit:
         """Less what chance alone brings; the posterior mean under a law learned from all pairs."""
         excess = noisy - null
         scaled = excess / deviation

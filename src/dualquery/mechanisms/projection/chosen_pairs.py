@@ -35,21 +35,13 @@ from dualquery.mechanisms.projection.choosing import (
 from dualquery.mechanisms.projection.chosen_fit import fit_chosen, fit_ones
 from dualquery.mechanisms.projection.fitting import Fitting, Progress, Rows, too_noisy
 from dualquery.mechanisms.projection.low_rank import directions_of, fit_directions
+from dualquery.mechanisms.projection.measuring import relative_sensitivity, unit_variance
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.posterior import denoised
-from dualquery.mechanisms.projection.stages import (
-    Shares,
-    Stages,
-    relative_sensitivity,
-    shares_of_first,
-    stages_of,
-    unit_variance,
-    variances,
-)
 from dualquery.mechanisms.projection.tables import MeasuredTables, replica
+from dualquery.mechanisms.projection.three_stages import Shares, ThreeStages, cautious, shares_of_first
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.statistics import Misfits
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
@@ -136,33 +128,29 @@ class ByChosenPairs:
     chosen: int
     cell_noise: float
     pace: Pace
-    stages: Stages = hidden()
+    stages: ThreeStages = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         """All three stages are paid for at once; what the last one measures is chosen after the first two."""
-        stages, neighbours = self.stages, task.budget.neighbours
-        first, second, last = curator.allow(*stages.events(neighbours))
+        stages = self.stages
+        first, second, last = curator.allow(*stages.events)
         raw = stages.measure_ones(curator, task, first)
         known = denoised(raw)
         ones, sets = known.ones(), stages.candidates.sets
         expected = expected_counts(ones, sets, known.total)
-        misfits = Misfits(stages.candidates, np.rint(expected).astype(np.int64))
-        noisy = curator.measure(misfits, noise=stages.misfit_noise, within=second).astype(np.float64)
+        noisy = stages.measure_misfits(curator, np.rint(expected).astype(np.int64), second)
         null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
-        wanted = self.wanted(task, known, Misfit.of(noisy, null, stages.misfit_noise.deviation))
-        rest = stages.measure_last(curator, stages.within(wanted.shares, neighbours), last)
-        return self._fitting(wanted.last, rest.joined(raw), task)
+        wanted = self.wanted(task, known, Misfit.of(noisy, null, stages.second.noise.deviation))
+        rest = stages.last.measured(curator, last, stages.within(wanted.shares, task))
+        return self._fitting(wanted.last, cautious(raw.joined(*rest)), task)
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> Wanted:
         """The gate and the choice: from public numbers."""
         stages, neighbours, sets = self.stages, task.budget.neighbours, self.stages.candidates.sets
-        again = shares_of_first([s for s in stages.ones.sets if s], task.domain, neighbours)
+        again = shares_of_first([s for s in stages.ones if s], task.domain, neighbours)
         moved = np.array([relative_sensitivity(s, task.domain, neighbours) for s in sets])
         cells = np.diff(stages.candidates.starts)
-        unit = stages.last_noise.deviation / math.sqrt(
-            stages.allowed
-        )  # noise of what moves by one, in records
-        noise = moved * unit * np.sqrt(self.chosen * cells)
+        noise = moved * stages.unit * np.sqrt(self.chosen * cells)
         best = best_pairs(misfit, self.chosen, noise)
         gate = Gate.of(misfit, best, noise, total=known.total, cost=self._cost(task, known, again))
         width = task.domain.width
@@ -171,7 +159,7 @@ class ByChosenPairs:
             gate,
             task.domain.sizes.astype(np.int64),
             known.total,
-            unit * math.sqrt(float(moved.sum())) / known.total,
+            stages.unit * math.sqrt(float(moved.sum())) / known.total,
             chosen=self.chosen,
         ):
             return Wanted(Last.ALL, dict(zip(sets, (moved / moved.sum()).tolist(), strict=True)))
@@ -183,7 +171,7 @@ class ByChosenPairs:
 
     def _cost(self, task: Task, known: MeasuredTables, again: Mapping[Set, float]) -> float:
         """How much better one-way tables would be, had they the rest as well."""
-        more = variances(self.stages.within(again, task.budget.neighbours), self.stages.last_noise)
+        more = self.stages.last.variances(self.stages.within(again, task))
         now = {s[0]: known.deviation(s) for s in known.interactions if len(s) == 1}
         alone = {
             j: x / math.sqrt(1 + known.variance[(j,)] / more.get((j,), math.inf)) for j, x in now.items()
@@ -221,9 +209,9 @@ def pace_of(task: Task, synthetic_rows: int | None) -> Pace:
 def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[Any]:
     """Everything but what is measured last."""
     shares, pace = rule.shares(), pace_of(task, wanted.synthetic_rows)
-    stages = stages_of(task, rule.ones, rule.pairs, shares)
-    noisy = [v for s, v in variances(stages.ones, stages.ones_noise).items() if s]
-    noise = math.sqrt(float(np.mean(noisy))) / task.rows
+    stages = ThreeStages.of(task, rule.ones, rule.pairs, shares)
+    noisy = stages.first.variances(stages.first.chosen(stages.ones, task.domain, task.budget.neighbours))
+    noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
     width, values, number = task.domain.width, int(task.domain.sizes.sum()), len(rule.pairs)
     sizes = task.domain.sizes.astype(np.int64)
     cells = stages.candidates.size
@@ -250,7 +238,7 @@ def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[
         parameters=ByChosenPairs(
             pairs=number, chosen=rule.chosen, cell_noise=noise, pace=pace, stages=stages
         ),
-        steps=stages.steps(task, "measure the pairs that matter, or the one-way tables again"),
+        steps=tuple(stage.step() for stage in stages.stages),
         mean_error=min(MEAN_ERROR * noise, 0.5),
         max_error=min(MAX_ERROR * noise, 1.0),
         seconds=pace.seconds(work) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),

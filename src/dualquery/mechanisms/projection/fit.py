@@ -1,66 +1,99 @@
 """Fitting rows to what was measured: the residual challenges, and rows answer it one after another.
 
-Nothing here knows of privacy: measurements are public by the time they are fitted.
+Rows are fitted to one-way tables and pairs first. Where larger sets were measured, they are then shrunk
+around what these rows say of them, and the rows, joined to long chains, are fitted once more. Nothing here
+knows of privacy: measurements are public by the time they are fitted.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dualquery.game.best_response_data_player import RowDataPlayer
+from dualquery.game.binary_rows import row_data_player
 from dualquery.game.moves import Cells, Residual, Transcript
 from dualquery.game.play import play
 from dualquery.game.residual import Chains, ResidualQueryPlayer, Set, Targets, TargetsMaker
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.shrinkage import shrunk
+from dualquery.mechanisms.projection.likely import likely_larger, likely_pairs
+from dualquery.mechanisms.projection.pace import WARM_UP, Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.mechanisms.projection.tree import tree_lean, tree_of
+from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
-from dualquery.table.records import smallest_type
+from dualquery.table.records import Records, smallest_type
 
 Progress = Callable[[int, int], None]  # rounds done, of how many
+Rows = NDArray[np.unsignedinteger]
+
+LIKELY = 0.6  # of a pair's target: what it is likely to be; the rest is what was measured
+LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
+LONG = 0.6  # the same for long chains that are fitted to larger sets as well
+LONG_ROUNDS = (2.0, 1.0, 1.0)  # their temperatures
+LEAST_TEMPERATURE = 1e-5  # of the rows
+LARGE = 10.0  # a cell of so many deviations gets half of what the temperature took from it back
 
 
-def targets_of(
-    measured: MeasuredTables, ones: Mapping[int, Cells], rng: np.random.Generator
-) -> tuple[Targets, float]:
-    """What the rows should answer, and the noise of a cell (τ) that weights and temperature are relative to.
-
-    Pairs are shrunk around independence, all of them together; weights are inverse variances.
+@dataclass(frozen=True)
+class Wanted:
+    """What rows should answer: one-way tables, pairs as they are likely to be, and the noise (τ) of a pair's
+    cell.
     """
-    sizes = measured.domain.sizes.astype(np.int64)
-    pairs: list[Set] = [members for members in measured.interactions if len(members) == 2]
-    base: list[Set] = pairs or [(j,) for j in ones]
-    noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
-    maker = TargetsMaker(sizes)
-    for j, target in ones.items():
-        maker.add_table((j,), target, (noise / measured.deviation((j,))) ** 2)
-    for members, target in _shrunk_pairs(measured, pairs, ones, rng).items():
-        maker.add_table(members, target, (noise / measured.deviation(members)) ** 2)
-    for members, cells in measured.interactions.items():
-        if len(members) > 2:
-            deviation = math.sqrt(measured.variance[members]) / measured.total
-            maker.add_interaction(members, cells / measured.total, (noise / deviation) ** 2)
-    return maker.targets(), noise
 
+    measured: MeasuredTables
+    ones: Mapping[int, Cells]
+    likely: Mapping[Set, Cells]
+    noise: float
 
-def _shrunk_pairs(
-    measured: MeasuredTables, pairs: list[Set], ones: Mapping[int, Cells], rng: np.random.Generator
-) -> dict[Set, Cells]:
-    if not pairs:
-        return {}
-    tables = [measured.table(members) for members in pairs]
-    noisy = np.concatenate([table.ravel() for table in tables])
-    mean = np.concatenate([np.outer(ones[i], ones[j]).ravel() for i, j in pairs])
-    deviations = [measured.deviation(members) for members in pairs]
-    deviation = np.repeat(deviations, [table.size for table in tables])
-    ends = np.cumsum([table.size for table in tables])[:-1]
-    parts = np.split(shrunk(noisy, mean, deviation, rng), ends)
-    return {
-        members: part.reshape(table.shape) for members, part, table in zip(pairs, parts, tables, strict=True)
-    }
+    @staticmethod
+    def of(measured: MeasuredTables, rng: np.random.Generator) -> Wanted:
+        ones = measured.ones()
+        base: list[Set] = measured.of_order(2) or measured.of_order(1)
+        noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
+        return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise)
+
+    def pairs(self) -> dict[Set, Cells]:
+        """The target of each pair."""
+        return {s: LIKELY * cells + (1 - LIKELY) * self.measured.table(s) for s, cells in self.likely.items()}
+
+    def maker(self, pairs: Mapping[Set, Cells]) -> TargetsMaker:
+        """One-way tables and these pairs; weights are inverse variances."""
+        maker = TargetsMaker(self.measured.domain.sizes.astype(np.int64))
+        for j, target in self.ones.items():
+            maker.add_table((j,), target, (self.noise / self.measured.deviation((j,))) ** 2)
+        for members, target in pairs.items():
+            maker.add_table(members, target, (self.noise / self.measured.deviation(members)) ** 2)
+        return maker
+
+    def add_larger(self, maker: TargetsMaker, interactions: Mapping[Set, Cells]) -> None:
+        """Interactions of three and more attributes, in fractions."""
+        for members, cells in interactions.items():
+            deviation = math.sqrt(self.measured.variance[members]) / self.measured.total
+            maker.add_interaction(members, cells, (self.noise / deviation) ** 2)
+
+    def heat(self, times: float) -> float:
+        """A temperature, in fractions of the rows."""
+        return max(times * self.noise, LEAST_TEMPERATURE)
+
+    def added_back(self, pairs: Mapping[Set, Cells], rows: Records) -> dict[Set, Cells]:
+        """Targets raised where rows fall short of them: a temperature holds rows back, and large cells
+        notice.
+
+        Half of the shortfall is added to a cell of `LARGE` deviations, nearly all to larger ones, little to
+        small ones.
+        """
+        tables = Tables(self.measured.domain, tuple(pairs))
+        fractions = tables.counts(rows) / rows.rows
+        out = {}
+        for t, (members, target) in enumerate(pairs.items()):
+            answer = fractions[tables.cells_of(t)].reshape(tables.shape_of(t))
+            likely = self.likely[members]
+            part = likely / (likely + LARGE * self.measured.deviation(members))
+            out[members] = target + part * (target - answer)
+        return out
 
 
 def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np.random.Generator) -> Chains:
@@ -79,13 +112,77 @@ def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np
 
 
 def fit(
-    measured: MeasuredTables, pace: Pace, rng: np.random.Generator, progress: Progress
+    measured: MeasuredTables, pace: Pace, rng: np.random.Generator, progress: Progress, *, at_once: bool
+) -> Rows:
+    """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
+
+    At once is right for small tables that are all measured: there is nothing that rows could add to them.
+    """
+    wanted = Wanted.of(measured, rng)
+    start = product_start(measured.domain, wanted.ones, pace, rng)
+    larger = measured.larger()
+    if larger and at_once:
+        maker = wanted.maker(wanted.pairs())
+        wanted.add_larger(maker, {s: measured.interactions[s] / measured.total for s in larger})
+        last = pace.chain_rows * wanted.heat(LEANING)
+        heat = [last * factor for factor in WARM_UP] + [last] * pace.snapshots
+        return pace.released(play_residual(maker.targets(), wanted.ones, start, heat, rng, progress))
+    rounds = pace.rounds + (len(LONG_ROUNDS) if larger else 0)
+    first = fit_pairs(wanted, start, pace, rng, lambda done, _: progress(done, rounds))
+    if not larger:
+        return pace.released(first)
+    joined = np.concatenate(first.replies[-pace.snapshots :], axis=1)
+    return pace.cut(
+        fit_larger(wanted, joined, rng, lambda done, _: progress(pace.rounds + done, rounds)).last_reply()
+    )
+
+
+def fit_pairs(
+    wanted: Wanted, start: Chains, pace: Pace, rng: np.random.Generator, progress: Progress
 ) -> Transcript[Residual, Chains]:
-    """Fit rows to a measurement."""
-    ones = measured.ones()
-    targets, noise = targets_of(measured, ones, rng)
-    start = product_start(measured.domain, ones, pace, rng)
-    return play_residual(targets, ones, start, pace.temperatures(noise), rng, progress)
+    """Rows that lean to the tree of the pairs that say most; once they are warm, large cells are mended."""
+    heat = wanted.heat(LEANING)
+    tree, pairs, last = tree_of(wanted.likely, wanted.ones), wanted.pairs(), pace.chain_rows * heat
+
+    def targets(pairs: Mapping[Set, Cells]) -> Targets:
+        maker = wanted.maker(pairs)
+        for i, j in tree:
+            lean = tree_lean(wanted.likely[i, j], wanted.ones[i], wanted.ones[j], wanted.noise)
+            maker.add_lean((i, j), lean, heat)
+        return maker.targets()
+
+    warm = play_residual(
+        targets(pairs), wanted.ones, start, [last * factor for factor in WARM_UP], rng, progress
+    )
+    rows = warm.last_reply()
+    if pairs:
+        pairs = wanted.added_back(pairs, _as_records(wanted.measured.domain, rows))
+    return play_residual(
+        targets(pairs),
+        wanted.ones,
+        rows,
+        [last] * pace.snapshots,
+        rng,
+        lambda done, _: progress(len(WARM_UP) + done, pace.rounds),
+    )
+
+
+def fit_larger(
+    wanted: Wanted, start: Chains, rng: np.random.Generator, progress: Progress
+) -> Transcript[Residual, Chains]:
+    """Rows that were fitted to pairs, fitted to larger sets as well, each shrunk around what the rows say of
+    it.
+    """
+    likely = likely_larger(wanted.measured, _as_records(wanted.measured.domain, start), rng)
+    maker = wanted.maker(wanted.pairs())
+    wanted.add_larger(maker, {members: centred(cells) for members, cells in likely.items()})
+    last = start.shape[1] * wanted.heat(LONG)
+    heat = [last * factor for factor in LONG_ROUNDS]
+    return play_residual(maker.targets(), wanted.ones, start, heat, rng, progress)
+
+
+def _as_records(domain: Domain, chains: Chains) -> Records:
+    return Records.from_rows(domain, chains.reshape(-1, domain.width))
 
 
 def play_residual(
@@ -99,7 +196,7 @@ def play_residual(
     """Play the residual of some targets against chains of rows, one round a temperature."""
     return play(
         ResidualQueryPlayer(temperatures),
-        RowDataPlayer(targets, ones, start, rng),
+        row_data_player(targets, ones, start, rng),
         rounds=len(temperatures),
         progress=progress,
     )

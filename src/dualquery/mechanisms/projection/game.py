@@ -24,13 +24,15 @@ from dualquery.mechanisms.mechanism import (
     hidden,
 )
 from dualquery.mechanisms.projection import item_rows
-from dualquery.mechanisms.projection.allocation import TablePlan, available_rho, plan_tables
+from dualquery.mechanisms.projection.allocation import available_rho
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Rule, plan_chosen_pairs
 from dualquery.mechanisms.projection.error_bars import predicted_errors
 from dualquery.mechanisms.projection.fit import fit
 from dualquery.mechanisms.projection.fitting import Fitting, too_noisy
 from dualquery.mechanisms.projection.items import ItemPlan, is_transactions, plan_items
 from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.planning import cells_within, cost_of, expectation, plan_tables
+from dualquery.mechanisms.projection.staged import StagedTables
 from dualquery.mechanisms.projection.tables import MeasuredTables, replica
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
@@ -41,14 +43,13 @@ from dualquery.table.records import Records
 MOST_ITEMS_AS_TABLES = 200  # a block of more items is measured by items and pairs
 MEAN_ERROR = 0.45  # of a random conjunction, in units of the noise of a cell (benchmarks/projection.py)
 MAX_ERROR = 8.0
-COUNT_SECONDS = 2e-9  # per record and table, two cores
 
 
-def of_tables(measured: MeasuredTables) -> Fitting:
+def of_tables(measured: MeasuredTables, *, at_once: bool) -> Fitting:
     return Fitting(
-        lambda pace, rng, tell: pace.released(fit(measured, pace, rng, tell)),
+        lambda pace, rng, tell: fit(measured, pace, rng, tell, at_once=at_once),
         lambda rows, rng: Records.from_rows(measured.domain, rows),
-        lambda rows, released, rng: of_tables(replica(released, measured, rng)),
+        lambda rows, released, rng: of_tables(replica(released, measured, rng), at_once=at_once),
     )
 
 
@@ -62,16 +63,18 @@ def of_items(domain: Domain, measured: item_rows.MeasuredItems) -> Fitting:
 
 @dataclass(frozen=True, kw_only=True)
 class ByTables:
-    """Tables of few attributes, through their interactions."""
+    """Tables of few attributes, through their interactions, in stages."""
 
     measured: str = "tables"
-    sets: int
+    stages: int
+    sets: int  # that the plan expects to measure
     cell_noise: float
-    tables: TablePlan = hidden()
+    tables: StagedTables = hidden()
     pace: Pace
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        return of_tables(self.tables.measure(curator, task))
+        measured, at_once = self.tables.measure(curator, task, self.pace, rng)
+        return of_tables(measured, at_once=at_once)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,33 +105,40 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Way]:
     rule = Rule.of(task)
     if rule.applies:
         return plan_chosen_pairs(task, rule, wanted)
-    planned = plan_tables(task)
-    need = pace.bytes(task.domain.width, planned.cells())
-    if wanted.memory is not None and need > wanted.memory:
-        sizes_of = planned.interactions.sizes_of
-        largest = max(planned.interactions.sets, key=lambda members: math.prod(sizes_of(members)))
-        names = " × ".join(task.domain.name(j) for j in largest)
+    return _plan_for_tables(task, wanted, pace)
+
+
+def _plan_for_tables(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[Way]:
+    planned = plan_tables(task, cells_within(task, pace, wanted.memory))
+    expected = expectation(task, planned)
+    cost = cost_of(task, planned, expected, pace)
+    if wanted.memory is not None and cost.bytes > wanted.memory:
+        names = " × ".join(task.domain.name(j) for j in cost.largest)
         raise DualQueryError(
-            f"the tables of this workload need {need / 1e6:,.0f} MB, more than --memory allows (the largest is "
+            f"the tables of this workload need {cost.bytes / 1e6:,.0f} MB, more than --memory allows (the largest is "
             f"{names}); ask about fewer attributes at once, or allow more"
         )
-    noise, sets = planned.cell_noise(task), len(planned.interactions.sets)
+    noise = expected.cell_noise
     counts = ", ".join(
-        f"{count:,} of order {order}" for order, count in enumerate(planned.orders, 1) if count
+        f"{expected.count(order):,} of order {order}"
+        for order in range(1, 1 + max(map(len, expected.sets)))
+        if expected.count(order)
     )
     return Plan(
         mechanism="projection",
         task=task,
         reason=(
-            f"the workload falls into tables of few attributes, so their interactions are measured once ({counts}) "
-            "and rows are fitted to them"
+            "the workload falls into tables of few attributes, so their interactions are measured "
+            f"({counts}, more or less, as the one-way tables will say) and rows are fitted to them"
         ),
-        parameters=ByTables(sets=sets, cell_noise=noise, pace=pace, tables=planned),
-        steps=(planned.step(task),),
+        parameters=ByTables(
+            stages=len(planned.stages), sets=len(expected.sets), cell_noise=noise, pace=pace, tables=planned
+        ),
+        steps=tuple(stage.step() for stage in planned.stages),
         mean_error=min(MEAN_ERROR * noise, 0.5),
         max_error=min(MAX_ERROR * noise, 1.0),
-        seconds=pace.seconds(planned.visits()) + task.rows * sets * COUNT_SECONDS,
-        bytes=need,
+        seconds=cost.seconds,
+        bytes=cost.bytes,
         notes=too_noisy(noise),
     )
 

@@ -29,7 +29,6 @@ class Pace:
     chain_rows: int
     snapshots: int
     rows: int
-    temperature: float = TEMPERATURE
 
     @staticmethod
     def of(rows: int | None) -> Pace:
@@ -62,11 +61,13 @@ class Pace:
 
     def temperatures(self, noise: float) -> list[float]:
         """One a round, in rows, given the noise of a cell as a fraction of the table."""
-        last = self.chain_rows * max(self.temperature * noise, LEAST_TEMPERATURE)
+        last = self.chain_rows * max(TEMPERATURE * noise, LEAST_TEMPERATURE)
         return [last * factor for factor in WARM_UP] + [last] * self.snapshots
 
     def released(self, transcript: Transcript[Residual, Chains]) -> NDArray[np.unsignedinteger]:
         """The rows of the last rounds, of all chains, cut to the number asked for."""
-        kept = np.concatenate(transcript.replies[-self.snapshots :], axis=1)
-        together = np.concatenate(list(kept.transpose(1, 0, 2)))  # a cut takes the same from every chain
-        return together[: self.rows]
+        return self.cut(np.concatenate(transcript.replies[-self.snapshots :], axis=1))
+
+    def cut(self, chains: Chains) -> NDArray[np.unsignedinteger]:
+        """As many rows as were asked for, the same number from every chain."""
+        return np.concatenate(list(chains.transpose(1, 0, 2)))[: self.rows]

@@ -28,6 +28,26 @@ class MeasuredTables:
     variance: Mapping[Set, float]
     total: float
 
+    def joined(self, interactions: Mapping[Set, Cells], variance: Mapping[Set, float]) -> MeasuredTables:
+        """With what was measured later; what was measured twice is weighed by inverse variance."""
+        cells, spread = dict(self.interactions), dict(self.variance)
+        for members, new in interactions.items():
+            if members in cells:
+                part = spread[members] / (spread[members] + variance[members])
+                cells[members] = part * new + (1 - part) * cells[members]
+                spread[members] = part * variance[members]
+            else:
+                cells[members], spread[members] = new, variance[members]
+        return MeasuredTables(self.domain, cells, spread, self.total)
+
+    def of_order(self, order: int) -> list[Set]:
+        """The sets of so many attributes that were measured."""
+        return [members for members in self.interactions if len(members) == order]
+
+    def larger(self) -> list[Set]:
+        """Those of three and more."""
+        return [members for members in self.interactions if len(members) > 2]
+
     def table(self, members: Set) -> Cells:
         """The table over a set as fractions, with all its noise."""
         return reconstructed(members, self.interactions, self.domain.sizes) / self.total

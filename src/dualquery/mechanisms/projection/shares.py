@@ -1,0 +1,215 @@
+"""Which sets are worth how much of the budget: shares that minimise the error that one-way tables let expect.
+
+Of a set S with one-way tables p, a cell has the mean M = Π p_j. How far the truth lies from what smaller sets
+say is taken to be t, t² = (θ M)² + min(M/n, (2M)²): a factor for pairs (θ = ½; they do depend), and what
+sampling alone makes of a table. Measured with noise of deviation s = √(unit/x)/n, for a share x, and shrunk
+towards its mean, the table is wrong by
+
+    E_S(x) = .8 Σ_cells t s / √(t² + s²),        E_S(0) = .8 Σ_cells t,
+
+convex and falling in x. A table over T of the workload is wrong by L_T = √(Σ_{B ⊆ T} E_B²) over its subsets
+of two and more attributes, and Σ_T L_T is made small: w_B = Σ_{T ⊇ B} E_B/L_T, then x_B = argmin w_B E_B(x) +
+λ x with the λ that spends the budget, and again. Only released and public numbers come in, so this is no
+business of the curator's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.game.moves import Cells
+from dualquery.game.residual import Set
+
+DEPENDENCE = 0.5  # θ of a pair; larger sets are taken to depend no more than sampling makes them
+HALF_NORMAL = 0.8  # E|z| of a standard normal
+WORTHWHILE = 0.75  # a larger set is measured where that lowers its error to this part at most
+ROUNDS = 4  # of dropping larger sets that are not worth it
+STEPS = 4  # of weights, within a round
+BISECTIONS = 30
+POWER = 1.3  # of L_T in the sum: a little more weight on the tables that are worst
+BIN = 0.2  # of logarithms of fractions
+RAREST = 1e-8
+_DEVIATIONS = np.geomspace(1e-9, 1.0, 181)[::-1]  # s, from large to small: shares then grow
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The error of each set (a row) at growing shares of the budget, from none on."""
+
+    sets: tuple[Set, ...]
+    shares: Floats
+    errors: Floats
+
+    def at(self, shares: Floats) -> Floats:
+        """E_S(x), one share a set."""
+        rows = zip(shares, self.shares, self.errors, strict=True)
+        return np.array([np.interp(x, xs, es) for x, xs, es in rows])
+
+    def after(self, spent: Floats) -> Curves:
+        """The same for shares that come on top of these."""
+        now = self.at(spent)[:, None]
+        later = self.shares > spent[:, None]
+        errors = np.where(later, self.errors, now)
+        return Curves(self.sets, np.where(later, self.shares - spent[:, None], 0.0), errors)
+
+    def replaced(self, better: Mapping[Set, tuple[Floats, Floats]]) -> Curves:
+        """With the curves (shares, errors) of some sets replaced, on as many points as the others have."""
+        shares, errors = self.shares.copy(), self.errors.copy()
+        for place, members in enumerate(self.sets):
+            if members in better:
+                xs, es = better[members]
+                shares[place] = np.concatenate([[0.0], np.geomspace(xs[1], xs[-1], shares.shape[1] - 1)])
+                errors[place] = np.interp(shares[place], xs, es)
+        return Curves(self.sets, shares, errors)
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A share for each set, the error that is left of it, and that of each table of the workload."""
+
+    shares: Floats
+    errors: Floats
+    tables: Floats
+
+
+def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float, units: Floats) -> Curves:
+    """E_S of every set. units[S] is the variance, in records², of a cell of its interaction for the whole
+    budget.
+    """
+    bins = {j: _histogram(ones[j]) for j in sorted({j for members in sets for j in members})}
+    widest = max(len(members) for members in sets)
+    length = widest * (len(next(iter(bins.values()))) - 1) + 1
+    errors, none = np.empty((len(sets), len(_DEVIATIONS))), np.empty(len(sets))
+    by_order: dict[int, list[int]] = {}
+    for place, members in enumerate(sets):
+        by_order.setdefault(len(members), []).append(place)
+    for order, places in by_order.items():
+        means = np.exp(-BIN * np.arange(length))
+        apart = np.sqrt(_squared_misfit(means, order, rows))
+        kernel = apart[:, None] * _DEVIATIONS / np.sqrt(apart[:, None] ** 2 + _DEVIATIONS**2)
+        cells = np.zeros((len(places), length))
+        for row, place in enumerate(places):
+            counted = np.ones(1)
+            for j in sets[place]:
+                counted = np.convolve(counted, bins[j])
+            cells[row, : len(counted)] = counted
+        errors[places] = HALF_NORMAL * cells @ kernel
+        none[places] = HALF_NORMAL * cells @ apart
+    shares = units[:, None] / (rows * _DEVIATIONS[None, :]) ** 2
+    return Curves(
+        tuple(sets),
+        np.concatenate([np.zeros((len(sets), 1)), shares], axis=1),
+        np.concatenate([none[:, None], errors], axis=1),
+    )
+
+
+def _histogram(fractions: Cells) -> Floats:
+    """How many values have −log p in each bin. Products of tables are convolutions of these."""
+    place = np.rint(-np.log(np.maximum(fractions, RAREST)) / BIN).astype(np.int64)
+    return np.bincount(place, minlength=math.ceil(-math.log(RAREST) / BIN) + 1).astype(np.float64)
+
+
+def _squared_misfit(means: Floats, order: int, rows: float) -> Floats:
+    """t² of cells of these means."""
+    dependence = DEPENDENCE if order == 2 else 0.0
+    squared: Floats = (dependence * means) ** 2 + np.minimum(means / rows, (2 * means) ** 2)
+    return squared
+
+
+class Workloads:
+    """Which sets lie in which table of a workload."""
+
+    def __init__(self, sets: Sequence[Set], tables: Sequence[Set]) -> None:
+        where = {members: place for place, members in enumerate(sets)}
+        inside = [
+            (t, where[subset])
+            for t, table in enumerate(tables)
+            for order in range(2, len(table) + 1)
+            for subset in combinations(table, order)
+            if subset in where
+        ]
+        self._table, self._set = np.array(inside, np.int64).reshape(-1, 2).T
+        self._tables, self._sets = len(tables), len(sets)
+
+    def errors(self, of_sets: Floats) -> Floats:
+        """L_T."""
+        return np.sqrt(np.bincount(self._table, of_sets[self._set] ** 2, minlength=self._tables))
+
+    def weights(self, of_sets: Floats) -> Floats:
+        """w_B = Σ_{T ⊇ B} E_B L_T^(p−2)."""
+        tables = np.maximum(self.errors(of_sets), np.finfo(np.float64).tiny) ** (POWER - 2)
+        return np.bincount(self._set, of_sets[self._set] * tables[self._table], minlength=self._sets).astype(
+            np.float64
+        )
+
+
+def allocate(
+    curves: Curves,
+    workload: Workloads,
+    budget: float,
+    *,
+    allowed: NDArray[np.bool_] | None = None,
+    unmeasured: Floats | None = None,
+) -> Allocation:
+    """Shares that sum to the budget. Larger sets that would gain too little are dropped, and the rest tried
+    again.
+
+    `unmeasured` is E_S(0), where the curves begin later.
+    """
+    larger = np.array([len(members) > 2 for members in curves.sets])
+    kept = np.ones(len(larger), np.bool_) if allowed is None else allowed.copy()
+    none = curves.errors[:, 0] if unmeasured is None else unmeasured
+    for _ in range(ROUNDS):
+        shares, errors = _optimum(curves, workload, budget, kept)
+        poor = kept & larger & (errors > WORTHWHILE * none)
+        if not poor.any():
+            break
+        kept &= ~poor
+    return Allocation(shares, errors, workload.errors(errors))
+
+
+def _optimum(
+    curves: Curves, workload: Workloads, budget: float, kept: NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """Weights, then the shares that are best for them, some times over. Shares are points of the curves."""
+    steps = np.diff(curves.shares, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = np.where(steps > 0, -np.diff(curves.errors, axis=1) / steps, np.inf)
+    slopes = np.minimum.accumulate(slopes, axis=1)  # convex but for rounding
+    rows = np.arange(len(kept))
+    errors = np.where(kept, 0.3 * curves.errors[:, 0], curves.errors[:, 0])
+    for _ in range(STEPS):
+        gains = np.where(kept, workload.weights(errors), 0.0)
+        low, high = -60.0, 60.0  # of the logarithm of λ
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            place = _taken(slopes, gains, math.exp(middle))
+            low, high = (middle, high) if curves.shares[rows, place].sum() > budget else (low, middle)
+        place = _taken(slopes, gains, math.exp(high))
+        errors = curves.errors[rows, place]
+    shares = curves.shares[rows, place]
+    return shares * (budget / max(float(shares.sum()), np.finfo(np.float64).tiny)), errors
+
+
+def _taken(slopes: Floats, gains: Floats, price: float) -> NDArray[np.int64]:
+    """How far along its curve each set goes: as long as a step gains more than it costs. Slopes fall along a
+    curve.
+    """
+    with np.errstate(divide="ignore", over="ignore"):
+        wanted = price / gains
+    rows = np.arange(len(gains))
+    low, high = np.zeros(len(gains), np.int64), np.full(len(gains), slopes.shape[1], np.int64)
+    while np.any(low < high):
+        middle = np.minimum((low + high) // 2, slopes.shape[1] - 1)
+        on = (low < high) & (slopes[rows, middle] > wanted)
+        low, high = np.where(on, middle + 1, low), np.where(on, high, middle)
+        high = np.maximum(high, low)
+    return low

@@ -1,0 +1,208 @@
+"""The way of tables: one-way tables first, then pairs in two halves and larger sets where they pay, then,
+where the budget is large, those on which fitted rows are still wrong.
+
+The number of stages, their shares, sensitivities and variances follow from public things and are paid for
+before anything is drawn. Noisy one-way tables decide how pairs and larger sets share the next two stages
+(`shares`), the first half of the pairs how the second is shared (`separable`), and noisy scores of rows that
+were fitted to all of it what the last one measures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.game.moves import Cells
+from dualquery.game.residual import Set
+from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.projection.fit import fit
+from dualquery.mechanisms.projection.likely import MOST_VALUES, separable_prior
+from dualquery.mechanisms.projection.measuring import Stage, known_at_first, relative_sensitivity, unit_of
+from dualquery.mechanisms.projection.pace import Pace
+from dualquery.mechanisms.projection.separable import sets_of_at_most
+from dualquery.mechanisms.projection.shares import (
+    HALF_NORMAL,
+    Allocation,
+    Curves,
+    Floats,
+    Workloads,
+    allocate,
+    predicted_curves,
+)
+from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.privacy.allowance import Allowance
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.statistics import HingeErrors
+from dualquery.queries.tables import Tables
+from dualquery.table.records import Records
+
+LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
+SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
+MOST_CHOSEN = 32  # sets that the last stage measures
+SLACK = 1.5  # deviations of the noise of a chosen set below which an error does not count
+CLEAR = 1.5  # deviations of the noise of a score that a chosen set must exceed
+HALFWAY_STEPS = 12  # of expectation and maximisation: a division of the budget needs no better
+SCOUT_ROWS = 40_000  # fitted before the scores are asked for
+MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
+_FURTHER = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])  # shares of a second half
+
+
+@dataclass(frozen=True)
+class StagedTables:
+    """What may be measured, and the stages. All of it is public."""
+
+    ones: Mapping[
+        Set, float
+    ]  # one-way tables, and the number of records where that is to be measured: their shares
+    sets: tuple[Set, ...]  # pairs, and the larger sets that may be measured
+    tables: tuple[Set, ...]  # of the workload
+    complete: bool  # whether `sets` holds every larger set of the workload
+    unit: float  # the variance that the whole budget affords at sensitivity one
+    work: NDArray[np.float64]  # how many values a row looks at for each of `sets` in a pass
+    first: Stage
+    halves: tuple[Stage, Stage] | None  # None where the workload asks about single attributes only
+    last: (
+        tuple[Stage, Stage] | None
+    )  # scores of larger sets, and those that they choose; None where they are not asked for
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return (self.first, *(self.halves or ()), *(self.last or ()))
+
+    @cached_property
+    def larger(self) -> tuple[Set, ...]:
+        return tuple(members for members in self.sets if len(members) > 2)
+
+    @cached_property
+    def workload(self) -> Workloads:
+        return Workloads(self.sets, self.tables)
+
+    def curves(self, task: Task, ones: Mapping[int, Cells], rows: float) -> Curves:
+        """What every set would be wrong by, given one-way tables."""
+        units = [unit_of(s, task.domain, task.budget.neighbours, self.unit) for s in self.sets]
+        return predicted_curves(self.sets, ones, rows, np.array(units))
+
+    def allocation(self, curves: Curves) -> Allocation:
+        """Shares of both halves together; pairs alone where larger sets would gain next to nothing."""
+        assert self.halves is not None
+        budget = sum(stage.share for stage in self.halves)
+        best = allocate(curves, self.workload, budget)
+        pairs = np.array([len(members) == 2 for members in self.sets])
+        if not best.shares[~pairs].any():
+            return best
+        alone = allocate(curves, self.workload, budget, allowed=pairs)
+        if best.tables.mean() >= (1 - LEAST_GAIN) * alone.tables.mean():
+            return alone
+        worked = self._within_work(curves, best)
+        return best if worked.all() else allocate(curves, self.workload, budget, allowed=pairs | worked)
+
+    def _within_work(self, curves: Curves, best: Allocation) -> NDArray[np.bool_]:
+        """The sets that gain most for the time that fitting them takes: as many as a fit has time for."""
+        gains = self.workload.weights(best.errors) * (curves.errors[:, 0] - best.errors)
+        work = np.where([len(members) > 2 for members in self.sets], self.work, 0.0)
+        order = np.argsort(-gains / np.maximum(work, 1.0), kind="stable")
+        within = np.empty(len(order), np.bool_)
+        within[order] = np.cumsum(np.where(best.shares > 0, work, 0.0)[order]) <= MOST_WORK
+        return within
+
+    def measure(
+        self, curator: Curator, task: Task, pace: Pace, rng: np.random.Generator
+    ) -> tuple[MeasuredTables, bool]:
+        """All stages. Also: whether rows should be fitted to everything at once. `pace` is that of the fit to
+        come.
+        """
+        allowances = iter(curator.allow(*(stage.event for stage in self.stages)))
+        neighbours = task.budget.neighbours
+        what = self.first.chosen(self.ones, task.domain, neighbours)
+        known = known_at_first(task, *self.first.measured(curator, next(allowances), what))
+        if self.halves is None:
+            return known, True
+        ones = known.ones()
+        curves = self.curves(task, ones, known.total)
+        wanted = self.allocation(curves)
+        content = self._first_half(wanted)
+        for number, stage in enumerate(self.halves):
+            shares = dict(zip(self.sets, content.tolist(), strict=True))
+            what = stage.chosen(shares, task.domain, neighbours)
+            known = known.joined(*stage.measured(curator, next(allowances), what))
+            if number == 0:
+                content = self._second_half(task, known, ones, curves, wanted, content)
+        if self.last is not None:
+            scout = Pace.of(min(SCOUT_ROWS, max(1, pace.rows // 3)))
+            picked = self._picked(curator, task, known, next(allowances), scout, rng)
+            shares = picked or dict(zip(self.sets, wanted.shares.tolist(), strict=True))
+            what = self.last[1].chosen(shares, task.domain, neighbours)
+            known = known.joined(*self.last[1].measured(curator, next(allowances), what))
+        return known, self._at_once(task, known)
+
+    def _first_half(self, wanted: Allocation) -> Floats:
+        """Pairs first; larger sets where all pairs fit in."""
+        assert self.halves is not None
+        room, total = self.halves[0].share, sum(stage.share for stage in self.halves)
+        pairs = np.array([len(members) == 2 for members in self.sets])
+        of_pairs = float(wanted.shares[pairs].sum())
+        if of_pairs >= room:
+            return np.where(pairs, wanted.shares * room / of_pairs, 0.0)
+        return np.where(pairs, 1.0, (room - of_pairs) / (total - of_pairs)) * wanted.shares
+
+    def _second_half(
+        self,
+        task: Task,
+        known: MeasuredTables,
+        ones: Mapping[int, Cells],
+        curves: Curves,
+        wanted: Allocation,
+        spent: Floats,
+    ) -> Floats:
+        """By what is still unknown of each pair, now that the first half has told how pairs depend."""
+        assert self.halves is not None
+        pairs = sets_of_at_most(known.of_order(2), task.domain.sizes, MOST_VALUES)
+        neighbours = task.budget.neighbours
+        precisions = {
+            s: _FURTHER * known.total**2 / (relative_sensitivity(s, task.domain, neighbours) * self.unit)
+            for s in pairs
+        }
+        errors = separable_prior(known, ones, HALFWAY_STEPS).expected_errors(precisions)
+        after = curves.after(spent).replaced({s: (_FURTHER, HALF_NORMAL * errors[s]) for s in pairs})
+        allowed = np.array([len(s) == 2 for s in self.sets]) | (wanted.shares > 0)
+        return allocate(
+            after, self.workload, self.halves[1].share, allowed=allowed, unmeasured=curves.errors[:, 0]
+        ).shares
+
+    def _picked(
+        self,
+        curator: Curator,
+        task: Task,
+        known: MeasuredTables,
+        within: Allowance,
+        scout: Pace,
+        rng: np.random.Generator,
+    ) -> dict[Set, float]:
+        """The larger sets on which scouting rows are most wrong, by noisy scores, and their shares."""
+        assert self.last is not None
+        scores, chosen = self.last
+        rows = fit(known, scout, rng, lambda done, total: None, at_once=False)
+        scouts, tables = Records.from_rows(task.domain, rows), Tables(task.domain, self.larger)
+        expected = np.rint(tables.counts(scouts) * (known.total / scouts.rows)).astype(np.int64)
+        neighbours, each = task.budget.neighbours, chosen.share / MOST_CHOSEN
+        units = np.array([unit_of(s, task.domain, neighbours, self.unit) for s in self.larger])
+        slack = np.rint(SLACK * np.sqrt(units / each)).astype(np.int64)
+        noisy = curator.measure(HingeErrors(tables, expected, slack), noise=scores.noise, within=within)
+        best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
+        clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]
+        cells = np.diff(tables.starts)
+        return {
+            self.larger[t]: float(relative_sensitivity(self.larger[t], task.domain, neighbours) * cells[t])
+            ** 0.25
+            for t in clear
+        }
+
+    def _at_once(self, task: Task, known: MeasuredTables) -> bool:
+        """Whether every larger set of the workload was measured, and none of their tables is large."""
+        small = all(math.prod(task.domain.sizes[list(s)].tolist()) <= SMALL_TABLE for s in self.larger)
+        return self.complete and small and all(s in known.interactions for s in self.larger)
