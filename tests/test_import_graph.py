@@ -51,7 +51,6 @@ BLIND = (
     "dualquery.mechanisms.projection.pace",
     "dualquery.mechanisms.projection.posterior",
     "dualquery.mechanisms.projection.choosing",
-    "dualquery.mechanisms.projection.chosen_fit",
     "dualquery.mechanisms.projection.low_rank",
     "dualquery.mechanisms.projection.likely",
     "dualquery.mechanisms.projection.empirical_bayes",

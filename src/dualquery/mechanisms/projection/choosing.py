@@ -21,6 +21,7 @@ OF_EXPECTED = 2.0  # a cell of which n·M records are expected misfits by at mos
 PAIR_OF_ONES = 1.4  # the error of a product of two tables, in errors of one
 LEVELS = 100  # that a misfit may have
 HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
+WORTH = 0.8  # of the cost: pairs mend the worst tables, which the mean hardly shows
 PENALTY = 0.4  # for the noise that measuring a pair brings
 LEAST_WIDTH = 40  # attributes from which on dependence is looked for in few directions
 STRONG = (
@@ -97,7 +98,7 @@ class Gate:
 
     @property
     def opens(self) -> bool:
-        return self.gain > self.cost
+        return self.gain > WORTH * self.cost
 
     @staticmethod
     def of(misfit: Misfit, best: NDArray[np.int64], noise: Cells, *, total: float, cost: float) -> Gate:

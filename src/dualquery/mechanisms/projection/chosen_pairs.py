@@ -32,7 +32,7 @@ from dualquery.mechanisms.projection.choosing import (
     may_have_few_directions,
     null_misfit,
 )
-from dualquery.mechanisms.projection.chosen_fit import fit_chosen, fit_ones
+from dualquery.mechanisms.projection.fit import fit, product_start
 from dualquery.mechanisms.projection.fitting import Fitting, Progress, Rows, too_noisy
 from dualquery.mechanisms.projection.low_rank import directions_of, fit_directions
 from dualquery.mechanisms.projection.measuring import relative_sensitivity, unit_variance
@@ -45,7 +45,9 @@ from dualquery.privacy.curator import Curator
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
-LEAST_OF_MISFITS = 0.02  # where single misfits would drown all the same; their mean is still told
+LEAST_OF_MISFITS = (
+    0.02  # of many columns whose single misfits would drown all the same; their mean is still told
+)
 DROWNED = 0.3  # noise of a misfit, as a fraction of the records
 MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
 # Of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py):
@@ -97,9 +99,9 @@ class Rule:
 
     def shares(self) -> Shares:
         """Fewer records, more for the one-way tables: 1/(1 + r/400), within bounds; steeper for many columns."""
-        power = 1.0 if len(self.ones) < LEAST_WIDTH else 1.5
-        ones = 1 / (1 + (self.precision / 400) ** power)
-        misfits = SHARE_OF_MISFITS if self.unclear < DROWNED else LEAST_OF_MISFITS
+        wide = len(self.ones) >= LEAST_WIDTH
+        ones = 1 / (1 + (self.precision / 400) ** (1.5 if wide else 1.0))
+        misfits = LEAST_OF_MISFITS if wide and self.unclear > DROWNED else SHARE_OF_MISFITS
         return Shares(min(MOST_OF_ONES, max(LEAST_OF_ONES, ones)), misfits)
 
 
@@ -180,20 +182,29 @@ class ByChosenPairs:
         return error_of_ones(ones, now) - error_of_ones(ones, alone)
 
     def _fitting(self, last: Last, measured: MeasuredTables, task: Task) -> Fitting:
-        def fit(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
+        def fitted(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
             known = denoised(measured)
-            if last is Last.CHOSEN and any(len(members) == 2 for members in known.interactions):
-                return fit_chosen(known, pace, rng, progress)
+            if last is Last.CHOSEN and known.of_order(2):
+                return fit(known, pace, rng, progress, at_once=False)
             found = directions_of(known, rng) if last is Last.ALL else None
             if found is not None:
                 return fit_directions(task.domain, found, pace, rng, progress)
-            return fit_ones(known, pace, rng, progress)
+            return independent_rows(known, pace, rng, progress)
 
         return Fitting(
-            fit,
+            fitted,
             lambda rows, rng: Records.from_rows(task.domain, rows),
             lambda rows, released, rng: self._fitting(last, replica(released, measured, rng), task),
         )
+
+
+def independent_rows(
+    measured: MeasuredTables, pace: Pace, rng: np.random.Generator, progress: Progress
+) -> Rows:
+    """Rows whose attributes are independent."""
+    rows = product_start(measured.domain, measured.ones(), replace(pace, chains=1, chain_rows=pace.rows), rng)
+    progress(1, 1)
+    return rows[0]
 
 
 def pace_of(task: Task, synthetic_rows: int | None) -> Pace:
