@@ -29,7 +29,7 @@ from dualquery.table.records import Records, smallest_type
 Progress = Callable[[int, int], None]  # rounds done, of how many
 Rows = NDArray[np.unsignedinteger]
 
-LIKELY = 0.6  # of a pair's target: what it is likely to be; the rest is what was measured
+LIKELY = 0.6  # of a pair's target, where all pairs are measured
 LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
 LONG = 0.6  # the same for long chains that are fitted to larger sets as well
 LONG_ROUNDS = (2.0, 1.0, 1.0)  # their temperatures
@@ -47,17 +47,19 @@ class Wanted:
     ones: Mapping[int, Cells]
     likely: Mapping[Set, Cells]
     noise: float
+    part: float = LIKELY
 
     @staticmethod
-    def of(measured: MeasuredTables, rng: np.random.Generator) -> Wanted:
+    def of(measured: MeasuredTables, rng: np.random.Generator, part: float = LIKELY) -> Wanted:
         ones = measured.ones()
         base: list[Set] = measured.of_order(2) or measured.of_order(1)
         noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
-        return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise)
+        return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise, part)
 
     def pairs(self) -> dict[Set, Cells]:
         """The target of each pair."""
-        return {s: LIKELY * cells + (1 - LIKELY) * self.measured.table(s) for s, cells in self.likely.items()}
+        rest = 1 - self.part
+        return {s: self.part * cells + rest * self.measured.table(s) for s, cells in self.likely.items()}
 
     def maker(self, pairs: Mapping[Set, Cells]) -> TargetsMaker:
         """One-way tables and these pairs; weights are inverse variances."""
@@ -118,13 +120,20 @@ def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np
 
 
 def fit(
-    measured: MeasuredTables, pace: Pace, rng: np.random.Generator, progress: Progress, *, at_once: bool
+    measured: MeasuredTables,
+    pace: Pace,
+    rng: np.random.Generator,
+    progress: Progress,
+    *,
+    at_once: bool,
+    likely: float = LIKELY,
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
     At once is right for small tables that are all measured: there is nothing that rows could add to them.
+    `likely` is the part of a pair's target that is what it is likely to be; the rest is what was measured.
     """
-    wanted = Wanted.of(measured, rng)
+    wanted = Wanted.of(measured, rng, likely)
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
     if larger and at_once:
