@@ -236,7 +236,8 @@ def error_against_epsilon() -> None:
     epsilons = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
     results = [run(records, workload, budget_of(epsilon, 1e-3), 0) for epsilon in epsilons]
     for epsilon, result in zip(epsilons, results, strict=True):
-        sets = str(shown(result.plan.parameters)["sets"])
+        parameters = shown(result.plan.parameters)
+        sets = str(parameters.get("sets", f"{parameters.get('chosen')} pairs"))
         table.add_row(
             f"{epsilon:g}", f"{result.l1:.4f}", f"{result.query_max:.4f}", f"{result.query_mean:.6f}", sets
         )

@@ -29,7 +29,7 @@ from dualquery.table.records import Records, smallest_type
 Progress = Callable[[int, int], None]  # rounds done, of how many
 Rows = NDArray[np.unsignedinteger]
 
-LIKELY = 0.6  # of a pair's target: what it is likely to be; the rest is what was measured
+LIKELY = 0.6  # of a pair's target, where all pairs are measured
 CERTAIN = (
     40.0  # a cell of so many deviations is half as much what it is likely to be: shrinking holds it back
 )
@@ -51,19 +51,20 @@ class Wanted:
     ones: Mapping[int, Cells]
     likely: Mapping[Set, Cells]
     noise: float
+    part: float = LIKELY
 
     @staticmethod
-    def of(measured: MeasuredTables, rng: np.random.Generator) -> Wanted:
+    def of(measured: MeasuredTables, rng: np.random.Generator, part: float = LIKELY) -> Wanted:
         ones = measured.ones()
         base: list[Set] = measured.of_order(2) or measured.of_order(1)
         noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
-        return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise)
+        return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise, part)
 
     def pairs(self) -> dict[Set, Cells]:
         """The target of each pair; the larger a cell is, the more it is left as it was measured."""
         out = {}
         for members, cells in self.likely.items():
-            part = LIKELY * (1 - cells / (cells + CERTAIN * self.measured.deviation(members)))
+            part = self.part * (1 - cells / (cells + CERTAIN * self.measured.deviation(members)))
             out[members] = part * cells + (1 - part) * self.measured.table(members)
         return out
 
@@ -141,13 +142,20 @@ def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np
 
 
 def fit(
-    measured: MeasuredTables, pace: Pace, rng: np.random.Generator, progress: Progress, *, at_once: bool
+    measured: MeasuredTables,
+    pace: Pace,
+    rng: np.random.Generator,
+    progress: Progress,
+    *,
+    at_once: bool,
+    likely: float = LIKELY,
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
     At once is right for small tables that are all measured: there is nothing that rows could add to them.
+    `likely` is the part of a pair's target that is what it is likely to be; the rest is what was measured.
     """
-    wanted = Wanted.of(measured, rng)
+    wanted = Wanted.of(measured, rng, likely)
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
     if larger and at_once:
