@@ -10,6 +10,7 @@ from dualquery.mechanisms.choose import MECHANISMS, AnyMechanism, choose
 from dualquery.mechanisms.mechanism import Plan, Task
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, delta_warning
+from dualquery.releases.calling import checked_wish
 
 
 def plan_for(
@@ -28,7 +29,7 @@ def plan_for(
 
 def check_mechanism(name: str | None) -> None:
     """Refuse a name that no mechanism has; None leaves the choice to the program."""
-    if name is not None and name not in MECHANISMS:
+    if name is not None and (not isinstance(name, str) or name not in MECHANISMS):
         raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(MECHANISMS)}")
 
 
@@ -40,7 +41,7 @@ def checked_options(options: Mapping[str, object]) -> dict[str, object]:
             raise DualQueryError(
                 f"there is no argument '{name}'; the options of mechanisms are {', '.join(known)}"
             )
-    return {name: value for name, value in options.items() if value is not None}
+    return {name: checked_wish(name, value) for name, value in options.items() if value is not None}
 
 
 DRAFT = (
