@@ -114,9 +114,7 @@ def _wanted(
     return found
 
 
-def _row(
-    name: str, options: Mapping[str, Any], records: Records, runs: int, **given: Any
-) -> dict[str, Any]:
+def _row(name: str, options: Mapping[str, Any], records: Records, runs: int, **given: Any) -> dict[str, Any]:
     """The errors of one mechanism, or why it has none."""
     found, began = [], time.process_time()
     try:
