@@ -286,6 +286,17 @@ def test_the_schema_is_public_and_says_how_to_ask(service: Running) -> None:
     assert "/v1/datasets/{dataset}/ask" in document["paths"]
 
 
+@pytest.mark.parametrize("path", ["/", "/v1/datasets", "/v1/datasets/people/budget", "/v1/nothing"])
+def test_nothing_is_kept_or_guessed_by_a_browser(service: Running, path: str) -> None:
+    connection = HTTPConnection("127.0.0.1", service.port, timeout=30)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {service.tokens['ada']}"})
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    for name, value in HEADERS.items():
+        assert response.headers.get_all(name) == [value]
+
+
 def test_a_revoked_token_opens_nothing_within_a_second_or_two(make: Make) -> None:
     with running(make(), ada=1.0) as found:
         assert found.request("GET", "/v1/datasets")[0] == 200
