@@ -12,7 +12,7 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, BudgetError, LedgerError, Neighbours, PersonReplace, QueryError
 from dualquery.asking.answers import Badge
-from dualquery.asking.journal import Answered, Fired, Prepaid
+from dualquery.asking.journal import Answered, Fired, MemoryJournal, Prepaid
 from dualquery.asking.rule import Rule
 from dualquery.errors import DualQueryError
 from dualquery.privacy.conversion import units
@@ -164,7 +164,7 @@ def test_what_no_rule_can_be_made_of_is_refused_before_a_release_is_paid_for() -
     for wrong in ({"share": 2.0}, {"tolerance": 2.0}, {"questions": 0}):
         journal = MemoryJournal()
         with pytest.raises(BudgetError):
-            dualquery.online(people(), domain=DOMAIN, budget=BUDGET, journal=journal, **wrong)
+            dualquery.online(TRUTH, schema=DOMAIN, budget=BUDGET, journal=journal, **wrong)
         assert not journal.entries()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from dualquery.errors import DualQueryError
 from dualquery.service import tokens
+from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError
 from dualquery.service.limits import Rate
 from dualquery.service.problems import ProblemError

@@ -174,7 +174,8 @@ def test_what_cannot_be_begun_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize(
-    "ways", [("--buy", "0.1", "--free"), ("--buy", "0.1", "--tolerance", "0.1"), ("--free", "--tolerance", "1")]
+    "ways",
+    [("--buy", "0.1", "--free"), ("--buy", "0.1", "--tolerance", "0.1"), ("--free", "--tolerance", "1")],
 )
 def test_a_question_is_asked_in_one_way(ways: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["ask", "http://127.0.0.1:1", "sex = m", *ways]) == 2

@@ -30,7 +30,9 @@ Progress = Callable[[int, int], None]  # rounds done, of how many
 Rows = NDArray[np.unsignedinteger]
 
 LIKELY = 0.6  # of a pair's target: what it is likely to be; the rest is what was measured
-CERTAIN = 30.0  # a cell of so many deviations is half as much what it is likely to be: shrinking holds it back
+CERTAIN = (
+    30.0  # a cell of so many deviations is half as much what it is likely to be: shrinking holds it back
+)
 LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
 AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how noise pulls at it
 LONG = 0.6  # the same for long chains that are fitted to larger sets as well
@@ -89,7 +91,9 @@ class Wanted:
         for members, variance in measured.variance.items():
             if not members:
                 continue  # the number of records
-            of_cell = measured.deviation(members) if len(members) < 3 else math.sqrt(variance) / measured.total
+            of_cell = (
+                measured.deviation(members) if len(members) < 3 else math.sqrt(variance) / measured.total
+            )
             weight += len(members) * (self.noise / of_cell) ** 2
         return math.sqrt(weight / len(self.ones))
 
