@@ -50,7 +50,7 @@ class Visit:
     def __init__(self, browser: Any, service: Running, **options: Any) -> None:
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(60_000)
         self.said: list[str] = []
         self.elsewhere: list[str] = []
         self.service = service
@@ -234,7 +234,9 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Any, scheme:
     looking.ask("colour = c0 & siz = s1")
     page.wait_for_selector("#question-fault:not(:empty)")
     words = page.locator("#question-fault p")
-    assert words.evaluate("each => each.scrollWidth <= each.clientWidth"), "a long sentence is broken, not cut"
+    assert words.evaluate("each => each.scrollWidth <= each.clientWidth"), (
+        "a long sentence is broken, not cut"
+    )
 
 
 def test_everything_can_be_reached_by_keyboard(visit: Any) -> None:
