@@ -251,7 +251,7 @@ def test_the_widest_tables_are_planned_within_memory() -> None:
     plan = planned(domain, random_conjunctions(domain, 3, 100_000, seed=1), budget(1.0))
     assert plan.parameters.attributes < 240_000
     assert plan.parameters.pace.rows < 40_000
-    assert any("--rows" in note for note in plan.notes)
+    assert any("--synthetic-rows" in note for note in plan.notes)
     with pytest.raises(DualQueryError, match="--memory"):
         planned(block(), asked(block()), budget(1.0), memory=10_000_000)
 

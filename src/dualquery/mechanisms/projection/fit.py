@@ -74,9 +74,18 @@ class Wanted:
             deviation = math.sqrt(self.measured.variance[members]) / self.measured.total
             maker.add_interaction(members, cells, (self.noise / deviation) ** 2)
 
+    @property
+    def binary(self) -> bool:
+        """Whether every attribute has two values: the interaction of a pair is then a single number."""
+        return bool((self.measured.domain.sizes == 2).all())
+
     def at_once(self) -> Targets:
-        """Everything that was measured, larger sets as they came."""
-        maker, measured = self.maker(self.pairs()), self.measured
+        """Everything that was measured, larger sets as they came, and so pairs of attributes of two values:
+        no other cell tells anything about a single number, and to shrink it is only to bias it.
+        """
+        measured = self.measured
+        pairs = {s: measured.table(s) for s in self.likely} if self.binary else self.pairs()
+        maker = self.maker(pairs)
         self.add_larger(maker, {s: measured.interactions[s] / measured.total for s in measured.larger()})
         return maker.targets()
 
@@ -122,12 +131,13 @@ def fit(
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
-    At once is right for small tables that are all measured: there is nothing that rows could add to them.
+    At once is right for small tables that are all measured: there is nothing that rows could add to them, and
+    where attributes have two values, nothing that a tree could.
     """
     wanted = Wanted.of(measured, rng)
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
-    if larger and at_once:
+    if at_once and (larger or wanted.binary):
         last = pace.chain_rows * wanted.heat(LEANING)
         heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
         return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
