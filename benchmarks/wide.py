@@ -2,16 +2,17 @@
 
 python -m benchmarks.wide                       # everything; the 512,000 attributes need 7 GB of disk
 python -m benchmarks.wide mixture kosarak       # some sections
+python -m benchmarks.wide chain --seeds 0       # with one seed
 Sections: mixture independent widest kosarak chain others
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -208,7 +209,7 @@ class Made:
 
     def bars(self, workload: Workload, rows: int) -> NDArray[np.float64]:
         """The 95% bar of every query."""
-        curves = learned_curves(self.records, rows, self.replicas, Stream(SEEDS[0]))
+        curves = learned_curves(self.records, rows, self.replicas, Stream(0))
         seen = [
             np.concatenate([each.seen(group).errors for group in workload.groups]) for each in self.replicas
         ]
@@ -217,14 +218,14 @@ class Made:
         return np.maximum(widths, narrowest(rows, self.records.rows))
 
 
-def release(records: Records, workload: Workload, seed: int) -> Made:
+def release(records: Records, workload: Workload, seed: int, *, with_replicas: bool = True) -> Made:
     started = time.perf_counter(), time.process_time()
     plan = PROJECTION.plan_for(Task(workload, records.rows, BUDGET), {})
     curator = Curator(MemoryCounter(records), Ledger(BUDGET), SeededEntropy(seed))
     outcome = PROJECTION.run(plan, curator, np.random.default_rng(seed), silent)
     rows_seconds = time.perf_counter() - started[0]
     draw = Draw.of(outcome.artefact, records.rows, seed)
-    replicas = made_replicas(PROJECTION, plan, outcome.artefact, draw, silent)
+    replicas = made_replicas(PROJECTION, plan, outcome.artefact, draw, silent) if with_replicas else ()
     taken = {
         "rows_seconds": rows_seconds,
         "seconds": time.perf_counter() - started[0],
@@ -245,10 +246,10 @@ def warm_up() -> None:
         release(records, random_conjunctions(records.domain, 3, 30_000, seed=2), 0)
 
 
-def measure(data: str, attributes: int) -> list[Result]:
+def measure(data: str, attributes: int, seeds: Sequence[int]) -> list[Result]:
     """A table and a release for each seed."""
     warm_up()
-    return [_measure(data, attributes, seed) for seed in SEEDS]
+    return [_measure(data, attributes, seed) for seed in seeds]
 
 
 def _measure(data: str, attributes: int, seed: int) -> Result:
@@ -260,7 +261,8 @@ def _measure(data: str, attributes: int, seed: int) -> Result:
         for_them = [0.0, 0.0]
         if data.startswith("kosarak"):
             for_them = [
-                _mean_error(each, release(records, each, seed).records, records) for each in held_out[:2]
+                _mean_error(each, release(records, each, seed, with_replicas=False).records, records)
+                for each in held_out[:2]
             ]
     return Result(
         data=data,
@@ -291,8 +293,8 @@ def only_released(data: str, attributes: int) -> dict[str, float]:
         return release(records, workload, 0).taken
 
 
-def requirements(wanted: Wanted) -> list[Result]:
-    results: list[Result] = in_fresh_process(measure, wanted.data, wanted.attributes)[0]
+def requirements(wanted: Wanted, seeds: Sequence[int]) -> list[Result]:
+    results: list[Result] = in_fresh_process(measure, wanted.data, wanted.attributes, seeds)[0]
     _, peak = in_fresh_process(only_released, wanted.data, wanted.attributes)
 
     def mean(name: str) -> float:
@@ -327,7 +329,10 @@ def requirements(wanted: Wanted) -> list[Result]:
         Figure("GB of the process, the table included", peak, wanted.gigabytes),
         Figure("GB, as planned", mean("said_gigabytes")),
     ]
-    show(f"{wanted.data}, {wanted.attributes:,} attributes, ε = 1, δ = 0.001, {len(SEEDS)} seeds", figures)
+    show(
+        f"{wanted.data}, {wanted.attributes:,} attributes, ε = 1, δ = 0.001, seeds {', '.join(map(str, seeds))}",
+        figures,
+    )
     return results
 
 
@@ -336,10 +341,12 @@ def _ratio(wanted: Wanted) -> float | None:
 
 
 def main() -> None:
-    asked = sys.argv[1:] or list(WANTED)
-    unknown = [name for name in asked if name not in WANTED]
-    if unknown:
-        sys.exit(f"no section '{unknown[0]}'; there are {', '.join(WANTED)}")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.wide", description="Wide binary tables.")
+    parser.add_argument(
+        "sections", nargs="*", choices=[[], *WANTED], metavar="SECTION", help=", ".join(WANTED)
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    arguments = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "wide.csv"
     fresh = not path.exists()
@@ -347,9 +354,9 @@ def main() -> None:
         writer = csv.DictWriter(stream, list(Result.__dataclass_fields__))
         if fresh:
             writer.writeheader()
-        for section in asked:
+        for section in arguments.sections or WANTED:
             for wanted in WANTED[section]:
-                for result in requirements(wanted):
+                for result in requirements(wanted, arguments.seeds):
                     writer.writerow(asdict(result))
                 stream.flush()
 
