@@ -30,7 +30,11 @@ Progress = Callable[[int, int], None]  # rounds done, of how many
 Rows = NDArray[np.unsignedinteger]
 
 LIKELY = 0.6  # of a pair's target: what it is likely to be; the rest is what was measured
+CERTAIN = (
+    30.0  # a cell of so many deviations is half as much what it is likely to be: shrinking holds it back
+)
 LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
+AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how noise pulls at it
 LONG = 0.6  # the same for long chains that are fitted to larger sets as well
 LONG_ROUNDS = (2.0, 1.0, 1.0)  # their temperatures
 LEAST_TEMPERATURE = 1e-5  # of the rows
@@ -56,8 +60,12 @@ class Wanted:
         return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise)
 
     def pairs(self) -> dict[Set, Cells]:
-        """The target of each pair."""
-        return {s: LIKELY * cells + (1 - LIKELY) * self.measured.table(s) for s, cells in self.likely.items()}
+        """The target of each pair; the larger a cell is, the more it is left as it was measured."""
+        out = {}
+        for members, cells in self.likely.items():
+            part = LIKELY * (1 - cells / (cells + CERTAIN * self.measured.deviation(members)))
+            out[members] = part * cells + (1 - part) * self.measured.table(members)
+        return out
 
     def maker(self, pairs: Mapping[Set, Cells]) -> TargetsMaker:
         """One-way tables and these pairs; weights are inverse variances."""
@@ -74,17 +82,32 @@ class Wanted:
             deviation = math.sqrt(self.measured.variance[members]) / self.measured.total
             maker.add_interaction(members, cells, (self.noise / deviation) ** 2)
 
+    def pull(self) -> float:
+        """By how much noise pulls at a value of a row, in units of τ: √(mean_j Σ_{S ∋ j} w_S).
+
+        Every measured set S moves the loss of a value by w_S times its noise, of deviation τ/√w_S.
+        """
+        measured, weight = self.measured, 0.0
+        for members, variance in measured.variance.items():
+            if not members:
+                continue  # the number of records
+            of_cell = (
+                measured.deviation(members) if len(members) < 3 else math.sqrt(variance) / measured.total
+            )
+            weight += len(members) * (self.noise / of_cell) ** 2
+        return math.sqrt(weight / len(self.ones))
+
     @property
-    def binary(self) -> bool:
-        """Whether every attribute has two values: the interaction of a pair is then a single number."""
-        return bool((self.measured.domain.sizes == 2).all())
+    def single_numbers(self) -> bool:
+        """Whether pairs of attributes of two values are all there is: each interaction is a single number."""
+        return bool((self.measured.domain.sizes == 2).all()) and not self.measured.larger()
 
     def at_once(self) -> Targets:
-        """Everything that was measured, larger sets as they came, and so pairs of attributes of two values:
-        no other cell tells anything about a single number, and to shrink it is only to bias it.
+        """Everything that was measured, larger sets as they came, and pairs where they are single numbers: no
+        other cell tells anything about those, and to shrink them is only to bias them.
         """
         measured = self.measured
-        pairs = {s: measured.table(s) for s in self.likely} if self.binary else self.pairs()
+        pairs = {s: measured.table(s) for s in self.likely} if self.single_numbers else self.pairs()
         maker = self.maker(pairs)
         self.add_larger(maker, {s: measured.interactions[s] / measured.total for s in measured.larger()})
         return maker.targets()
@@ -137,8 +160,8 @@ def fit(
     wanted = Wanted.of(measured, rng)
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
-    if at_once and (larger or wanted.binary):
-        last = pace.chain_rows * wanted.heat(LEANING)
+    if at_once and (larger or wanted.single_numbers):
+        last = pace.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
         heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
         return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
     rounds = pace.rounds + (len(LONG_ROUNDS) if larger else 0)

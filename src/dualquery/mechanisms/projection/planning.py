@@ -34,7 +34,7 @@ from dualquery.queries.predicates import NONE
 
 SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
 MOST_OF_ONES, LEAST_OF_ONES = 0.19, 0.05
-PRECISE = 0.1  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
+PRECISE = 0.015  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
 SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
 CLEAR_SCORES = 0.006  # of the records: scores are asked for where their noise stays below
 MOST_UNIT = 3.0  # variance at sensitivity one: they are asked for from ε = 3 or so on
