@@ -136,7 +136,7 @@ def run(
     started = [time.perf_counter(), time.process_time()]
     last[:] = started
     outcome = mechanism.run(plan, curator, np.random.default_rng(seed), silent)
-    replicas = made_replicas(mechanism, plan, outcome.artefact, Draw(records.rows, seed), silent)
+    replicas = made_replicas(mechanism, plan, outcome, Draw(records.rows, seed), silent)
     taken = [time.perf_counter() - started[0], time.process_time() - started[1]]
     released = synthetic_of(outcome)
     said = [np.mean(each.seen(group).errors ** 2) for each in replicas for group in workload.groups]

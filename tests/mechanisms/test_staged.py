@@ -61,7 +61,7 @@ def test_everything_is_paid_for_at_first_and_nothing_more_is_measured(accounting
     diary = []
     curator = Curator(WatchedCounter(TABLE, diary), WatchedLedger(task.budget, diary), WatchedEntropy(diary))
     planned = plan_tables(task)
-    known, _ = planned.measure(curator, task, PACE, np.random.default_rng(0))
+    known, _, _ = planned.measure(curator, task, PACE, np.random.default_rng(0))
     assert in_order(diary)[0] == "pay"
     assert in_order(diary).count("pay") == 1
     assert curator.ledger.events == tuple(stage.event for stage in planned.stages)
@@ -112,7 +112,7 @@ def test_the_second_half_goes_where_the_first_left_most_unknown():
     task = task_of(records, marginals(records.domain, 2), 0.3)
     planned = plan_tables(task)
     curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(0))
-    known, _ = planned.measure(curator, task, PACE, np.random.default_rng(0))
+    known, _, _ = planned.measure(curator, task, PACE, np.random.default_rng(0))
     assert known.variance[0, 1] < 0.8 * known.variance[2, 3]
 
 

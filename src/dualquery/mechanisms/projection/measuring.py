@@ -138,7 +138,7 @@ def stages_of(task: Task, wanted: list[tuple[str, float, int | None]]) -> tuple[
             GaussianMeasurement(Fraction(a), variance)
             for (_, _, a), variance in zip(sized, variances, strict=True)
         ]
-        factor = smallest_gaussian_scale(task.budget, events)
+        factor = smallest_gaussian_scale(task.budget, events, bits=24)
         if all(factor * variance < MOST_VARIANCE for variance in variances):
             return tuple(
                 Stage(words, share, a, Gaussian(factor * variance))
