@@ -225,7 +225,7 @@ def release(records: Records, workload: Workload, seed: int, *, with_replicas: b
     outcome = PROJECTION.run(plan, curator, np.random.default_rng(seed), silent)
     rows_seconds = time.perf_counter() - started[0]
     draw = Draw.of(outcome.artefact, records.rows, seed)
-    replicas = made_replicas(PROJECTION, plan, outcome.artefact, draw, silent) if with_replicas else ()
+    replicas = made_replicas(PROJECTION, plan, outcome, draw, silent) if with_replicas else ()
     taken = {
         "rows_seconds": rows_seconds,
         "seconds": time.perf_counter() - started[0],
