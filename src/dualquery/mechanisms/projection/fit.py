@@ -38,7 +38,7 @@ AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how no
 LONG = 0.6  # the same for long chains that are fitted to larger sets as well
 LONG_WARM_UP = (2.0, 1.0)  # temperatures of long chains before the last, in units of it
 LEAST_TEMPERATURE = 1e-5  # of the rows
-LARGE = 10.0  # a cell of so many deviations gets half of what the temperature took from it back
+LARGE = 30.0  # a cell of so many deviations gets half of what the temperature took from it back
 
 
 @dataclass(frozen=True)
