@@ -98,9 +98,18 @@ class Wanted:
             weight += len(members) * (self.noise / of_cell) ** 2
         return math.sqrt(weight / len(self.ones))
 
+    @property
+    def single_numbers(self) -> bool:
+        """Whether pairs of attributes of two values are all there is: each interaction is a single number."""
+        return bool((self.measured.domain.sizes == 2).all()) and not self.measured.larger()
+
     def at_once(self) -> Targets:
-        """Everything that was measured, larger sets as they came."""
-        maker, measured = self.maker(self.pairs()), self.measured
+        """Everything that was measured, larger sets as they came, and pairs where they are single numbers: no
+        other cell tells anything about those, and to shrink them is only to bias them.
+        """
+        measured = self.measured
+        pairs = {s: measured.table(s) for s in self.likely} if self.single_numbers else self.pairs()
+        maker = self.maker(pairs)
         self.add_larger(maker, {s: measured.interactions[s] / measured.total for s in measured.larger()})
         return maker.targets()
 
@@ -152,13 +161,14 @@ def fit(
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
-    At once is right for small tables that are all measured: there is nothing that rows could add to them.
-    `likely` is the part of a pair's target that is what it is likely to be; the rest is what was measured.
+    At once is right for small tables that are all measured: there is nothing that rows could add to them, and
+    where attributes have two values, nothing that a tree could. `likely` is the part of a pair's target that is
+    what it is likely to be; the rest is what was measured.
     """
     wanted = Wanted.of(measured, rng, likely)
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
-    if larger and at_once:
+    if at_once and (larger or wanted.single_numbers):
         last = pace.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
         heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
         return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
