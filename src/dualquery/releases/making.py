@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
-from dualquery.counting.opening import open_counter
+from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
@@ -54,9 +54,9 @@ def release(
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
 
-    `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, encoded records, or a counter of records
-    (`dualquery.counting`: wherever they are); `domain` (or `schema`) says what
-    is public about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
+    `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
+    executors, docs/large.md), encoded records, or a counter of records; `domain` (or `schema`) says what is public
+    about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
     (`rounds=40`). A budget that names no accounting gets the tightest that the mechanism allows. `seed` makes the
     release repeatable, and so not private. Where neighbours may differ in their number of records, `public_rows`
     declares it; without it 1% of the budget measures it. `ledger` (a file or a URL) and `dataset` name the book that
@@ -101,6 +101,7 @@ def release(
         accounting_reason=settled.why,
         warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
         notes=(*plan.notes, *outcome.notes),
+        engine=engine_of(counter),
         book=entry,
     )
     return Release(certificate, workload.domain, outcome.artefact, replicas)

@@ -19,6 +19,7 @@ from dualquery.errors import DataError
 from dualquery.table.delimited import delimited_batches
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.parts import is_pattern, matching, same_kinds
+from dualquery.table.postgresql import PostgresTable
 from dualquery.table.source import PARQUET, TEXT, Source, describe, read_table, selected
 from dualquery.table.transactions import transactions
 
@@ -34,6 +35,10 @@ def batches(
     tell: Told = lambda _: None,
 ) -> Iterator[pa.Table]:
     """The named columns of a source, in that order, in tables of at most about so many rows."""
+    if isinstance(source, PostgresTable):
+        for batch in source.batches(names, lists):
+            yield from _slices(batch, rows)
+        return
     if not isinstance(source, str | Path) and hasattr(source, "__arrow_c_stream__"):
         yield from _of_stream(source, names, rows)
         return
