@@ -134,6 +134,8 @@ def test_release_from_a_database(url: str, tmp_path: Path) -> None:
     command = ["release", url, "--schema", str(schema), "--queries", "marginals:2", "--epsilon", "1"]
     assert run([*command, "--table", "nobody", "--out", str(tmp_path / "made"), "--quiet"]) == 2
     assert not (tmp_path / "made").exists()
-    assert run([*command, "--table", "people", "--out", str(tmp_path / "made"), "--seed", "1", "--quiet"]) == 0
+    assert (
+        run([*command, "--table", "people", "--out", str(tmp_path / "made"), "--seed", "1", "--quiet"]) == 0
+    )
     assert (tmp_path / "made" / "certificate.json").exists()
     assert url not in (tmp_path / "made" / "certificate.json").read_text()
