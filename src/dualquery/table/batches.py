@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from dualquery.errors import DataError
+from dualquery.table.cells import is_text
 from dualquery.table.delimited import delimited_batches
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.parts import is_pattern, matching, same_kinds
@@ -112,6 +113,9 @@ def _of_parquet(path: Path, names: Sequence[str], rows: int) -> Iterator[pa.Tabl
     with pa.parquet.ParquetFile(path, pre_buffer=False) as file:
         found = file.schema_arrow.names
         chosen = [found[i] for i in choose(names, found, where)]
+    texts = [name for name in chosen if is_text(file.schema_arrow.field(name).type)]
+    # Texts that repeat are kept once in the file, and so they are read.
+    with pa.parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts) as file:
         for batch in file.iter_batches(batch_size=rows, columns=chosen, use_threads=True):
             seen += batch.num_rows
             yield selected(pa.table(batch).select(chosen), None, where).rename_columns(list(names))

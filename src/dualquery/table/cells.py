@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 
+_FEW = 256  # whole numbers between the least and the largest of a column
 _WHOLE = re.compile(r"(-?[0-9]+)(\.0*)?")
 _PADDING = re.compile(r"(\.[0-9]*[1-9])0+(?![0-9])|\.0+(?![0-9])")
 _TRUTHS = {"true": ("true", "True", "TRUE", "1"), "false": ("false", "False", "FALSE", "0")}
@@ -74,6 +75,15 @@ def plain(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
     """The distinct cells of a column. Some may occur in no row: a source may list more than it uses."""
+    if pa.types.is_integer(cells.type) and cells.null_count == 0 and len(cells):
+        parts = [chunk.to_numpy() for chunk in cells.chunks if len(chunk)]
+        least, most = _ends(parts)
+        if most - least < _FEW and most < 1 << 63:  # all numbers between: nothing to hash
+            values = pa.array(range(least, most + 1), cells.type)
+            index = np.empty(len(cells), np.int64)
+            np.concatenate(parts, out=index, casting="unsafe")
+            index -= least
+            return Distinct(values, index)
     try:
         if not pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_encode()
@@ -84,6 +94,11 @@ def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
         return Distinct(pa.array([], cells.type.value_type), np.empty(0, np.int64))
     values = chunks[0].dictionary
     return Distinct(values, np.concatenate([_positions(chunk.indices, len(values)) for chunk in chunks]))
+
+
+def _ends(parts: list[NDArray[np.integer]]) -> tuple[int, int]:
+    """The least and the largest of whole numbers."""
+    return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
 
 
 def _positions(indices: pa.Array, empty: int) -> NDArray[np.int64]:
