@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from dualquery.cli import run
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
@@ -23,7 +25,7 @@ from dualquery.queries.families import from_spec
 from dualquery.releases.making import release
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
-from dualquery.table.schema import Schema
+from dualquery.table.schema import Schema, schema_text
 from tests.counting.test_streams import PEOPLE, people
 
 pytest.importorskip("pyspark")
@@ -151,3 +153,42 @@ def test_without_java_the_thing_to_install_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(DualQueryError, match="openjdk-17-jre-headless"):
         spark_session.open_session("local[1]")
+
+
+def test_release_engine_spark(session: Any, table: pa.Table, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(schema_text(PEOPLE))
+    command = ["release", f"{folder}/part-*.parquet", "--schema", str(tmp_path / "schema.toml"), "--queries"]
+    command += ["marginals:2", "--epsilon", "1", "--seed", "1", "--synthetic-rows", "500", "--quiet"]
+    assert run([*command, "--engine", "spark", "--master", CLUSTER, "--out", str(tmp_path / "spark")]) == 0
+    assert run([*command, "--out", str(tmp_path / "here")]) == 0
+    made = [json.loads((tmp_path / name / "certificate.json").read_text()) for name in ("spark", "here")]
+    assert [each["engine"] for each in made] == ["Spark", "one machine"]
+    assert made[0]["files"]["synthetic.parquet"] == made[1]["files"]["synthetic.parquet"]
+
+
+def test_a_job_that_dies_releases_and_charges_nothing(
+    session: Any, table: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "schema.toml").write_text(schema_text(PEOPLE))
+    for number in range(2):
+        pa.parquet.write_table(table, tmp_path / f"part-{number}.parquet", compression="zstd")
+    path = tmp_path / "part-1.parquet"
+    data = bytearray(path.read_bytes())
+    data[8 : len(data) // 2] = bytes(len(data) // 2 - 8)  # the cells, not the list of columns at the end
+    path.write_bytes(data)
+    book = str(tmp_path / "people.ledger")
+    assert run(["ledger", "create", book, "--dataset", "people", "--epsilon", "3", "--delta", "1e-6"]) == 0
+    capsys.readouterr()
+    command = [
+        "release",
+        f"{tmp_path}/part-*.parquet",
+        "--schema",
+        str(tmp_path / "schema.toml"),
+        "--queries",
+    ]
+    command += ["marginals:2", "--epsilon", "1", "--delta", "1e-7", "--ledger", book, "--out"]
+    assert run([*command, str(tmp_path / "made"), "--engine", "spark", "--master", CLUSTER]) == 2
+    assert "part-1.parquet" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+    assert run(["ledger", "show", book]) == 0
+    assert "Charges" not in capsys.readouterr().out

@@ -97,7 +97,7 @@ class KeptColumns:
         """The codes of some records, the first a multiple of 64."""
         codes = self.records.columns[self.records.domain.column_of(attribute)[0]]
         if isinstance(codes, SparseItems | BitItems):
-            bits = self._keep((attribute, (1,)), lambda: self._bits(attribute, (1,)))
+            bits = self._keep((attribute, (1,)), lambda: self._bits(attribute, (1,))).view(np.uint64)
             return unpack_bits(bits[None, first // 64 : -(-last // 64)], last - first)[0]
         return codes[first:last]
 
