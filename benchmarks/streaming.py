@@ -66,12 +66,19 @@ def streamed(folder: Path, parts: int, specs: tuple[str, ...]) -> dict[str, Seco
     with pattern(folder, parts) as source:
         opened = []
         found["reading"] = timed(lambda: opened.append(open_counter(source, schema, memory=MEMORY)))
+        _tell("reading", found)
         (counter,) = opened
         assert isinstance(counter, SpilledCounter)
         assert counter.true_rows == parts * large_table.PART
         for spec, group in zip(specs, asked.groups, strict=True):
             found[spec] = timed(lambda group=group: counter.true_counts(group))  # type: ignore[misc]
+            _tell(spec, found)
     return found
+
+
+def _tell(what: str, found: dict[str, Seconds]) -> None:
+    wall, cpu = found[what]
+    print(f"{what}: {wall:.1f} s, {cpu:.1f} processor seconds", file=sys.stderr, flush=True)
 
 
 def kernels(folder: Path, specs: tuple[str, ...]) -> dict[str, Seconds]:
