@@ -27,7 +27,7 @@ MEMORY = 2_000_000_000  # bytes, where nobody says how many
 GROWTH = {True: 12, False: 3}  # bytes of memory a byte of Parquet, or of text, while a table is read at once
 UNKNOWN = 1 << 50  # bytes of a view
 LEAST_ROWS, MOST_ROWS = 1 << 12, 1 << 19  # of a block
-BYTES_A_CELL = 64  # of a block: as it is read, encoded, and counted
+BYTES_A_CELL = 24  # of a block: as it is read, encoded, and counted
 
 Stage = Callable[[str, int, int], None]
 

@@ -103,7 +103,8 @@ def _of_file(path: Path, names: Sequence[str], lists: Collection[str], rows: int
         if kind in PARQUET:
             yield from _of_parquet(path, names, rows)
         elif kind in TEXT:
-            yield from delimited_batches(path, names)
+            with open_file(path) as stream:
+                yield from delimited_batches(stream, names, quoted_path(path))
         else:
             yield from _slices(read_table(path, names, lists=lists), rows)
 

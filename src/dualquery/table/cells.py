@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 
-_FEW = 256  # whole numbers between the least and the largest of a column
+_FEW = 255  # whole numbers between the least and the largest of a column
 _WHOLE = re.compile(r"(-?[0-9]+)(\.0*)?")
 _PADDING = re.compile(r"(\.[0-9]*[1-9])0+(?![0-9])|\.0+(?![0-9])")
 _TRUTHS = {"true": ("true", "True", "TRUE", "1"), "false": ("false", "False", "FALSE", "0")}
@@ -32,7 +32,7 @@ class Distinct:
     """A column as its distinct cells: row r holds values[index[r]], and is empty at index len(values)."""
 
     values: pa.Array
-    index: NDArray[np.int64]
+    index: NDArray[np.integer]
 
 
 def is_numeric(kind: pa.DataType) -> bool:
@@ -80,10 +80,9 @@ def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
         least, most = _ends(parts)
         if most - least < _FEW and most < 1 << 63:  # all numbers between: nothing to hash
             values = pa.array(range(least, most + 1), cells.type)
-            index = np.empty(len(cells), np.int64)
-            np.concatenate(parts, out=index, casting="unsafe")
-            index -= least
-            return Distinct(values, index)
+            # Whole numbers of any type wrap around at 256 alike.
+            index = [np.subtract(part, least, dtype=part.dtype).astype(np.uint8) for part in parts]
+            return Distinct(values, index[0] if len(index) == 1 else np.concatenate(index))
     try:
         if not pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_encode()
@@ -101,10 +100,10 @@ def _ends(parts: list[NDArray[np.integer]]) -> tuple[int, int]:
     return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
 
 
-def _positions(indices: pa.Array, empty: int) -> NDArray[np.int64]:
+def _positions(indices: pa.Array, empty: int) -> NDArray[np.integer]:
     if indices.null_count:
         indices = indices.cast(pa.int64()).fill_null(empty)
-    return indices.to_numpy().astype(np.int64, copy=False)
+    return indices.to_numpy().astype(np.uint8 if empty <= _FEW else np.int64, copy=False)
 
 
 def texts_of(values: pa.Array, name: str) -> list[str | None]:

@@ -51,14 +51,8 @@ def read_delimited(path: Path, names: Sequence[str] | None) -> pa.Table:
     return table.rename_columns(text.names)
 
 
-def delimited_batches(path: Path, names: Sequence[str] | None) -> Iterator[pa.Table]:
-    """The same, a block of the file at a time; at least one table, be it without rows."""
-    with open_file(path) as stream:
-        yield from stream_batches(stream, names, quoted_path(path))
-
-
-def stream_batches(stream: Any, names: Sequence[str] | None, where: str) -> Iterator[pa.Table]:
-    """The same, of anything that can be read."""
+def delimited_batches(stream: Any, names: Sequence[str] | None, where: str) -> Iterator[pa.Table]:
+    """The same of anything that can be read, a block at a time; at least one table, be it without rows."""
     text, rows = _Text.of(stream, names, where), 0
     with text.words():
         reader = pyarrow.csv.open_csv(text.checked, **text.options)

@@ -257,6 +257,9 @@ def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.
     """The bin of each number; NaN is an empty cell, and so is a number that is the label for one."""
     edges = np.array(column.edges)
     codes = bins_of(edges, numbers)
+    least, most = numbers.min(initial=edges[0]), numbers.max(initial=edges[-1])  # NaN where there is one
+    if column.missing is None and least == edges[0] and most == edges[-1]:
+        return codes
     if not column.clamp:
         codes[(numbers < edges[0]) | (numbers > edges[-1])] = Unplaced.OUTSIDE
     empty = np.isnan(numbers)

@@ -10,9 +10,14 @@ from numpy.typing import NDArray
 FEW_BINS = 64  # a pass over the numbers for each edge is faster than a bisection for each number
 
 
-def looked_up(codes: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+def looked_up(codes: NDArray[np.int64], index: NDArray[np.integer]) -> NDArray[np.signedinteger]:
     """codes[index], in the smallest type that holds the codes and the reasons why a cell has none."""
-    return np.take(codes.astype(_signed(int(codes.max(initial=0)))), index)
+    small = codes.astype(_signed(int(codes.max(initial=0))))
+    if index.dtype != np.uint8 or small.dtype != np.int8 or int(index.max(initial=0)) >= len(codes):
+        return np.take(small, index)
+    # Bytes to bytes: the fastest loop that Python has for it.
+    table = small.tobytes().ljust(256, b"\0")
+    return np.frombuffer(index.tobytes().translate(table), np.int8)
 
 
 def bins_of(edges: NDArray[np.float64], numbers: NDArray[np.float64]) -> NDArray[np.signedinteger]:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from dualquery.errors import DataError
-from dualquery.table.delimited import stream_batches
+from dualquery.table.delimited import delimited_batches
 from dualquery.table.files import choose
 
 ADDRESSES = ("postgresql://", "postgres://")
@@ -60,7 +60,7 @@ class PostgresTable:
         with self._connection() as connection:
             statement, called = self._statement(connection, names, lists)
             with connection.cursor().copy(statement) as copy:
-                yield from stream_batches(_Rows(copy), called, self.where)
+                yield from delimited_batches(_Rows(copy), called, self.where)
 
     def _statement(
         self, connection: Any, names: Sequence[str] | None, lists: Collection[str]
