@@ -61,7 +61,7 @@ class Conjunctions(Listed):
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int32], Predicates]:
-        """An order of the queries, their literals in it, and the predicates that they use: for every block of records.
+        """An order of the queries, their literals in it, and the predicates that they use: for all blocks of records.
 
         Neighbouring queries share columns, so that the processor finds them in its caches.
         """
