@@ -86,7 +86,7 @@ def release(
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
     draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
-    replicas = made_replicas(chosen, plan, outcome.artefact, draw, tell)
+    replicas = made_replicas(chosen, plan, outcome, draw, tell)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
