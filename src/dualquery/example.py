@@ -75,7 +75,6 @@ values = ["never", "formerly", "yes"]
 name = "health"
 values = ["poor", "fair", "good", "very good"]
 ordered = true
-missing = "fair"
 """
 
 QUERIES = "marginals:3"
