@@ -1,10 +1,13 @@
 """From codes to readable cells, chosen so that they encode to the same codes again.
 
 A category is its listed value, a number or a date one inside its bin (`table.spread`), a missing value null whatever
-the column is, a block of items the list of those present.
+the column is, a block of items the list of those present. Numbers that a rule of the schema adds up add up, and those
+that depend on other attributes are the same wherever these are.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,21 +16,76 @@ from numpy.typing import NDArray
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Column, Items, Numeric
 from dualquery.table.records import Codes, ColumnCodes, Records, SparseItems, as_lists
-from dualquery.table.spread import spread_numbers, spread_units
+from dualquery.table.rules import Dependency, Sum
+from dualquery.table.spread import bounds_of, in_units, spread
 
 PRECISION = 18  # decimal figures that fit into 64 bits
 
 
 def decode(records: Records) -> pa.Table:
     """The records as readable columns; `encode` gives the same records back."""
-    decoded = {
-        column.name: _decoded(column, codes, records.rows)
-        for column, codes in zip(records.domain.columns, records.columns, strict=True)
+    domain = records.domain
+    codes = dict(zip((column.name for column in domain.columns), records.columns, strict=True))
+    numbers = {
+        column.name: _spread(column, each)
+        for column, each in zip(domain.columns, records.columns, strict=True)
+        if isinstance(column, Numeric) and isinstance(each, np.ndarray)
     }
+    columns = {column.name: column for column in domain.columns}
+    for rule in domain.rules:
+        if isinstance(rule, Sum):
+            names = (rule.total, *rule.parts)
+            added_up(
+                [columns[name] for name in names], [codes[n] for n in names], [numbers[n] for n in names]
+            )
+    decoded = {
+        column.name: _decoded(column, each, records.rows, numbers.get(column.name))
+        for column, each in zip(domain.columns, records.columns, strict=True)
+    }
+    for rule in domain.rules:
+        if isinstance(rule, Dependency) and isinstance(columns[rule.attribute], Numeric):
+            # Records that agree on what it depends on agree on the number, too.
+            on = np.stack([np.asarray(codes[name]) for name in rule.on], axis=1)
+            _, first, group = np.unique(on, axis=0, return_index=True, return_inverse=True)
+            decoded[rule.attribute] = decoded[rule.attribute].take(pa.array(first[group.ravel()]))
     return pa.table(decoded)
 
 
-def _decoded(column: Column, codes: ColumnCodes, rows: int) -> pa.Array:
+def _spread(column: Numeric, codes: Codes) -> NDArray[np.float64]:
+    """A number for each record; 0 where it is missing."""
+    known = codes < column.bins
+    numbers = np.zeros(len(codes))
+    numbers[known] = spread(column, codes[known].astype(np.int64))
+    return numbers
+
+
+def added_up(
+    columns: Sequence[Column], codes: Sequence[ColumnCodes], numbers: Sequence[NDArray[np.float64]]
+) -> None:
+    """Move the parts inside their bins, one after another, until their sum lies in the bin of the total.
+
+    Where that cannot be (the rule is broken) or a number is missing, everything stays as it is.
+    """
+    bounds, known = [], np.ones(len(numbers[0]), np.bool_)
+    for column, each in zip(columns, codes, strict=True):
+        assert isinstance(column, Numeric)
+        assert isinstance(each, np.ndarray)
+        known &= each < column.bins
+        place = np.minimum(each, column.bins - 1).astype(np.int64)
+        low, high = bounds_of(column)
+        bounds.append((low[place], high[place]))
+    total, *parts = numbers
+    low, high = bounds[0]
+    for part, (least, most) in zip(parts, bounds[1:], strict=True):
+        found = np.sum(parts, axis=0)
+        moved = np.clip(part + np.clip(found, low, high) - found, least, most)
+        part[known] = moved[known]
+    found = np.sum(parts, axis=0)
+    fits = known & (found >= low) & (found <= high)
+    total[fits] = found[fits]
+
+
+def _decoded(column: Column, codes: ColumnCodes, rows: int, numbers: NDArray[np.float64] | None) -> pa.Array:
     if isinstance(column, Items):
         assert not isinstance(codes, np.ndarray)
         sparse = codes if isinstance(codes, SparseItems) else as_lists(codes, rows)
@@ -35,7 +93,10 @@ def _decoded(column: Column, codes: ColumnCodes, rows: int) -> pa.Array:
         lists, offset = (pa.LargeListArray, np.int64) if long else (pa.ListArray, np.int32)
         return lists.from_arrays(sparse.start.astype(offset), pa.array(sparse.ids + np.int32(column.first)))
     assert isinstance(codes, np.ndarray)
-    return _categories(column, codes) if isinstance(column, Categorical) else _numbers(column, codes)
+    if isinstance(column, Categorical):
+        return _categories(column, codes)
+    assert numbers is not None
+    return _numbers(column, numbers, codes == column.bins)
 
 
 def _categories(column: Categorical, codes: Codes) -> pa.Array:
@@ -54,15 +115,11 @@ def _categories(column: Categorical, codes: Codes) -> pa.Array:
     )
 
 
-def _numbers(column: Numeric, codes: Codes) -> pa.Array:
-    missing = codes == column.bins
-    known = codes[~missing].astype(np.int64)
-    if not column.integer and column.decimals is None:
-        numbers = np.zeros(len(codes))
-        numbers[~missing] = spread_numbers(column, known)
+def _numbers(column: Numeric, numbers: NDArray[np.float64], missing: NDArray[np.bool_]) -> pa.Array:
+    """Numbers in the type that was declared."""
+    if not in_units(column):
         return pa.array(numbers, mask=missing)
-    units = np.zeros(len(codes), np.int64)
-    units[~missing] = spread_units(column, known)
+    units = numbers.astype(np.int64)
     if isinstance(column, Dates):
         return column.readable(units, missing)
     if column.exact:

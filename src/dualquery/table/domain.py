@@ -28,6 +28,7 @@ from dualquery.table.columns import (
     check,
     equal_width,
 )
+from dualquery.table.rules import Rule, check_rule
 
 __all__ = [
     "MAXIMAL_BINS",
@@ -44,9 +45,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Domain:
-    """All columns of a table, and the flat numbering of their attributes."""
+    """All columns of a table, the flat numbering of their attributes, and the rules that records keep."""
 
     columns: tuple[Column, ...]
+    rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -67,6 +69,8 @@ class Domain:
                 )
             seen.add(name)
             check(column)
+        for rule in self.rules:
+            check_rule(rule, {column.name: column for column in self.columns})
 
     @cached_property
     def starts(self) -> tuple[int, ...]:

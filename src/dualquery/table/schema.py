@@ -32,6 +32,9 @@
     count = 17770
     first = 1                           # optional
 
+    [[rule]]                            # what a record can be (`table.rules`)
+    says = "age < 15 => income = 0"
+
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
 of the schema is left out. The number of those left depends on private cells, so it cannot be public.
 `unit` and `long` say whose record a row is (`table.persons`).
@@ -52,6 +55,7 @@ from dualquery.table.column_text import column_in, entries
 from dualquery.table.domain import Domain
 from dualquery.table.keys import only, optional, text, truth
 from dualquery.table.persons import check_unit
+from dualquery.table.rules import rule_entries, rule_in
 from dualquery.table.toml_text import quoted
 
 DRAFT_LINE = "draft = true"
@@ -123,6 +127,7 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
     if table:
         parts.append(_section("[table]", table))
     parts += [_section("[[attribute]]", entries(column)) for column in schema.domain.columns]
+    parts += [_section("[[rule]]", rule_entries(rule)) for rule in schema.domain.rules]
     return "\n\n".join(parts) + "\n"
 
 
@@ -132,7 +137,7 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
 def _schema(document: Mapping[str, Any]) -> Schema:
     if "unit" in document:
         raise SchemaError("'unit' belongs into the section [table]: write that line above it")
-    only(document, "the schema", {"draft", "table", "attribute"})
+    only(document, "the schema", {"draft", "table", "attribute", "rule"})
     draft = optional(document, "the schema", "draft", truth) or False
     table, attributes = document.get("table", {}), document.get("attribute", [])
     if not isinstance(table, dict):
@@ -145,8 +150,12 @@ def _schema(document: Mapping[str, Any]) -> Schema:
         raise SchemaError("[table]: 'drop_rows_containing' must not be blank")
     columns = tuple(column_in(entry, number) for number, entry in enumerate(attributes, start=1))
     unit = optional(table, "[table]", "unit", text)
+    said = document.get("rule", [])
+    if not isinstance(said, list) or not all(isinstance(entry, dict) for entry in said):
+        raise SchemaError("rules must be sections, each under [[rule]]")
+    rules = tuple(rule_in(entry, number) for number, entry in enumerate(said, start=1))
     long = optional(table, "[table]", "long", truth) or False
-    return Schema(Domain(columns), marker, draft, unit, long)
+    return Schema(Domain(columns, rules), marker, draft, unit, long)
 
 
 # Writing.

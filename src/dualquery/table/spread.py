@@ -9,7 +9,8 @@ The law is public: it looks at the edges and at the released records, never at t
 zero the density is ∝ |x|^s. By default the bin *follows its neighbours*: s is the mean of the exponents with which
 one power law would give it and a neighbour the shares that they have in the release; at the outer end it goes on
 growing steeper, if it did. Where shares are level, s = 0 and the law is uniform; in the wide last bin of incomes it
-falls as steeply as the incomes before it. `spread` in the schema fixes s = 0 (uniform) or s = −1 (log: the logarithm is uniform). Bins across zero are uniform.
+falls as steeply as the incomes before it. `spread` in the schema fixes s = 0 (uniform) or s = −1 (log: the
+logarithm is uniform). Bins across zero are uniform.
 """
 
 from __future__ import annotations
@@ -30,17 +31,34 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def spread_units(column: Numeric, codes: Ints) -> Ints:
-    """A number for each code, as a whole number of units: of 1, or of the last decimal."""
-    bounds = np.array(unit_bounds(column), np.int64)
-    first, last = bounds[codes, 0], bounds[codes, 1]
+def in_units(column: Numeric) -> bool:
+    """Whether numbers are whole ones: of 1, or of the last decimal."""
+    return column.integer or column.decimals is not None
+
+
+def bounds_of(column: Numeric) -> tuple[Floats, Floats]:
+    """The least and the largest number of each bin, in units where there are some."""
+    if in_units(column):
+        units = np.array(unit_bounds(column), np.float64)
+        return units[:, 0], units[:, 1]
+    edges = np.array(column.edges)
+    return edges[:-1], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])
+
+
+def spread(column: Numeric, codes: Ints) -> Floats:
+    """A number for each code, inside its bin; in units where there are some."""
+    return _spread_units(column, codes) if in_units(column) else _spread_numbers(column, codes)
+
+
+def _spread_units(column: Numeric, codes: Ints) -> Floats:
+    first, last = bounds_of(column)
     # A unit stands for the numbers from it to the next one.
-    placed = _placed(column, codes, bounds[:, 0].astype(float), (bounds[:, 1] + 1).astype(float))
-    return np.clip(np.floor(placed).astype(np.int64), first, last)
+    placed = np.floor(_placed(column, codes, first, last + 1.0))
+    inside: Floats = np.clip(placed, first[codes], last[codes])
+    return inside
 
 
-def spread_numbers(column: Numeric, codes: Ints) -> Floats:
-    """A number for each code, inside its bin."""
+def _spread_numbers(column: Numeric, codes: Ints) -> Floats:
     low, high = np.array(column.edges[:-1]), np.array(column.edges[1:])
     below = np.nextafter(high, -np.inf)
     placed = np.clip(_placed(column, codes, low, high), low[codes], below[codes])
