@@ -41,9 +41,9 @@ MARK = b"\xef\xbb\xbf"  # that some programs put before UTF-8 text
 QUOTE, LF, CR = 34, 10, 13
 
 
-def read_delimited(path: Path, names: Sequence[str] | None) -> pa.Table:
+def read_delimited(path: Path, names: Sequence[str] | None, encoding: str | None = None) -> pa.Table:
     """The named columns of a text table as texts, an empty cell as null; all of them without names."""
-    with open_file(path) as stream:
+    with open_file(path, encoding) as stream:
         text = _Text.of(stream, names, quoted_path(path))
         with text.words():
             table = pyarrow.csv.read_csv(text.checked, **text.options)
@@ -51,9 +51,11 @@ def read_delimited(path: Path, names: Sequence[str] | None) -> pa.Table:
     return table.rename_columns(text.names)
 
 
-def delimited_batches(path: Path, names: Sequence[str] | None) -> Iterator[pa.Table]:
+def delimited_batches(
+    path: Path, names: Sequence[str] | None, encoding: str | None = None
+) -> Iterator[pa.Table]:
     """The same, a block of the file at a time; at least one table, be it without rows."""
-    with open_file(path) as stream:
+    with open_file(path, encoding) as stream:
         text, rows = _Text.of(stream, names, quoted_path(path)), 0
         with text.words():
             reader = pyarrow.csv.open_csv(text.checked, **text.options)

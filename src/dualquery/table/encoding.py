@@ -117,7 +117,7 @@ def _read(source: Source, schema: Schema, *, owned: bool) -> pa.Table:
         assert isinstance(source, str | os.PathLike), "only a file can hold lines"
         table = read_transactions(source, wanted.names[0])
     else:
-        table = read_table(source, wanted.names, lists=wanted.lists)
+        table = read_table(source, wanted.names, lists=wanted.lists, encoding=schema.encoding)
     return pa.table([plain(column) for column in table.columns], names=table.column_names)
 
 

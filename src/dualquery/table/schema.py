@@ -4,6 +4,7 @@
     [table]
     drop_rows_containing = "?"          # optional
     unit = "patient_id"                 # optional: the column that says whose record a row is; not released
+    encoding = "latin-1"                # optional: of a text file that is not UTF-8
     long = true                         # optional: a row is one item of a unit, and each unit is one record
 
     [[attribute]]                       # categorical: code v stands for values[v]
@@ -53,6 +54,7 @@ from typing import Any
 from dualquery.errors import SchemaError
 from dualquery.table.column_text import column_in, entries
 from dualquery.table.domain import Domain
+from dualquery.table.files import known_encoding
 from dualquery.table.keys import only, optional, text, truth
 from dualquery.table.persons import check_unit
 from dualquery.table.rules import rule_entries, rule_in
@@ -73,6 +75,7 @@ class Schema:
     draft: bool = False
     unit: str | None = None
     long: bool = False
+    encoding: str | None = None  # of a text file, where it is not UTF-8
 
     def __post_init__(self) -> None:
         check_unit(self.domain, self.unit, long=self.long, drops_rows=self.drops_rows)
@@ -120,7 +123,11 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
         parts.append("\n".join(f"# {line}".rstrip() for line in lines))
     if schema.draft:
         parts.append("draft = true  # delete this line once every value below is public knowledge")
-    rules = {"drop_rows_containing": schema.drop_rows_containing, "unit": schema.unit}
+    rules = {
+        "drop_rows_containing": schema.drop_rows_containing,
+        "unit": schema.unit,
+        "encoding": schema.encoding,
+    }
     table = {key: quoted(rule) for key, rule in rules.items() if rule is not None}
     if schema.long:
         table["long"] = "true"
@@ -144,7 +151,7 @@ def _schema(document: Mapping[str, Any]) -> Schema:
         raise SchemaError("'table' must be a section, [table]")
     if not isinstance(attributes, list) or not all(isinstance(entry, dict) for entry in attributes):
         raise SchemaError("attributes must be sections, each under [[attribute]]")
-    only(table, "[table]", {"drop_rows_containing", "unit", "long"})
+    only(table, "[table]", {"drop_rows_containing", "unit", "long", "encoding"})
     marker = optional(table, "[table]", "drop_rows_containing", text)
     if marker is not None and not marker.strip():
         raise SchemaError("[table]: 'drop_rows_containing' must not be blank")
@@ -155,7 +162,9 @@ def _schema(document: Mapping[str, Any]) -> Schema:
         raise SchemaError("rules must be sections, each under [[rule]]")
     rules = tuple(rule_in(entry, number) for number, entry in enumerate(said, start=1))
     long = optional(table, "[table]", "long", truth) or False
-    return Schema(Domain(columns, rules), marker, draft, unit, long)
+    encoding = optional(table, "[table]", "encoding", text)
+    encoding = None if encoding is None else known_encoding(encoding)
+    return Schema(Domain(columns, rules), marker, draft, unit, long, encoding)
 
 
 # Writing.
