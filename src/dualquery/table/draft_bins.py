@@ -51,7 +51,7 @@ def _by_magnitude(
     values: Floats, shares: Floats, even: tuple[float, ...], *, integer: bool
 ) -> tuple[float, ...]:
     """0, and ± 1, 2 or 5 times powers of ten (or powers alone, where they span many) up to the largest number."""
-    ladder: set[float] = {even[0], even[-1]}
+    ladder: set[float] = set()
     for sign in (1.0, -1.0):
         side = np.sort(sign * values[sign * values > 0])
         if not len(side):
@@ -69,7 +69,7 @@ def _by_magnitude(
         ladder |= {0.0}
         ladder = {x for x in ladder if x >= 0}
     top = min((x for x in ladder if x >= values[-1]), default=even[-1])
-    bottom = max((x for x in ladder if x <= values[0]), default=even[0])
+    bottom = 0.0 if values[0] >= 0 else max((x for x in ladder if x <= values[0]), default=even[0])
     edges = sorted(x for x in ladder if bottom <= x <= top)
     if integer:
         edges = [a for a, b in pairwise([*edges, math.inf]) if math.ceil(a) < b]

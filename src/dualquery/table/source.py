@@ -126,7 +126,7 @@ def selected(table: pa.Table, names: Sequence[str] | None, where: str) -> pa.Tab
 
 
 def picks_columns(frame: object) -> bool:
-    """Whether a frame hands out some of its columns, as pandas and Polars do; a DuckDB relation only looks like it."""
+    """Whether a frame hands out some of its columns, as pandas and Polars do; a DuckDB relation only looks so."""
     indexed = hasattr(frame, "columns") and hasattr(frame, "__getitem__")
     return indexed and "duckdb" not in type(frame).__module__
 
