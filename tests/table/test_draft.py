@@ -97,6 +97,8 @@ def test_a_draft_fits_its_table(texts: list[str | None], floats: list[float]) ->
         pa.array(map(str, floats)),
     ):
         table = pa.table({"x": column})
+        if all(cell is None or not str(cell).strip() for cell in column.to_pylist()):
+            continue  # a column without a cell is left out
         schema = drafted(table)
         assert encode(table, parse_schema(str_of(table), origin="draft")).rows == len(column)
         (found,) = schema.domain.columns

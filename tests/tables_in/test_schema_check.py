@@ -7,6 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 from typer.testing import CliRunner
 
@@ -102,13 +103,12 @@ def test_every_key_is_explained_with_an_example() -> None:
 
 
 def test_the_json_schema_knows_the_same_keys_and_judges_alike() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     written = json.loads((ROOT / "docs" / "schema.json").read_text(encoding="utf-8"))
     assert written == json_schema()
-    judge = jsonschema.Draft202012Validator(written)
+    judge = jsonschema_rs.validator_for(written)
     for text in (*BLOCKS, GOOD):
         if "[[attribute]]" in text:
             document = json.loads(json.dumps(tomllib.loads(text), default=str))
-            assert not list(judge.iter_errors(document)), text
+            assert judge.is_valid(document), text
     for attributes in ([], [{"name": "x"}], [{"name": "x", "valuess": ["a"]}]):
-        assert list(judge.iter_errors({"attribute": attributes}))
+        assert not judge.is_valid({"attribute": attributes})

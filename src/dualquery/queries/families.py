@@ -267,7 +267,7 @@ def _affordable_marginals(domain: Domain, k: int) -> Workload:
     if less == k:
         return marginals(domain, k)
     note = (
-        f"marginals:{k} of {domain.width} attributes are too many tables, so the release is made for marginals:{less}; "
+        f"marginals:{k} of {domain.width} attributes are too many tables, so it is made for marginals:{less}; "
         "larger tables can be asked all the same, and are as good as their pairs say"
     )
     return replace(marginals(domain, less), notes=(note,))
