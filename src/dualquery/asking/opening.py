@@ -19,7 +19,15 @@ from dualquery.asking.journal import (
     Reopened,
 )
 from dualquery.asking.online import Online
-from dualquery.asking.rule import QUESTIONS, SHARE, Rule, budget_of_release, cap_of, order_of
+from dualquery.asking.rule import (
+    QUESTIONS,
+    SHARE,
+    Rule,
+    budget_of_release,
+    cap_of,
+    check_wishes,
+    order_of,
+)
 from dualquery.asking.state import State
 from dualquery.counting.columns import ColumnCounter
 from dualquery.distributions.weighted_rows import WeightedRows
@@ -72,51 +80,56 @@ def online(
     what a fire of 1% of the budget can notice. `journal` keeps what happened; without it, for the life of the
     process. A journal that has entries goes on from them, with the release that it began with.
     """
-    tell = silent if progress is None else progress
     public = public_schema(table, domain, schema)
     refuse_dropping(public, budget.neighbours)
+    check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
     kept = MemoryJournal() if journal is None else journal
     entries = list(kept.entries())
-    records = limited_records(table, public, budget.neighbours, tell)
+    records = limited_records(table, public, budget.neighbours, silent if progress is None else progress)
     if release is None:
-        if entries:
-            raise LedgerError("this journal goes on from a release; give the release that it began with")
+        _refuse_going_on(entries)
         release = first_release(
-            records,
-            schema=public,
-            budget=budget,
-            share=share,
-            workload=workload,
-            public_rows=public_rows,
-            journal=kept,
-            seed=seed,
-            progress=progress,
-        )
+            records, schema=public, budget=budget, share=share, workload=workload, public_rows=public_rows,
+            journal=kept, seed=seed, progress=progress,
+        )  # fmt: skip
         entries = list(kept.entries())
-    counter, entropy = ColumnCounter(records), entropy_from(seed)
     rows = _public_rows(records, budget.neighbours, public_rows, release)
     rule = Rule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
-    if release.records is None or release.domain != public.domain:
-        raise DualQueryError("the release must consist of records with the schema of the table; make another")
-    reader = QuestionReader(public.domain)
-    state = State(rule, WeightedRows(release.records), reader)
-    opened = _opened(rule, public.domain, release, state.hypothesis.fingerprint(), entries)
-    _replay(state, kept, entries, opened)
-    rule.test.prepare()
+    reader, entropy = QuestionReader(public.domain), entropy_from(seed)
+    state, opened = _stand(rule, reader, release, public.domain, kept, entries)
+    warnings = [*warnings_of(budget, rows, seed=seed, draft=public.draft), *_warnings_on(release)]
     return Online(
         state=state,
-        curator=Curator(counter, state.ledger, entropy),
+        curator=Curator(ColumnCounter(records), state.ledger, entropy),
         journal=kept,
         reader=reader,
         release=release,
         published={} if published is None else published,
-        certificate=_certificate(
-            rule,
-            opened,
-            [*warnings_of(budget, rows, seed=seed, draft=public.draft), *_warnings_on(release)],
-            entropy.private and release.certificate.private,
-        ),
+        certificate=_certificate(rule, opened, warnings, entropy.private and release.certificate.private),
     )
+
+
+def _refuse_going_on(entries: Sequence[Entry]) -> None:
+    if entries:
+        raise LedgerError("this journal goes on from a release; give the release that it began with")
+
+
+def _stand(
+    rule: Rule,
+    reader: QuestionReader,
+    release: Release,
+    domain: Domain,
+    journal: Journal,
+    entries: Sequence[Entry],
+) -> tuple[State, Opened]:
+    """Where a journal stands, over the release that it began with; the tables of its test are ready."""
+    if release.records is None or release.domain != domain:
+        raise DualQueryError("the release must consist of records with the schema of the table; make another")
+    state = State(rule, WeightedRows(release.records), reader)
+    opened = _opened(rule, domain, release, state.hypothesis.fingerprint(), entries)
+    _replay(state, journal, entries, opened)
+    rule.test.prepare()
+    return state, opened
 
 
 def first_release(

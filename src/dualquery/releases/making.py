@@ -90,7 +90,7 @@ def release(
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     outcome = obeying(chosen.run(plan, curator, entropy.public_generator(), tell), entropy)
     draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
-    replicas = made_replicas(chosen, plan, outcome.artefact, draw, tell)
+    replicas = made_replicas(chosen, plan, outcome, draw, tell)
     certificate = certify(
         plan=plan,
         mechanism=chosen,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from dualquery.asking.opening import first_release, online
-from dualquery.asking.rule import cap_of
+from dualquery.asking.rule import cap_of, check_wishes
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.privacy.book.book import Place
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
@@ -78,6 +80,9 @@ def begin(
         published={f"{stem}-release": f"{stem}-release"} if release is None else {},
         http=Http(quantum=Http.quantum * max(1, -(-(rows or 1) // _ROWS_A_QUANTUM))),
     )
+    check_wishes(
+        made.budget, share=share if release is None else None, questions=questions, tolerance=tolerance
+    )
     _open(made, described, records, share=share, earlier=release, progress=progress)
     write_whole(out, made.to_toml())
     return made
@@ -102,6 +107,7 @@ def _open(
         "delta": budget.delta,
         "neighbours": str(budget.neighbours),
     }
+    _make_private(made.place)
     storage = Storage(made.place, new=True)
     storage.create(promised(made.dataset, promise, cap=cap_of(budget)))
     keeper = Keeper(storage, Witness(made.path(made.witness)), dataset=made.dataset, trust=True)
@@ -128,6 +134,13 @@ def _open(
         progress=progress,
     ).close()
     keeper.close()
+
+
+def _make_private(place: Place) -> None:
+    """A file that nobody else on the machine may read: questions, replies and hashed tokens will stand in it."""
+    if "://" not in os.fspath(place):
+        with suppress(OSError):  # whoever opens it says what is wrong
+            os.close(os.open(place, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _from(folder: Path, path: Path) -> str:
