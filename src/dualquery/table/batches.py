@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from dualquery.errors import DataError
+from dualquery.table.cells import is_text
 from dualquery.table.delimited import delimited_batches
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.parts import is_pattern, matching, same_kinds
+from dualquery.table.postgresql import PostgresTable
 from dualquery.table.source import PARQUET, TEXT, Source, describe, picks_columns, read_table, selected
 from dualquery.table.transactions import transactions
 
@@ -35,6 +37,10 @@ def batches(
     tell: Told = lambda _: None,
 ) -> Iterator[pa.Table]:
     """The named columns of a source, in that order, in tables of at most about so many rows."""
+    if isinstance(source, PostgresTable):
+        for batch in source.batches(names, lists):
+            yield from _slices(batch, rows)
+        return
     if not isinstance(source, str | Path) and hasattr(source, "__arrow_c_stream__"):
         yield from _of_stream(source, names, rows)
         return
@@ -100,7 +106,8 @@ def _of_file(
         if kind in PARQUET:
             yield from _of_parquet(path, names, rows)
         elif kind in TEXT:
-            yield from delimited_batches(path, names, encoding)
+            with open_file(path, encoding) as stream:
+                yield from delimited_batches(stream, names, quoted_path(path))
         else:
             yield from _slices(read_table(path, names, lists=lists), rows)
 
@@ -110,6 +117,9 @@ def _of_parquet(path: Path, names: Sequence[str], rows: int) -> Iterator[pa.Tabl
     with pa.parquet.ParquetFile(path, pre_buffer=False) as file:
         found = file.schema_arrow.names
         chosen = [found[i] for i in choose(names, found, where)]
+    texts = [name for name in chosen if is_text(file.schema_arrow.field(name).type)]
+    # Texts that repeat are kept once in the file, and so they are read.
+    with pa.parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts) as file:
         for batch in file.iter_batches(batch_size=rows, columns=chosen, use_threads=True):
             seen += batch.num_rows
             yield selected(pa.table(batch).select(chosen), None, where).rename_columns(list(names))

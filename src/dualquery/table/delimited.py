@@ -51,19 +51,16 @@ def read_delimited(path: Path, names: Sequence[str] | None, encoding: str | None
     return table.rename_columns(text.names)
 
 
-def delimited_batches(
-    path: Path, names: Sequence[str] | None, encoding: str | None = None
-) -> Iterator[pa.Table]:
-    """The same, a block of the file at a time; at least one table, be it without rows."""
-    with open_file(path, encoding) as stream:
-        text, rows = _Text.of(stream, names, quoted_path(path)), 0
-        with text.words():
-            reader = pyarrow.csv.open_csv(text.checked, **text.options)
-            yield pa.Table.from_batches([], reader.schema).rename_columns(text.names)
-            for batch in reader:
-                rows += batch.num_rows
-                yield pa.Table.from_batches([batch]).rename_columns(text.names)
-        text.compare(rows)
+def delimited_batches(stream: Any, names: Sequence[str] | None, where: str) -> Iterator[pa.Table]:
+    """The same of anything that can be read, a block at a time; at least one table, be it without rows."""
+    text, rows = _Text.of(stream, names, where), 0
+    with text.words():
+        reader = pyarrow.csv.open_csv(text.checked, **text.options)
+        yield pa.Table.from_batches([], reader.schema).rename_columns(text.names)
+        for batch in reader:
+            rows += batch.num_rows
+            yield pa.Table.from_batches([batch]).rename_columns(text.names)
+    text.compare(rows)
 
 
 @dataclass(frozen=True)

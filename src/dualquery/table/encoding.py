@@ -34,6 +34,7 @@ from dualquery.table.cells import (
 )
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
+from dualquery.table.lookup import bins_of, looked_up
 from dualquery.table.notation import numbers_written
 from dualquery.table.persons import baskets, kept_rows, owners_of
 from dualquery.table.records import (
@@ -152,7 +153,7 @@ def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
             code_of, empty = _numeric_code_of(column, held.values, texts)
         else:
             code_of, empty = _categorical_code_of(column, texts, padded=has_padding(held.values.type))
-        codes = np.append(code_of, empty)[held.index]
+        codes = looked_up(np.append(code_of, empty), held.index)
     return _placed(column, codes)
 
 
@@ -163,12 +164,12 @@ def _without_empty(column: Categorical | Numeric, texts: list[str | None]) -> li
     return [None if text is not None and text.strip() in column.empty else text for text in texts]
 
 
-def _placed(column: Categorical | Numeric, codes: NDArray[np.int64]) -> Codes:
+def _placed(column: Categorical | Numeric, codes: NDArray[np.signedinteger]) -> Codes:
     """The codes in the smallest type, once every cell has one."""
     worst = int(codes.min(initial=0))
     if worst < 0:
         raise DataError(advice(column, Unplaced(worst)))
-    return codes.astype(smallest_type(len(column.labels)))
+    return codes.astype(smallest_type(len(column.labels)), copy=False)
 
 
 def _categorical_code_of(
@@ -195,7 +196,7 @@ def _categorical_code_of(
 
 def _numeric_code_of(
     column: Numeric, values: pa.Array, texts: list[str | None]
-) -> tuple[NDArray[np.int64], int]:
+) -> tuple[NDArray[np.signedinteger], int]:
     if isinstance(column, Dates):
         numbers, junk = column.numbers_of(texts)
     elif is_numeric(values.type):
@@ -210,10 +211,13 @@ def _numeric_code_of(
     return codes, int(Unplaced.EMPTY) if column.missing is None else column.bins
 
 
-def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.signedinteger]:
     """The bin of each number; NaN is an empty cell, and so is a number that is the label for one."""
     edges = np.array(column.edges)
-    codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, column.bins - 1)
+    codes = bins_of(edges, numbers)
+    least, most = numbers.min(initial=edges[0]), numbers.max(initial=edges[-1])  # NaN where there is one
+    if column.missing is None and least == edges[0] and most == edges[-1]:
+        return codes
     if not column.clamp:
         codes[(numbers < edges[0]) | (numbers > edges[-1])] = Unplaced.OUTSIDE
     empty = np.isnan(numbers)

@@ -10,6 +10,7 @@ decides what a cell means: no type is guessed from the data. An empty cell is nu
     .json .jsonl .ndjson        JSON: a list of objects, or objects one after another
     .sqlite .db .duckdb .xlsx   a database or a workbook; `clinic.sqlite#patients` names its table (`books`)
     parts/*.parquet             a pattern: all files that match, one after another
+    a `PostgresTable`           a table or view of a PostgreSQL database, read in a stream
     a frame                     pandas, Polars, Arrow, DuckDB: whatever has `__arrow_c_stream__`
 
 Text, JSON and Arrow files may be compressed (.gz, .zst, .bz2); text may be in an encoding that the schema
@@ -35,6 +36,7 @@ from dualquery.table.delimited import read_delimited
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.json_records import read_json
 from dualquery.table.parts import is_pattern, matching, same_kinds
+from dualquery.table.postgresql import PostgresTable, is_database
 from dualquery.table.transactions import is_transaction_name
 
 TEXT = {".csv", ".tsv", ".txt", ".dat", ".data"}
@@ -50,7 +52,7 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-Source = str | os.PathLike[str] | ArrowStream
+Source = str | os.PathLike[str] | ArrowStream | PostgresTable
 
 
 def read_table(
@@ -65,8 +67,12 @@ def read_table(
     `lists` names the columns that hold lists of items, for the formats that do not say it themselves; `encoding` is
     that of a text file which is not UTF-8.
     """
+    if isinstance(source, PostgresTable):
+        return pa.concat_tables(source.batches(names, lists))
     if not isinstance(source, str | os.PathLike):
         return _from_frame(source, names)
+    if is_database(source):
+        raise DataError("name the table of the database too: --table people, or PostgresTable(url, 'people')")
     if isinstance(source, str) and is_pattern(source):
         return _from_parts(matching(source), names, lists, encoding)
     if (book := book_of(source)) is not None:
@@ -108,6 +114,8 @@ def is_transaction_file(source: Source) -> TypeGuard[str | os.PathLike[str]]:
 
 def describe(source: Source) -> str:
     """The source in the words of a message."""
+    if isinstance(source, PostgresTable):
+        return source.where
     return quoted_path(source) if isinstance(source, str | os.PathLike) else "the table"
 
 
