@@ -73,7 +73,7 @@ def online(
     process. A journal that has entries goes on from them, with the release that it began with.
     """
     tell = silent if progress is None else progress
-    public = public_schema(table, domain, schema)
+    public = _records_only(public_schema(table, domain, schema))
     refuse_dropping(public, budget.neighbours)
     kept = MemoryJournal() if journal is None else journal
     entries = list(kept.entries())
@@ -133,7 +133,7 @@ def first_release(
     progress: Progress | None = None,
 ) -> Release:
     """The projection release that a table starts from, for a share of its budget; charged to the journal before."""
-    public = public_schema(table, domain, schema)
+    public = _records_only(public_schema(table, domain, schema))
     _refuse_other_accounting(budget)
     part = budget_of_release(budget, decimal(share))
     if journal is not None:
@@ -154,6 +154,15 @@ def first_release(
         seed=seed,
         progress=progress,
     )
+
+
+def _records_only(schema: Schema) -> Schema:
+    if schema.domain.kind != "records":
+        raise DualQueryError(
+            f"questions are asked one at a time of tables of records, and this is a table of {schema.domain.kind}; "
+            "release it, and ask the release"
+        )
+    return schema
 
 
 def _default_workload(domain: Domain) -> Workload:

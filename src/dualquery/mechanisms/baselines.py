@@ -262,7 +262,9 @@ _ANY = (Accounting.ZCDP, Accounting.GAUSSIAN, Accounting.THEOREM_4_3, Accounting
 
 def _independent(name: str) -> Mechanism[NoWishes, IndependentParameters]:
     paid_by = (Accounting.PURE,) if name == "laplace" else (Accounting.GAUSSIAN, Accounting.ZCDP)
-    return Mechanism(name, _WORDS[name], NoWishes, partial(_plan_noise, name), _run_noise, paid_by)
+    return Mechanism(
+        name, _WORDS[name], NoWishes, partial(_plan_noise, name), _run_noise, paid_by, plays=None
+    )
 
 
 def _guess(name: str, run: Run[GuessParameters]) -> Mechanism[RowsWishes, GuessParameters]:

@@ -114,6 +114,7 @@ def certify(
     warnings: Sequence[str],
     notes: Sequence[str],
     book: Mapping[str, str | int] | None = None,
+    artefact: str | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
     budget, spent, workload = ledger.budget, ledger.spent(), plan.task.workload
@@ -146,6 +147,8 @@ def certify(
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
+            **({} if schema.domain.kind == "records" else {"table": schema.domain.kind}),
+            **({} if artefact is None else {"artefact": artefact}),
             "replicas": replicas,
             "workload": {
                 "spec": workload.spec,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,8 @@ class Domain:
     """All columns of a table, and the flat numbering of their attributes."""
 
     columns: tuple[Column, ...]
+
+    kind: ClassVar[str] = "records"  # of a special table the name of its section in the schema (`special`)
 
     def __post_init__(self) -> None:
         if not self.columns:

@@ -38,6 +38,7 @@ from dualquery.table.cells import (
 )
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.persons import baskets, kept_rows, owners_of
+from dualquery.table.points import Coordinate
 from dualquery.table.records import (
     Codes,
     ColumnCodes,
@@ -205,6 +206,11 @@ def _advice(column: Categorical | Numeric, reason: Unplaced) -> str:
                 f"column '{name}' has empty cells or NaN; set missing = \"missing\" for it in the schema "
                 "to give them a place"
             )
+        if isinstance(column, Coordinate):
+            return (
+                f"column '{name}' holds numbers outside its bounds; widen the bounds in the schema, or set "
+                "clamp = true in [points] to send such numbers to the nearest bound"
+            )
         return (
             f"column '{name}' holds numbers beyond its bin edges; widen the edges in the schema, "
             "or set clamp = true to send such numbers to the nearest end"
@@ -255,7 +261,10 @@ def _numeric_code_of(column: Numeric, values: pa.Array) -> tuple[NDArray[np.int6
 def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     """The bin of each number; NaN is an empty cell, and so is a number that is the label for one."""
     edges = np.array(column.edges)
-    codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, column.bins - 1)
+    if isinstance(column, Coordinate):
+        codes = column.positions(numbers)
+    else:
+        codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, column.bins - 1)
     if not column.clamp:
         codes[(numbers < edges[0]) | (numbers > edges[-1])] = Unplaced.OUTSIDE
     empty = np.isnan(numbers)

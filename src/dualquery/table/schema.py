@@ -46,6 +46,7 @@ from typing import Any, TypeVar
 from dualquery.errors import SchemaError
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
 from dualquery.table.persons import check_unit
+from dualquery.table.special import SECTIONS, check_special, read_special, special_text
 from dualquery.table.toml_text import figure, listed, quoted
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         check_unit(self.domain, self.unit, long=self.long, drops_rows=self.drops_rows)
+        check_special(self.domain, drops_rows=self.drops_rows)
 
     @property
     def drops_rows(self) -> bool:
@@ -90,13 +92,13 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
         raise SchemaError(f"schema file '{path}' is not UTF-8 text") from None
     except OSError as error:
         raise SchemaError(f"schema file '{path}' cannot be read: {error.strerror}") from None
-    return parse_schema(text, origin=f"schema file '{path}'")
+    return parse_schema(text, origin=f"schema file '{path}'", folder=Path(path).parent)
 
 
-def parse_schema(text: str, *, origin: str) -> Schema:
-    """The schema that a TOML text describes; `origin` says in messages where the text came from."""
+def parse_schema(text: str, *, origin: str, folder: Path | None = None) -> Schema:
+    """The schema that a TOML text describes. `origin` is for messages; files that it names lie in `folder`."""
     try:
-        return _schema(tomllib.loads(text))
+        return _schema(tomllib.loads(text), folder)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SchemaError(f"{origin} is not well-formed TOML: {error}") from None
     except SchemaError as error:
@@ -119,17 +121,20 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
         table["long"] = "true"
     if table:
         parts.append(_section("[table]", table))
-    parts += [_section("[[attribute]]", _entries(column)) for column in schema.domain.columns]
+    if schema.domain.kind in SECTIONS:
+        parts += special_text(schema.domain, lambda column: _section("[[attribute]]", _entries(column)))
+    else:
+        parts += [_section("[[attribute]]", _entries(column)) for column in schema.domain.columns]
     return "\n\n".join(parts) + "\n"
 
 
 # Reading. Everything in the file must be understood: a misspelt key is an error, never ignored.
 
 
-def _schema(document: Mapping[str, Any]) -> Schema:
+def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     if "unit" in document:
         raise SchemaError("'unit' belongs into the section [table]: write that line above it")
-    _only(document, "the schema", {"draft", "table", "attribute"})
+    _only(document, "the schema", {"draft", "table", "attribute", *SECTIONS})
     draft = _optional(document, "the schema", "draft", _truth) or False
     table, attributes = document.get("table", {}), document.get("attribute", [])
     if not isinstance(table, dict):
@@ -143,7 +148,8 @@ def _schema(document: Mapping[str, Any]) -> Schema:
     columns = tuple(_column(entry, number) for number, entry in enumerate(attributes, start=1))
     unit = _optional(table, "[table]", "unit", _text)
     long = _optional(table, "[table]", "long", _truth) or False
-    return Schema(Domain(columns), marker, draft, unit, long)
+    domain = read_special(document, columns, folder) or Domain(columns)
+    return Schema(domain, marker, draft, unit, long)
 
 
 def _column(entry: Mapping[str, Any], number: int) -> Column:
