@@ -37,6 +37,7 @@ from dualquery.table.cells import (
     without_padding,
 )
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
+from dualquery.table.graph import Vertex
 from dualquery.table.persons import baskets, kept_rows, owners_of
 from dualquery.table.points import Coordinate
 from dualquery.table.records import (
@@ -219,6 +220,11 @@ def _advice(column: Categorical | Numeric, reason: Unplaced) -> str:
         return (
             f"column '{name}' has empty cells; set missing = \"...\" for it in the schema "
             "to the listed value that stands for them"
+        )
+    if isinstance(column, Vertex):
+        return (
+            f"column '{name}' holds vertices outside the declared set; declare them in [graph], or leave such edges "
+            "out of the table by a rule that looks at each edge alone"
         )
     return (
         f"column '{name}' holds values that the schema does not list; add them to its values, "
