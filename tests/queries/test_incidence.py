@@ -84,9 +84,7 @@ def test_disjoint_look_ups_have_the_noise_of_one() -> None:
 def test_single_counts_are_balances_where_records_are_added() -> None:
     """σ√K/2 by 2c − n, σ√r where few hold at once, and nothing changes where records are replaced."""
     half = from_texts(DOMAIN, ["a0 = v"])
-    added, replaced = (
-        plan_of(half, each, rows=1000) for each in (Neighbours.ADD_REMOVE, Neighbours.REPLACE)
-    )
+    added, replaced = (plan_of(half, each, rows=1000) for each in (Neighbours.ADD_REMOVE, Neighbours.REPLACE))
     assert added.parameters.balanced == (True,)
     assert replaced.parameters.balanced == (False,)
     assert added.parameters.noise == pytest.approx(replaced.parameters.noise / 2, rel=1e-6)
