@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import math
 import time
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -89,11 +90,11 @@ def measure(case: partial[Case], method: str, seed: int) -> Mapping[str, Value]:
     rows, group = held.records.rows, held.workload.groups[0]
     assert isinstance(group, Cuts)
     began = time.process_time()
-    half_error = None
+    half_error = math.nan  # where nothing answers other cuts
     if method == MATRIX:
         answers = by_hand(held, seed)
     else:
-        options = {"rounds": 200} if method == LEARNER else {}
+        options: dict[str, Any] = {"rounds": 200} if method == LEARNER else {}
         made = release(
             held.records,
             schema=held.records.domain,
@@ -115,7 +116,7 @@ def measure(case: partial[Case], method: str, seed: int) -> Mapping[str, Value]:
         "max_error": float(errors.max()),
         "half_error": half_error,
         "seconds": seconds,
-        **(cost_of_a_round(group) if method == LEARNER else {"round_ms": None, "explicit_ms": None}),
+        **(cost_of_a_round(group) if method == LEARNER else {"round_ms": math.nan, "explicit_ms": math.nan}),
     }
 
 

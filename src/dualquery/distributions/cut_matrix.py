@@ -83,7 +83,7 @@ def met_by(source, target, sources, targets):  # type: ignore[no-untyped-def]
     """|S ∩ S'| · |T ∩ T'| with each of some rectangles."""
     out = np.empty(sources.shape[0])
     for q in range(sources.shape[0]):
-        down, across = 0, 0
+        down, across = np.int64(0), np.int64(0)
         for w in range(source.shape[0]):
             down += np.int64(popcount(source[w] & sources[q, w]))
             across += np.int64(popcount(target[w] & targets[q, w]))

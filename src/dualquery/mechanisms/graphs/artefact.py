@@ -191,7 +191,7 @@ def edge_table(domain: Graph, source: NDArray[Any], target: NDArray[Any], weight
 def networkx_of(domain: Graph, edges: pa.Table) -> Any:
     """The edges as a graph of networkx, each with its weight; all vertices are there, with their attributes."""
     try:
-        import networkx
+        import networkx  # type: ignore[import-untyped]
     except ImportError:
         raise DualQueryError("to_networkx() needs networkx; install dualquery[graphs]") from None
     graph = networkx.DiGraph() if domain.directed else networkx.Graph()

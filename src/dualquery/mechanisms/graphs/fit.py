@@ -82,11 +82,12 @@ def raked(classes: NDArray[np.int64], leaving: Array, entering: Array, blocks: A
 def _sums(pairs: Pairs, classes: NDArray[np.int64], number: int, many: int) -> tuple[Array, Array, Array]:
     """What the extras add to degrees and blocks."""
     cell = classes[pairs.source] * many + classes[pairs.target]
-    return (
-        np.bincount(pairs.source, weights=pairs.extra, minlength=number),
-        np.bincount(pairs.target, weights=pairs.extra, minlength=number),
-        np.bincount(cell, weights=pairs.extra, minlength=many * many).reshape(many, many),
+    sums = (
+        np.bincount(place, weights=pairs.extra, minlength=least).astype(np.float64)
+        for place, least in ((pairs.source, number), (pairs.target, number), (cell, many * many))
     )
+    leaving, entering, between = sums
+    return leaving, entering, between.reshape(many, many)
 
 
 def with_total(noisy: Array, total: float) -> Array:
