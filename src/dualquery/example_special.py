@@ -26,7 +26,7 @@ REGIONS = ("North", "East", "South", "West", "Coast")
 TRADES = ("household", "shop", "maker")
 ACCOUNTS, PAYMENTS, CUSTOMERS = 400, 40_000, 20_000
 
-GRAPH_SCHEMA = """# Payments between accounts. The accounts, and where and what they are, are public; payments are not.
+GRAPH_SCHEMA = """# Payments between accounts. Accounts, their regions and trades are public; payments are not.
 [graph]
 source = "payer"
 target = "payee"
@@ -96,7 +96,7 @@ def customers() -> Example:
     towns = np.array([[52.5, 13.4], [53.5, 10.0], [48.1, 11.6], [50.9, 6.9], [50.1, 8.7], [51.3, 12.4]])
     town = rng.choice(6, size=CUSTOMERS, p=(0.28, 0.17, 0.18, 0.15, 0.14, 0.08))
     held = towns[town] + rng.normal(size=(CUSTOMERS, 2)) * [0.35, 0.5]
-    held = np.round(np.clip(held, [47.2, 5.8], [55.1, 15.1]), 4)
+    held = np.clip(held, [47.2, 5.8], [55.1, 15.1]).round(4).astype(np.float64)
     return Example(
         "Customers that nobody is",
         "customers.csv",
