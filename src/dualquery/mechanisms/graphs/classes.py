@@ -18,6 +18,7 @@ from dualquery.table.records import unpack_bits
 Array = NDArray[np.float64]
 SKETCH = 64
 ROUNDS = 12
+STARTS = 6  # of which the best is kept
 AT_ONCE = 512  # sets
 
 
@@ -31,7 +32,9 @@ def classes_of(
     if len(ways) <= most:
         return which.astype(np.int64)
     mass = np.bincount(which, weights=weights, minlength=len(ways))
-    joined = _k_means(ways, mass + 1e-9 * mass.sum() + 1e-12, most, rng)[which]
+    mass = mass + 1e-9 * mass.sum() + 1e-12
+    tries = [_k_means(ways, mass, most, rng) for _ in range(STARTS)]
+    joined = min(tries, key=lambda found: found[1])[0][which]
     return np.unique(joined, return_inverse=True)[1].ravel().astype(np.int64)
 
 
@@ -53,8 +56,10 @@ def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Arra
     return out / scale
 
 
-def _k_means(points: Array, mass: Array, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The nearest of so many centres, which began far from each other."""
+def _k_means(
+    points: Array, mass: Array, number: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], float]:
+    """The nearest of so many centres, which began far from each other; and how far from them everything is."""
     centres = points[[int(rng.choice(len(points), p=mass / mass.sum()))]]
     nearest = ((points - centres[0]) ** 2).sum(axis=1)
     while len(centres) < number:
@@ -64,12 +69,13 @@ def _k_means(points: Array, mass: Array, number: int, rng: np.random.Generator) 
         chosen = points[int(rng.choice(len(points), p=chance / chance.sum()))]
         centres = np.vstack([centres, chosen])
         nearest = np.minimum(nearest, ((points - chosen) ** 2).sum(axis=1))
-    which = np.zeros(len(points), np.int64)
+    which, far = np.zeros(len(points), np.int64), 0.0
     for _ in range(ROUNDS):
         apart = (centres**2).sum(axis=1)[None, :] - 2 * points @ centres.T
         which = apart.argmin(axis=1)
+        far = float(mass @ apart[np.arange(len(points)), which])
         total = np.bincount(which, weights=mass, minlength=len(centres))
         for k in range(points.shape[1]):
             sums = np.bincount(which, weights=mass * points[:, k], minlength=len(centres))
             centres[:, k] = np.where(total > 0, sums / np.maximum(total, 1e-300), centres[:, k])
-    return which
+    return which, far
