@@ -31,6 +31,7 @@ STEPS = [
     {"releases"},
     {"audits"},
     {"example", "example_special"},
+    {"clinic"},
     {"asking"},
     {"service"},
     {"cli"},
@@ -62,7 +63,6 @@ BLIND = (
     "dualquery.mechanisms.projection.tree",
     "dualquery.mechanisms.projection.posterior",
     "dualquery.mechanisms.projection.choosing",
-    "dualquery.mechanisms.projection.chosen_fit",
     "dualquery.mechanisms.projection.low_rank",
 )
 UNSEEN = {"privacy", "counting"}  # by the blind
@@ -287,6 +287,7 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
     assert one_by_one == {"dualquery.asking.opening"}
     released = "dualquery.mechanisms.replicas"  # whose records are released ones
     assert users == {
+        "dualquery.counting.columns",
         "dualquery.counting.opening",
         "dualquery.releases.making",
         "dualquery.releases.evaluation",

@@ -24,21 +24,15 @@ from dualquery.mechanisms.projection.choosing import (
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Last, Rule
 from dualquery.mechanisms.projection.game import PROJECTION, ByTables
 from dualquery.mechanisms.projection.low_rank import directions_of
-from dualquery.mechanisms.projection.measuring import unit_variance
+from dualquery.mechanisms.projection.measuring import relative_sensitivity, unit_variance
 from dualquery.mechanisms.projection.posterior import denoised, posterior_means
-from dualquery.mechanisms.projection.stages import (
-    MeasuredPart,
-    Shares,
-    relative_sensitivity,
-    squared_sensitivity,
-    stages_of,
-)
 from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.mechanisms.projection.three_stages import Shares, ThreeStages, cautious
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.misfits import Misfits
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, person_relations
-from dualquery.privacy.statistics import Interactions
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables, centred
 from dualquery.randomness import SeededEntropy
@@ -168,34 +162,36 @@ def test_an_accounting_without_gaussian_noise_is_refused():
 def test_the_stages_spend_the_budget_and_a_ledger_accepts_them(neighbours, accounting):
     task = task_of((3, 20, 7, 9), 200, budget_of(neighbours=neighbours, accounting=accounting))
     rule = Rule.of(task)
-    stages = stages_of(task, rule.ones, rule.pairs, rule.shares())
+    stages = ThreeStages.of(task, rule.ones, rule.pairs, rule.shares())
     ledger = Ledger(task.budget)
-    ledger.charge(*stages.events(neighbours))
+    ledger.charge(*stages.events)
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-3)
     with pytest.raises(BudgetError):
-        ledger.charge(stages.events(neighbours)[1])
-    assert [step.event for step in stages.steps(task, "the rest")] == list(stages.events(neighbours))
+        ledger.charge(stages.events[1])
+    prices = [float(event.sensitivity_squared / event.variance) for event in stages.events]
+    shares = rule.shares()
+    wanted = np.array([shares.ones, shares.misfits, shares.rest])
+    assert np.array(prices) / sum(prices) == pytest.approx(wanted, rel=1e-2)
 
 
 @pytest.mark.parametrize("neighbours", KINDS, ids=str)
 def test_whatever_is_chosen_stays_within_what_was_paid_for(neighbours):
     task = task_of((3, 20, 7, 9, 16), 200, budget_of(neighbours=neighbours))
     rule = Rule.of(task)
-    stages = stages_of(task, rule.ones, rule.pairs, rule.shares())
+    stages = ThreeStages.of(task, rule.ones, rule.pairs, rule.shares())
     rng = np.random.default_rng(0)
     sets = [*rule.ones, *rule.pairs]
     for _ in range(200):
         some = [sets[i] for i in rng.choice(len(sets), rng.integers(1, len(sets)), replace=False)]
         parts = rng.dirichlet(np.full(len(some), 0.3))
-        what = stages.within(dict(zip(some, parts.tolist(), strict=True)), neighbours)
-        assert what.sensitivity(neighbours).l2_squared <= stages.allowed
+        what = stages.within(dict(zip(some, parts.tolist(), strict=True)), task)
+        assert what.sensitivity(neighbours).l2_squared <= stages.last.squared
     equal = {s: relative_sensitivity(s, task.domain, neighbours) for s in rule.pairs}
-    shares = {s: part / sum(equal.values()) for s, part in equal.items()}
-    used = stages.within(shares, neighbours).sensitivity(neighbours).l2_squared
-    assert used > 0.97 * stages.allowed
-    for members in sets:
-        alone = Interactions(task.domain, (members,), (1,)).sensitivity(neighbours).l2_squared
-        assert squared_sensitivity(members, task.domain, neighbours) == alone
+    used = stages.within(equal, task).sensitivity(neighbours).l2_squared
+    assert used > 0.97 * stages.last.squared
+    none = np.zeros(stages.candidates.size, np.int64)
+    asked = Misfits(stages.candidates, none, np.zeros(len(rule.pairs), np.int64))
+    assert asked.sensitivity(neighbours).l2_squared == stages.second.squared
 
 
 def test_tiny_budgets_have_coarse_shares_and_hopeless_ones_are_refused():
@@ -206,18 +202,9 @@ def test_tiny_budgets_have_coarse_shares_and_hopeless_ones_are_refused():
         PROJECTION.plan_for(task_of((8,) * 15, 1000, budget_of(epsilon=1e-9, accounting=Accounting.ZCDP)), {})
 
 
-def test_what_is_measured_twice_is_weighed_by_inverse_variance():
-    before = MeasuredTables(
-        domain(2), {(): np.array(100.0), (0,): np.array([8.0, -8.0])}, {(): 0.0, (0,): 4.0}, 100
-    )
-    after = MeasuredPart({(0,): np.array([2.0, -2.0])}, {(0,): 2.0}).joined(before)
-    assert after.interactions[(0,)] == pytest.approx([4.0, -4.0])
-    assert after.variance[(0,)] == pytest.approx(4 / 3)
-
-
 def test_the_number_of_records_is_taken_a_little_lower_than_measured():
-    noisy = MeasuredPart({(): np.array(100.0)}, {(): 16.0}).joined(MeasuredTables(domain(2), {}, {}, 1.0))
-    assert noisy.total == 98.0
+    assert cautious(MeasuredTables(domain(2), {(): np.array(100.0)}, {(): 16.0}, 100.0)).total == 98.0
+    assert cautious(MeasuredTables(domain(2), {(): np.array(-7.0)}, {(): 16.0}, 100.0)).total == 1.0
 
 
 # ── What the noisy numbers say ──────────────────────────────────────────────────────────────────────────────────
@@ -443,7 +430,7 @@ def test_a_total_that_was_measured_before_is_joined_with_another():
     ledger = Ledger(task.budget)
     way = plan.parameters
     curator = Curator(MemoryCounter(records), ledger, SeededEntropy(0))
-    first = curator.allow(*way.stages.events(task.budget.neighbours))[0]
+    first = curator.allow(*way.stages.events)[0]
     known = way.stages.measure_ones(curator, task, first)
     assert known.variance[()] < 400.0
     assert 400 < known.total < 560

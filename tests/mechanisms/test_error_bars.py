@@ -21,7 +21,7 @@ from dualquery.mechanisms.error_bars import (
     learned_curves,
     narrowest,
 )
-from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.mechanism import Outcome, Task, silent
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.replicas import Draw, Repeated, made_replicas, tables_drawn
@@ -163,7 +163,7 @@ def test_replicas_read_nothing_but_released_rows(mechanism, monkeypatch: pytest.
     counter, ledger = MemoryCounter(records), Ledger(budget)
     released = mechanism.run(
         plan, Curator(counter, ledger, SeededEntropy(1)), np.random.default_rng(1), silent
-    ).artefact
+    )
     paid = ledger.events
 
     def closed(*_: object, **__: object) -> None:
@@ -185,7 +185,12 @@ def test_replicas_read_nothing_but_released_rows(mechanism, monkeypatch: pytest.
 def test_a_guess_has_no_replicas() -> None:
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
     plan = UNIFORM.plan_for(Task(marginals(DOMAIN, 1), 100, budget), {})
-    assert made_replicas(UNIFORM, plan, SyntheticRecords(random_rows(10, 0)), Draw(100, 0), silent) == ()
+    assert (
+        made_replicas(
+            UNIFORM, plan, Outcome(artefact=SyntheticRecords(random_rows(10, 0))), Draw(100, 0), silent
+        )
+        == ()
+    )
 
 
 def test_baskets_have_replicas() -> None:
@@ -200,9 +205,9 @@ def test_baskets_have_replicas() -> None:
     task = Task(random_conjunctions(baskets, 2, 500, seed=1), 2_000, budget)
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 400, "items_per_record": 15})
     curator = Curator(MemoryCounter(records), Ledger(budget), SeededEntropy(1))
-    artefact = PROJECTION.run(plan, curator, np.random.default_rng(1), silent).artefact
-    made = made_replicas(PROJECTION, plan, artefact, Draw(2_000, 3), silent)
+    outcome = PROJECTION.run(plan, curator, np.random.default_rng(1), silent)
+    made = made_replicas(PROJECTION, plan, outcome, Draw(2_000, 3), silent)
     assert [each.table.rows for each in made] == [2_000] * REPLICAS
-    curves = learned_curves(artefact.records, 2_000, made, Stream(1))
+    curves = learned_curves(outcome.artefact.records, 2_000, made, Stream(1))
     error, _ = curves.at(np.array([0.4, 0.4]), np.array([1, 2]))
     assert np.all((error > 1e-4) & (error < 0.1))

@@ -85,6 +85,7 @@ def test_conjunctions_equal_a_naive_count(way, kind, seed, rows, width):
             patch.setattr(conjunctions, "BLOCK_BYTES", 0)
         if way == "slabs":
             patch.setattr(bit_columns, "SLAB_BYTES", 1)
+            patch.setattr(bit_columns, "VALUE_BYTES", 1)
         assert np.array_equal(group.counts(records), naive(group, codes))
 
 

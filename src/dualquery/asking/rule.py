@@ -177,6 +177,13 @@ def budget_of_release(budget: Budget, share: Fraction) -> Budget:
     return replace(budget, epsilon=epsilon, accounting=Accounting.ZCDP)
 
 
+def check_wishes(budget: Budget, *, share: float | None, questions: int, tolerance: float | None) -> None:
+    """Refuse what no rule can be made of, before a release is paid for. Without a share, none is made."""
+    Rule.of(budget, rows=1, questions=questions, tolerance=tolerance)
+    if share is not None:
+        budget_of_release(budget, decimal(share))
+
+
 def gaussian_bound(deviation: float, cells: int) -> float:
     """With 95% confidence no one of so many draws of discrete Gaussian noise is larger.
 

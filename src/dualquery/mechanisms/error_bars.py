@@ -145,11 +145,12 @@ def learned_curves(
 
 def _curve(answers: Fractions, whole: Fractions, apart: Fractions, less: float) -> tuple[CurvePoint, ...]:
     """Points for questions of alike answer; one part that counts for all of them, so that few do not decide it."""
-    parts = np.array_split(np.argsort(answers, kind="stable"), POINTS)
-    squares = np.array([whole[part].mean() for part in parts])
+    parts = np.array_split(np.argsort(answers, kind="stable"), min(POINTS, len(answers)))
+    squares, sampling = (np.array([each[part].mean() for part in parts]) for each in (whole, apart))
     known = squares > 0
-    sampling = np.mean([apart[part].mean() for part in parts] / np.where(known, squares, 1.0), where=known)
-    counted = max(less, 1 - (1 - less) * float(sampling)) if known.any() else 1.0
+    counted = 1.0
+    if known.any():
+        counted = max(less, 1 - (1 - less) * float(np.mean(sampling[known] / squares[known])))
     return tuple(
         CurvePoint(float(answers[part].mean()), math.sqrt(counted * square), math.sqrt(counted))
         for part, square in zip(parts, squares.tolist(), strict=True)

@@ -125,6 +125,9 @@ class Outcome:
     answers: Fractions | None = None  # to the workload, where there are no records to count
     belief: Snapshot | None = None  # of a learning data player, for whoever compares
     notes: tuple[str, ...] = ()
+    settled: Plan[Any] | None = (
+        None  # the plan, with what the run has chosen fixed: what a replica does again
+    )
 
 
 Run = Callable[[Plan[Parameters], Curator, np.random.Generator, Progress], Outcome]

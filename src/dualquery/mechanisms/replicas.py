@@ -3,7 +3,8 @@
 The released rows are public. As many of them as the private table has records, drawn without replacement where there
 are enough, are a table that could have been the private one: as uneven as a table of that size is. (All rows together
 would be too smooth.) It is released as the private table was, by the same mechanism and plan, through a curator of
-its own who knows public rows only, a fresh ledger of the same budget, and seeded noise; only the rows are fewer. Its
+its own who knows public rows only, a fresh ledger of the same budget, and seeded noise; what the release has chosen
+to measure is measured again, and only the rows are fewer. Its
 errors are there to be seen, and they are about as large as those of the release (a parametric bootstrap). Nothing is
 read but what was released, so replicas cost no privacy.
 
@@ -27,11 +28,12 @@ from dualquery.counting.counter import Countable, Integers
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.mechanisms.error_bars import REPLICAS, Replica
-from dualquery.mechanisms.mechanism import Mechanism, Plan, Progress, Task, silent
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, silent
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.draws import Stream
+from dualquery.queries.rules import obeyed
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
@@ -84,14 +86,15 @@ class Repeated:
 def made_replicas(
     mechanism: Mechanism[Any, Any],
     plan: Plan[Any],
-    released: Artefact,
+    outcome: Outcome,
     draw: Draw,
     progress: Progress,
 ) -> tuple[Replica, ...]:
     """The replicas of a release; none of a mechanism whose errors they would not show."""
+    released = outcome.artefact
     if mechanism.replica is None or not isinstance(released, SyntheticRecords):
         return ()
-    shorter = mechanism.replica(plan)
+    shorter = mechanism.replica(outcome.settled or plan)
     out = []
     for number, table in enumerate(tables_drawn(released.records, draw)):
         progress("estimating errors", number, REPLICAS)
@@ -129,4 +132,4 @@ def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Reco
     curator = Curator(Repeated(table, times), Ledger(task.budget), SeededEntropy(seed))
     outcome = mechanism.run(replace(plan, task=replace(task, rows=told)), curator, rng, silent)
     assert isinstance(outcome.artefact, SyntheticRecords), "a mechanism that has replicas releases records"
-    return outcome.artefact.records
+    return obeyed(outcome.artefact.records, rng)

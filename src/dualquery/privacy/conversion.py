@@ -261,7 +261,7 @@ def _mills_ratio(x: float) -> float:
     if x < 2:
         return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
     tail = x
-    for numerator in range(100, 0, -1):  # at x = 2 the 100th convergent is exact to 10⁻¹⁷
+    for numerator in range(10 + int(400 / (x * x)), 0, -1):  # exact to 3 · 10⁻¹⁷ (test_mills_ratio)
         tail = x + numerator / tail
     return 1 / tail
 

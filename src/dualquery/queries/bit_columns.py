@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.kernels import set_code_bits, set_item_bits
+from dualquery.queries.kernels import join_bits, set_code_bits, set_item_bits
 from dualquery.queries.predicates import NONE, Predicates
 from dualquery.table.records import BitItems, Records, SparseItems
 
 SLAB_BYTES = 512 << 20  # bit columns held at once
+VALUE_BYTES = 16 << 20  # bit columns of the values of one attribute, of some of the slab's records
 LEAST_ROWS = 64 * 128  # of a slab
 
 
@@ -39,10 +40,31 @@ def predicate_bits(predicates: Predicates, records: Records, first: int, rows: i
             _item_bits(predicates, mine, codes, int(starts[position]), first, rows, bits)
         else:
             size = int(domain.sizes[starts[position]])
-            start, owners = _predicates_by_value(predicates, mine, size)
-            several = bool(np.diff(start).max(initial=0) > 1)
-            set_code_bits(codes[first : first + rows], several, start, owners, bits)
+            _code_bits(predicates, mine, codes[first : first + rows], size, bits)
     return bits
+
+
+def _code_bits(
+    predicates: Predicates,
+    mine: NDArray[np.intp],
+    codes: NDArray[np.unsignedinteger],
+    size: int,
+    bits: NDArray[np.uint64],
+) -> None:
+    """Bit columns of one attribute. Where predicates share values, each value gets a column, and they are joined."""
+    accepted = np.concatenate([predicates.accepted(int(p)) for p in mine])
+    owner = np.full(size, NONE, np.int64)
+    if len(np.unique(accepted)) == len(accepted):
+        owner[accepted] = np.repeat(mine, predicates.start[mine + 1] - predicates.start[mine])
+        set_code_bits(codes, owner, bits)
+        return
+    used = np.unique(accepted)
+    owner[used] = np.arange(len(used))
+    words = max(1, VALUE_BYTES // (8 * len(used)))
+    for first in range(0, bits.shape[1], words):
+        of_values = np.zeros((len(used), min(words, bits.shape[1] - first)), np.uint64)
+        set_code_bits(codes[64 * first : 64 * (first + words)], owner, of_values)
+        join_bits(of_values, owner, predicates.start, predicates.values, mine, first, bits)
 
 
 def _item_bits(
@@ -81,14 +103,3 @@ def bits_in_place(
     if len(records.columns) > 1 or not isinstance(codes, BitItems) or not np.all(predicates.values == 1):
         return None
     return codes.words, predicates.attribute.astype(np.int64)
-
-
-def _predicates_by_value(
-    predicates: Predicates, mine: NDArray[np.intp], size: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which of these predicates (all of one attribute) accept each value: owners[start[v] : start[v + 1]]."""
-    lengths = predicates.start[mine + 1] - predicates.start[mine]
-    values = np.concatenate([predicates.accepted(int(p)) for p in mine])
-    order = np.argsort(values, kind="stable")
-    start = np.searchsorted(values[order], np.arange(size + 1))
-    return start.astype(np.int64), np.repeat(mine, lengths)[order].astype(np.int64)

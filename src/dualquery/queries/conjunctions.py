@@ -45,10 +45,7 @@ class Conjunctions(Listed):
         return len(self.literals)
 
     def add_counts(self, records: Records, counts: Integers, progress: Progress) -> None:
-        literals, predicates = _used(self)
-        # Neighbouring queries share columns, so that the processor finds them in its caches.
-        order = _sorting(literals)
-        literals = np.ascontiguousarray(literals[order])
+        order, literals, predicates = self._sorted
         sorted_counts = np.zeros(self.size, np.int64)
         in_place = bits_in_place(predicates, records)
         if in_place is not None:
@@ -62,6 +59,16 @@ class Conjunctions(Listed):
             flipped = self.complement[order]
             sorted_counts[flipped] = records.rows - sorted_counts[flipped]
         counts[order] += sorted_counts
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int32], Predicates]:
+        """An order of the queries, their literals in it, and the predicates that they use: for all blocks of records.
+
+        Neighbouring queries share columns, so that the processor finds them in its caches.
+        """
+        literals, predicates = _used(self)
+        order = _sorting(literals)
+        return order, np.ascontiguousarray(literals[order]), predicates
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         truth = literal_truth(self.predicates, record)

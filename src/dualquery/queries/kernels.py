@@ -38,23 +38,27 @@ def popcount(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 @njit(cache=True, parallel=True)
-def set_code_bits(codes, lists, start, owners, bits):  # type: ignore[no-untyped-def]
-    """For each record r and each predicate p in owners[start[code] : start[code + 1]], set bit r of bits[p].
-
-    `lists` is False where no code has more than one predicate: the common case, kept branch-free.
-    """
+def set_code_bits(codes, owner, bits):  # type: ignore[no-untyped-def]
+    """For each record r, set bit r of bits[owner[code]]; owner < 0 skips the code."""
     rows = codes.shape[0]
     words = bits.shape[1]
     for w in prange(words):
         for r in range(64 * w, min(64 * w + 64, rows)):
-            code = codes[r]
-            bit = np.uint64(1) << np.uint64(r & 63)
-            first = start[code]
-            if lists:
-                for i in range(first, start[code + 1]):
-                    bits[owners[i], w] |= bit
-            elif start[code + 1] > first:
-                bits[owners[first], w] |= bit
+            p = owner[codes[r]]
+            if p >= 0:
+                bits[p, w] |= np.uint64(1) << np.uint64(r & 63)
+
+
+@njit(cache=True, parallel=True)
+def join_bits(of_values, column, start, values, predicates, first_word, bits):  # type: ignore[no-untyped-def]
+    """bits[p] from a word on |= the OR of of_values[column[v]] over the values v that the predicate p accepts."""
+    words = of_values.shape[1]
+    for i in prange(predicates.shape[0]):
+        p = predicates[i]
+        for at in range(start[p], start[p + 1]):
+            v = column[values[at]]
+            for w in range(words):
+                bits[p, first_word + w] |= of_values[v, w]
 
 
 @njit(cache=True)

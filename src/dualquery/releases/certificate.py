@@ -113,6 +113,7 @@ def certify(
     accounting_reason: str,
     warnings: Sequence[str],
     notes: Sequence[str],
+    engine: str,
     book: Mapping[str, str | int] | None = None,
     artefact: str | None = None,
 ) -> Certificate:
@@ -144,6 +145,7 @@ def certify(
             },
             **({} if book is None else {"book": book}),
             "events": event_list(ledger.events),
+            "engine": engine,
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,

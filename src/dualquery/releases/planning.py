@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dualquery.errors import BudgetError, DualQueryError
@@ -22,8 +23,9 @@ def plan_for(
         raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
     if mechanism is None:
         chosen = choose(task, options) if task.domain.kind == "records" else choose_special(task, options)
-        return named(chosen.mechanism), chosen
-    return named(mechanism), named(mechanism).plan_for(task, options)
+    else:
+        chosen = named(mechanism).plan_for(task, options)
+    return named(mechanism or chosen.mechanism), replace(chosen, notes=(*task.workload.notes, *chosen.notes))
 
 
 def named(mechanism: str) -> AnyMechanism:

@@ -134,6 +134,7 @@ FIELDS: dict[str, Kind] = {
     "events[].event": TEXT,
     "events[].times": COUNT,
     "events[].draws": COUNT.optional(),
+    "engine": TEXT.optional(),
     "entropy.statement": TEXT,
     "entropy.private": FLAG,
     "records.rows": WHOLE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
@@ -179,6 +180,10 @@ class Storage:
 
     def release(self) -> None:
         """Let the next server in."""
+        if self._writer is not None and self._engine.dialect.name != "sqlite":
+            # A closed connection would give the lock back too, but only when its process at the other end notices.
+            with suppress(exc.SQLAlchemyError), self._writer.begin():
+                self._writer.execute(sql.select(sql.func.pg_advisory_unlock(_NOBODY_ELSE)))
         self._drop()
         if self._lock is not None:
             os.close(self._lock)
@@ -227,7 +232,7 @@ class Storage:
             with connection.begin():
                 if connection.exec_driver_sql("SHOW fsync").scalar() != "on":
                     raise LedgerError("this PostgreSQL server does not wait for its disk; switch fsync on")
-                if not connection.scalar(sql.select(sql.func.pg_try_advisory_lock(_NOBODY_ELSE))):
+                if not _locked(connection):
                     connection.close()
                     raise LedgerError(_TAKEN)
         self._writer = connection
@@ -241,6 +246,17 @@ class Storage:
                 writer.close()
 
 
+def _locked(connection: sql.Connection) -> bool:
+    """Whether this connection is the only one that writes; one whose process was just killed has a moment to go."""
+    deadline = time.monotonic() + _MOMENT
+    while not connection.scalar(sql.select(sql.func.pg_try_advisory_lock(_NOBODY_ELSE))):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_MOMENT / 20)
+    return True
+
+
+_MOMENT = 2.0  # seconds
 _TAKEN = "another server has this ledger open; a ledger has one server at a time"
 
 

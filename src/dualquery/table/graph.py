@@ -108,7 +108,7 @@ def graph_of(
         columns.append(equal_width(weight, 0, heaviest + 1, heaviest + 1, clamp=True))
     attributes = None if held is None else held.domain
     codes = () if held is None else tuple(row.astype("<i4").tobytes() for row in held.to_rows().T)
-    return Graph(tuple(columns), directed, attributes, codes)
+    return Graph(tuple(columns), directed=directed, attributes=attributes, codes=codes)
 
 
 def read(section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Graph:

@@ -42,6 +42,10 @@ def read_special(
         return None
     if len(found) > 1:
         raise SchemaError(f"a table is one of [{found[0]}] and [{found[1]}]; keep one of these sections")
+    if "rule" in document:
+        raise SchemaError(
+            f"rules are for tables of attributes, and this is a table of [{found[0]}]; remove them"
+        )
     section = document[found[0]]
     if not isinstance(section, dict):
         raise SchemaError(f"'{found[0]}' must be a section, [{found[0]}]")

@@ -22,10 +22,11 @@ MEAN_ERROR = 0.45  # of a random conjunction, in units of the noise of a cell (b
 MAX_ERROR = 8.0
 
 
-def of_tables(measured: MeasuredTables, *, at_once: bool) -> Fitting:
+def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:
     return Fitting(
         lambda pace, rng, tell: fit(measured, pace, rng, tell, at_once=at_once),
         lambda rows, rng: Records.from_rows(measured.domain, rows),
+        settled,
     )
 
 
@@ -41,8 +42,8 @@ class ByTables:
     pace: Pace
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        measured, at_once = self.tables.measure(curator, task, self.pace, rng)
-        return of_tables(measured, at_once=at_once)
+        measured, at_once, settled = self.tables.measure(curator, task, self.pace, rng)
+        return of_tables(measured, at_once=at_once, settled=replace(self, tables=settled))
 
     def shorter(self) -> ByTables:
         return replace(self, pace=self.pace.shorter(self.cell_noise))

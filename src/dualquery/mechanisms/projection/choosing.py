@@ -21,13 +21,14 @@ OF_EXPECTED = 2.0  # a cell of which n·M records are expected misfits by at mos
 PAIR_OF_ONES = 1.4  # the error of a product of two tables, in errors of one
 LEVELS = 100  # that a misfit may have
 HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
+WORTH = 0.8  # of the cost: pairs mend the worst tables, which the mean hardly shows
 PENALTY = 0.4  # for the noise that measuring a pair brings
 LEAST_WIDTH = 40  # attributes from which on dependence is looked for in few directions
 STRONG = (
     0.1  # mean misfit of all pairs, as a fraction of the records, that makes a search for directions worth it
 )
 DIFFUSE = 0.3  # of the whole misfit, the most that the chosen pairs may hold for such a search
-MOST_COST = 0.15  # of the mean misfit, what a search in vain may cost
+MOST_COST = 0.2  # of the mean misfit, what a search in vain may cost
 FEW_DIRECTIONS = 8  # dependence of so many directions must be visible
 VISIBLE = 1.4  # an eigenvalue, in half edges of the noise; from one on it is in principle
 PEAKED = 1.5  # the length of an interaction, in that of one whose cells all have the same misfit
@@ -41,7 +42,7 @@ class Misfit:
     likely: Cells
 
     @staticmethod
-    def of(noisy: Cells, null: Cells, deviation: float) -> Misfit:
+    def of(noisy: NDArray[np.int64] | Cells, null: Cells, deviation: float) -> Misfit:
         """Less what chance alone brings; the posterior mean under a law learned from all pairs."""
         excess = noisy - null
         scaled = excess / deviation
@@ -97,7 +98,7 @@ class Gate:
 
     @property
     def opens(self) -> bool:
-        return self.gain > self.cost
+        return self.gain > WORTH * self.cost
 
     @staticmethod
     def of(misfit: Misfit, best: NDArray[np.int64], noise: Cells, *, total: float, cost: float) -> Gate:

@@ -32,37 +32,33 @@ from dualquery.mechanisms.projection.choosing import (
     may_have_few_directions,
     null_misfit,
 )
-from dualquery.mechanisms.projection.chosen_fit import fit_chosen, fit_ones
+from dualquery.mechanisms.projection.fit import fit, product_start
 from dualquery.mechanisms.projection.fitting import Fitting, Progress, Rows, too_noisy
 from dualquery.mechanisms.projection.low_rank import directions_of, fit_directions
-from dualquery.mechanisms.projection.measuring import unit_variance
+from dualquery.mechanisms.projection.measuring import relative_sensitivity, unit_variance
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.posterior import denoised
-from dualquery.mechanisms.projection.stages import (
-    Shares,
-    Stages,
-    relative_sensitivity,
-    shares_of_first,
-    stages_of,
-    variances,
-)
 from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.mechanisms.projection.three_stages import Shares, ThreeStages, cautious, shares_of_first
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.misfits import Misfits
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
 MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
 MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
-MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
-MEAN_ERROR = (
-    0.35  # of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py)
+LEAST_OF_MISFITS = (
+    0.02  # of many columns whose single misfits would drown all the same; their mean is still told
 )
-MAX_ERROR = 6.5
+DROWNED = 0.3  # noise of a misfit, as a fraction of the records
+MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
+LIKELY = 1.0  # of a pair's target: of many that were chosen in vain, what was measured is noise
+# Of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py):
+MEAN_ERROR, MAX_ERROR = 0.35, 6.5
 WIDE_WORK = 1.0e9  # rows of a chain × attributes × values, where all pairs may have to be fitted
 WIDE_SECONDS = 0.9e-9  # per row, attribute and value
 COUNT_SECONDS = 2e-9  # per record and table, two cores
+PAIR_SECONDS = 3e-4  # whatever its size: to choose, to measure, to put together
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,7 @@ class Rule:
     precision: float  # r: records over the noise of a one-way count, by the freedom of a pair
     number: float  # K, before it is made a whole number
     larger: bool  # whether sets of three and more are asked for
+    unclear: float  # the noise of a misfit, as a fraction of the records
 
     @staticmethod
     def of(task: Task) -> Rule:
@@ -87,12 +84,14 @@ class Rule:
         larger = max(orders, default=1) > 2
         available_rho(task)  # refuses an accounting that cannot pay for Gaussian noise
         if not pairs:
-            return Rule(ones, pairs, math.inf, math.inf, larger)
+            return Rule(ones, pairs, math.inf, math.inf, larger, 0.0)
         freedom = float(np.mean([(int(sizes[i]) - 1) * (int(sizes[j]) - 1) for i, j in pairs]))
-        moved = task.budget.neighbours.largest_squared(alone=1, apart=2)
-        noise = math.sqrt(unit_variance(task.budget) * moved * len(ones))
+        neighbours, unit = task.budget.neighbours, unit_variance(task.budget)
+        noise = math.sqrt(unit * neighbours.largest_squared(alone=1, apart=2) * len(ones))
         precision = task.rows / noise * 115 / freedom
-        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, larger)
+        moved = neighbours.largest_squared(alone=len(pairs), apart=4 * len(pairs))
+        unclear = math.sqrt(unit * moved / SHARE_OF_MISFITS) / task.rows
+        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, larger, unclear)
 
     @property
     def applies(self) -> bool:
@@ -105,9 +104,11 @@ class Rule:
         return max(1, round(self.number))
 
     def shares(self) -> Shares:
-        """Fewer records, more for the one-way tables: 1/(1 + r/400), within bounds."""
-        ones = 1 / (1 + self.precision / 400)
-        return Shares(min(MOST_OF_ONES, max(LEAST_OF_ONES, ones)), SHARE_OF_MISFITS)
+        """Fewer records, more for the one-way tables: 1/(1 + r/400), within bounds; steeper for many columns."""
+        wide = len(self.ones) >= LEAST_WIDTH
+        ones = 1 / (1 + (self.precision / 400) ** (1.5 if wide else 1.0))
+        misfits = LEAST_OF_MISFITS if wide and self.unclear > DROWNED else SHARE_OF_MISFITS
+        return Shares(min(MOST_OF_ONES, max(LEAST_OF_ONES, ones)), misfits)
 
 
 class Last(Enum):
@@ -135,34 +136,29 @@ class ByChosenPairs:
     chosen: int
     cell_noise: float
     pace: Pace
-    stages: Stages = hidden()
+    stages: ThreeStages = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         """All three stages are paid for at once; what the last one measures is chosen after the first two."""
-        stages, neighbours = self.stages, task.budget.neighbours
-        first, second, last = curator.allow(*stages.events(neighbours))
+        stages = self.stages
+        first, second, last = curator.allow(*stages.events)
         raw = stages.measure_ones(curator, task, first)
         known = denoised(raw)
         ones, sets = known.ones(), stages.candidates.sets
         expected = expected_counts(ones, sets, known.total)
-        no_slack = np.zeros(len(sets), np.int64)
-        misfits = Misfits(stages.candidates, np.rint(expected).astype(np.int64), no_slack)
-        noisy = curator.measure(misfits, noise=stages.misfit_noise, within=second).astype(np.float64)
+        noisy = stages.measure_misfits(curator, np.rint(expected).astype(np.int64), second)
         null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
-        wanted = self.wanted(task, known, Misfit.of(noisy, null, stages.misfit_noise.deviation))
-        rest = stages.measure_last(curator, stages.within(wanted.shares, neighbours), last)
-        return self._fitting(wanted.last, rest.joined(raw), task)
+        wanted = self.wanted(task, known, Misfit.of(noisy, null, stages.second.noise.deviation))
+        rest = stages.last.measured(curator, last, stages.within(wanted.shares, task))
+        return self._fitting(wanted.last, cautious(raw.joined(*rest)), task)
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> Wanted:
         """The gate and the choice: from public numbers."""
         stages, neighbours, sets = self.stages, task.budget.neighbours, self.stages.candidates.sets
-        again = shares_of_first([s for s in stages.ones.sets if s], task.domain, neighbours)
+        again = shares_of_first([s for s in stages.ones if s], task.domain, neighbours)
         moved = np.array([relative_sensitivity(s, task.domain, neighbours) for s in sets])
         cells = np.diff(stages.candidates.starts)
-        unit = stages.last_noise.deviation / math.sqrt(
-            stages.allowed
-        )  # noise of what moves by one, in records
-        noise = moved * unit * np.sqrt(self.chosen * cells)
+        noise = moved * stages.unit * np.sqrt(self.chosen * cells)
         best = best_pairs(misfit, self.chosen, noise)
         gate = Gate.of(misfit, best, noise, total=known.total, cost=self._cost(task, known, again))
         width = task.domain.width
@@ -171,7 +167,7 @@ class ByChosenPairs:
             gate,
             task.domain.sizes.astype(np.int64),
             known.total,
-            unit * math.sqrt(float(moved.sum())) / known.total,
+            stages.unit * math.sqrt(float(moved.sum())) / known.total,
             chosen=self.chosen,
         ):
             return Wanted(Last.ALL, dict(zip(sets, (moved / moved.sum()).tolist(), strict=True)))
@@ -183,7 +179,7 @@ class ByChosenPairs:
 
     def _cost(self, task: Task, known: MeasuredTables, again: Mapping[Set, float]) -> float:
         """How much better one-way tables would be, had they the rest as well."""
-        more = variances(self.stages.within(again, task.budget.neighbours), self.stages.last_noise)
+        more = self.stages.last.variances(self.stages.within(again, task))
         now = {s[0]: known.deviation(s) for s in known.interactions if len(s) == 1}
         alone = {
             j: x / math.sqrt(1 + known.variance[(j,)] / more.get((j,), math.inf)) for j, x in now.items()
@@ -192,19 +188,28 @@ class ByChosenPairs:
         return error_of_ones(ones, now) - error_of_ones(ones, alone)
 
     def _fitting(self, last: Last, measured: MeasuredTables, task: Task) -> Fitting:
-        def fit(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
+        def fitted(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
             known = denoised(measured)
-            if last is Last.CHOSEN and any(len(members) == 2 for members in known.interactions):
-                return fit_chosen(known, pace, rng, progress)
+            if last is Last.CHOSEN and known.of_order(2):
+                return fit(known, pace, rng, progress, at_once=False, likely=LIKELY)
             found = directions_of(known, rng) if last is Last.ALL else None
             if found is not None:
                 return fit_directions(task.domain, found, pace, rng, progress)
-            return fit_ones(known, pace, rng, progress)
+            return independent_rows(known, pace, rng, progress)
 
-        return Fitting(fit, lambda rows, rng: Records.from_rows(task.domain, rows))
+        return Fitting(fitted, lambda rows, rng: Records.from_rows(task.domain, rows))
 
     def shorter(self) -> ByChosenPairs:
         return replace(self, pace=self.pace.shorter(self.cell_noise))
+
+
+def independent_rows(
+    measured: MeasuredTables, pace: Pace, rng: np.random.Generator, progress: Progress
+) -> Rows:
+    """Rows whose attributes are independent."""
+    rows = product_start(measured.domain, measured.ones(), replace(pace, chains=1, chain_rows=pace.rows), rng)
+    progress(1, 1)
+    return rows[0]
 
 
 def pace_of(task: Task, synthetic_rows: int | None) -> Pace:
@@ -220,9 +225,9 @@ def pace_of(task: Task, synthetic_rows: int | None) -> Pace:
 def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[Any]:
     """Everything but what is measured last."""
     shares, pace = rule.shares(), pace_of(task, wanted.synthetic_rows)
-    stages = stages_of(task, rule.ones, rule.pairs, shares)
-    noisy = [v for s, v in variances(stages.ones, stages.ones_noise).items() if s]
-    noise = math.sqrt(float(np.mean(noisy))) / task.rows
+    stages = ThreeStages.of(task, rule.ones, rule.pairs, shares)
+    noisy = stages.first.variances(stages.first.chosen(stages.ones, task.domain, task.budget.neighbours))
+    noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
     width, values, number = task.domain.width, int(task.domain.sizes.sum()), len(rule.pairs)
     sizes = task.domain.sizes.astype(np.int64)
     cells = stages.candidates.size
@@ -249,10 +254,10 @@ def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[
         parameters=ByChosenPairs(
             pairs=number, chosen=rule.chosen, cell_noise=noise, pace=pace, stages=stages
         ),
-        steps=stages.steps(task, "measure the pairs that matter, or the one-way tables again"),
+        steps=tuple(stage.step() for stage in stages.stages),
         mean_error=min(MEAN_ERROR * noise, 0.5),
         max_error=min(MAX_ERROR * noise, 1.0),
-        seconds=pace.seconds(work, noise) + number * (task.rows * COUNT_SECONDS + 1e-4),
+        seconds=pace.seconds(work, noise) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),
         bytes=need,
         notes=(
             *too_noisy(noise),

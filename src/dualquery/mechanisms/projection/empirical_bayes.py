@@ -9,6 +9,7 @@ released numbers.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from dualquery.game.moves import Cells
@@ -20,6 +21,7 @@ LEAST_CELLS = 50  # of a bin
 MOST_CELLS = 6_000  # that the law of a bin is learned from
 STEPS = 60  # of expectation and maximisation
 LEAST_MEAN = 1e-12
+LEAST = float(np.finfo(np.float64).tiny)  # of the chance of a component
 _SLAB = 1 << 15  # cells whose posterior is worked out at once
 
 
@@ -67,10 +69,27 @@ def _law(likelihood: Cells) -> NDArray[np.float64]:
     """How common each component is, after a fixed number of steps; none is ruled out."""
     law: NDArray[np.float64] = np.full(likelihood.shape[1], 0.5 / (likelihood.shape[1] - 1))
     law[0] = 0.5
-    for _ in range(STEPS):
-        law = law * (likelihood.T @ (1.0 / (likelihood @ law))) / len(likelihood)
-        law = np.maximum(law, np.finfo(np.float64).tiny)
+    improve_law(np.ascontiguousarray(likelihood.T), law, STEPS)
     return law
+
+
+@njit(cache=True, fastmath=True)
+def improve_law(likelihood, law, steps):  # type: ignore[no-untyped-def]
+    """Steps of expectation and maximisation, a row a component: π_k ← π_k · mean_c L_kc / Σ_l π_l L_lc."""
+    components, cells = likelihood.shape
+    inverse = np.empty(cells)
+    for _ in range(steps):
+        inverse[:] = 0.0
+        for k in range(components):
+            for c in range(cells):
+                inverse[c] += law[k] * likelihood[k, c]
+        for c in range(cells):
+            inverse[c] = 1.0 / inverse[c]
+        for k in range(components):
+            total = 0.0
+            for c in range(cells):
+                total += likelihood[k, c] * inverse[c]
+            law[k] = max(law[k] * total / cells, LEAST)
 
 
 def _posterior_mean(mean: Cells, residual: Cells, deviation: Cells, law: NDArray[np.float64]) -> Cells:

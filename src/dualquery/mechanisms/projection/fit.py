@@ -22,6 +22,7 @@ from dualquery.mechanisms.projection.likely import likely_larger, likely_pairs
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.mechanisms.projection.tree import tree_lean, tree_of
+from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, smallest_type
@@ -29,12 +30,18 @@ from dualquery.table.records import Records, smallest_type
 Progress = Callable[[int, int], None]  # rounds done, of how many
 Rows = NDArray[np.unsignedinteger]
 
-LIKELY = 0.6  # of a pair's target: what it is likely to be; the rest is what was measured
+LIKELY = 0.6  # of a pair's target, where all pairs are measured
+CERTAIN = (
+    40.0  # a cell of so many deviations is half as much what it is likely to be: shrinking holds it back
+)
 LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
+AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how noise pulls at it
 LONG = 0.6  # the same for long chains that are fitted to larger sets as well
-LONG_ROUNDS = (2.0, 1.0, 1.0)  # their temperatures
+LONG_WARM_UP = (2.0, 1.0)  # temperatures of long chains before the last, in units of it
 LEAST_TEMPERATURE = 1e-5  # of the rows
-LARGE = 10.0  # a cell of so many deviations gets half of what the temperature took from it back
+NEVER = -40.0  # the logarithm of how likely a combination is that a rule of the schema excludes
+MOST_MEMBERS, MOST_ZEROS = 3, 200_000  # attributes and cells of a rule that rows are told; others are mended
+LARGE = 30.0  # a cell of so many deviations gets half of what the temperature took from it back
 
 
 @dataclass(frozen=True)
@@ -47,17 +54,23 @@ class Wanted:
     ones: Mapping[int, Cells]
     likely: Mapping[Set, Cells]
     noise: float
+    part: float = LIKELY
 
     @staticmethod
-    def of(measured: MeasuredTables, rng: np.random.Generator) -> Wanted:
-        ones = measured.ones()
+    def of(measured: MeasuredTables, rng: np.random.Generator, part: float = LIKELY) -> Wanted:
+        ones = {j: without_zeros(measured.domain, (j,), cells) for j, cells in measured.ones().items()}
         base: list[Set] = measured.of_order(2) or measured.of_order(1)
         noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
-        return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise)
+        return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise, part)
 
     def pairs(self) -> dict[Set, Cells]:
-        """The target of each pair."""
-        return {s: LIKELY * cells + (1 - LIKELY) * self.measured.table(s) for s, cells in self.likely.items()}
+        """The target of each pair; the larger a cell is, the more it is left as it was measured."""
+        out = {}
+        for members, cells in self.likely.items():
+            part = self.part * (1 - cells / (cells + CERTAIN * self.measured.deviation(members)))
+            target = part * cells + (1 - part) * self.measured.table(members)
+            out[members] = without_zeros(self.measured.domain, members, target)
+        return out
 
     def maker(self, pairs: Mapping[Set, Cells]) -> TargetsMaker:
         """One-way tables and these pairs; weights are inverse variances."""
@@ -66,6 +79,9 @@ class Wanted:
             maker.add_table((j,), target, (self.noise / self.measured.deviation((j,))) ** 2)
         for members, target in pairs.items():
             maker.add_table(members, target, (self.noise / self.measured.deviation(members)) ** 2)
+        for zeros in structural_zeros(self.measured.domain):
+            if len(zeros.members) <= MOST_MEMBERS and zeros.impossible.size <= MOST_ZEROS:
+                maker.add_lean(zeros.members, np.where(zeros.impossible, NEVER, 0.0), self.heat(LEANING))
         return maker
 
     def add_larger(self, maker: TargetsMaker, interactions: Mapping[Set, Cells]) -> None:
@@ -74,9 +90,33 @@ class Wanted:
             deviation = math.sqrt(self.measured.variance[members]) / self.measured.total
             maker.add_interaction(members, cells, (self.noise / deviation) ** 2)
 
+    def pull(self) -> float:
+        """By how much noise pulls at a value of a row, in units of τ: √(mean_j Σ_{S ∋ j} w_S).
+
+        Every measured set S moves the loss of a value by w_S times its noise, of deviation τ/√w_S.
+        """
+        measured, weight = self.measured, 0.0
+        for members, variance in measured.variance.items():
+            if not members:
+                continue  # the number of records
+            of_cell = (
+                measured.deviation(members) if len(members) < 3 else math.sqrt(variance) / measured.total
+            )
+            weight += len(members) * (self.noise / of_cell) ** 2
+        return math.sqrt(weight / len(self.ones))
+
+    @property
+    def single_numbers(self) -> bool:
+        """Whether pairs of attributes of two values are all there is: each interaction is a single number."""
+        return bool((self.measured.domain.sizes == 2).all()) and not self.measured.larger()
+
     def at_once(self) -> Targets:
-        """Everything that was measured, larger sets as they came."""
-        maker, measured = self.maker(self.pairs()), self.measured
+        """Everything that was measured, larger sets as they came, and pairs where they are single numbers: no
+        other cell tells anything about those, and to shrink them is only to bias them.
+        """
+        measured = self.measured
+        pairs = {s: measured.table(s) for s in self.likely} if self.single_numbers else self.pairs()
+        maker = self.maker(pairs)
         self.add_larger(maker, {s: measured.interactions[s] / measured.total for s in measured.larger()})
         return maker.targets()
 
@@ -85,8 +125,8 @@ class Wanted:
         return max(times * self.noise, LEAST_TEMPERATURE)
 
     def added_back(self, pairs: Mapping[Set, Cells], rows: Records) -> dict[Set, Cells]:
-        """Targets raised where rows fall short of them: a temperature holds rows back, and large cells
-        notice.
+        """Targets raised where rows fall short of them: a temperature, and targets below zero that no rows can
+        reach, hold rows back, and large cells notice.
 
         Half of the shortfall is added to a cell of `LARGE` deviations, nearly all to larger ones, little to
         small ones.
@@ -100,6 +140,12 @@ class Wanted:
             part = likely / (likely + LARGE * self.measured.deviation(members))
             out[members] = target + part * (target - answer)
         return out
+
+
+def without_zeros(domain: Domain, members: Set, cells: Cells) -> Cells:
+    """A table without what it says of combinations that no record can have: that is all noise."""
+    zeros = zeros_of(domain, members) if domain.rules else None
+    return cells if zeros is None else np.where(zeros, 0.0, cells)
 
 
 def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np.random.Generator) -> Chains:
@@ -118,20 +164,28 @@ def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np
 
 
 def fit(
-    measured: MeasuredTables, pace: Pace, rng: np.random.Generator, progress: Progress, *, at_once: bool
+    measured: MeasuredTables,
+    pace: Pace,
+    rng: np.random.Generator,
+    progress: Progress,
+    *,
+    at_once: bool,
+    likely: float = LIKELY,
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
-    At once is right for small tables that are all measured: there is nothing that rows could add to them.
+    At once is right for small tables that are all measured: there is nothing that rows could add to them, and
+    where attributes have two values, nothing that a tree could. `likely` is the part of a pair's target that is
+    what it is likely to be; the rest is what was measured.
     """
-    wanted = Wanted.of(measured, rng)
+    wanted = Wanted.of(measured, rng, likely)
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
-    if larger and at_once:
-        last = pace.chain_rows * wanted.heat(LEANING)
+    if at_once and (larger or wanted.single_numbers):
+        last = pace.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
         heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
         return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
-    rounds = pace.rounds + (len(LONG_ROUNDS) if larger else 0)
+    rounds = pace.rounds + (len(LONG_WARM_UP) + 1 if larger else 0)
     first = fit_pairs(wanted, start, pace, rng, lambda done, _: progress(done, rounds))
     if not larger:
         return pace.released(first)
@@ -144,9 +198,9 @@ def fit(
 def fit_pairs(
     wanted: Wanted, start: Chains, pace: Pace, rng: np.random.Generator, progress: Progress
 ) -> Transcript[Residual, Chains]:
-    """Rows that lean to the tree of the pairs that say most; once they are warm, large cells are mended."""
+    """Rows that lean to the tree of the pairs that say most."""
     heat = wanted.heat(LEANING)
-    tree, pairs, last = tree_of(wanted.likely, wanted.ones), wanted.pairs(), pace.chain_rows * heat
+    tree, last = tree_of(wanted.likely, wanted.ones), pace.chain_rows * heat
 
     def targets(pairs: Mapping[Set, Cells]) -> Targets:
         maker = wanted.maker(pairs)
@@ -155,20 +209,8 @@ def fit_pairs(
             maker.add_lean((i, j), lean, heat)
         return maker.targets()
 
-    warm = play_residual(
-        targets(pairs), wanted.ones, start, [last * factor for factor in pace.warm_up], rng, progress
-    )
-    rows = warm.last_reply()
-    if pairs:
-        pairs = wanted.added_back(pairs, _as_records(wanted.measured.domain, rows))
-    return play_residual(
-        targets(pairs),
-        wanted.ones,
-        rows,
-        [last] * pace.snapshots,
-        rng,
-        lambda done, _: progress(len(pace.warm_up) + done, pace.rounds),
-    )
+    warm = [last * factor for factor in pace.warm_up]
+    return fit_and_mend(wanted, targets, start, (warm, [last] * pace.snapshots), rng, progress)
 
 
 def fit_larger(
@@ -178,11 +220,38 @@ def fit_larger(
     it.
     """
     likely = likely_larger(wanted.measured, _as_records(wanted.measured.domain, start), rng)
-    maker = wanted.maker(wanted.pairs())
-    wanted.add_larger(maker, {members: centred(cells) for members, cells in likely.items()})
     last = start.shape[1] * wanted.heat(LONG)
-    heat = [last * factor for factor in LONG_ROUNDS]
-    return play_residual(maker.targets(), wanted.ones, start, heat, rng, progress)
+
+    def targets(pairs: Mapping[Set, Cells]) -> Targets:
+        maker = wanted.maker(pairs)
+        wanted.add_larger(maker, {members: centred(cells) for members, cells in likely.items()})
+        return maker.targets()
+
+    warm = [last * factor for factor in LONG_WARM_UP]
+    return fit_and_mend(wanted, targets, start, (warm, [last]), rng, progress)
+
+
+def fit_and_mend(
+    wanted: Wanted,
+    targets: Callable[[Mapping[Set, Cells]], Targets],
+    start: Chains,
+    temperatures: tuple[Sequence[float], Sequence[float]],
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Transcript[Residual, Chains]:
+    """Fit rows to pairs, and whatever else targets are made of; once they are warm, raise the pairs where rows fall
+    short of them, and fit on.
+    """
+    pairs, (warm, last) = wanted.pairs(), temperatures
+    rounds = len(warm) + len(last)
+    rows = play_residual(
+        targets(pairs), wanted.ones, start, warm, rng, lambda done, _: progress(done, rounds)
+    ).last_reply()
+    if pairs:
+        pairs = wanted.added_back(pairs, _as_records(wanted.measured.domain, rows))
+    return play_residual(
+        targets(pairs), wanted.ones, rows, last, rng, lambda done, _: progress(len(warm) + done, rounds)
+    )
 
 
 def _as_records(domain: Domain, chains: Chains) -> Records:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ class Fitting:
 
     fit: Callable[[Pace, np.random.Generator, Progress], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
+    settled: Any = None  # the way, with what was chosen on it fixed; None where nothing was
 
 
 def too_noisy(noise: float) -> tuple[str, ...]:

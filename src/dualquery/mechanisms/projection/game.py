@@ -11,6 +11,7 @@ how to `measure`, and what it measures knows how rows are fitted to it (`Fitting
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,8 @@ def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: P
     """Measure as planned, fit, release."""
     measured = plan.parameters.measure(curator, plan.task, rng)
     rows = measured.fit(plan.parameters.pace, rng, lambda done, total: progress("fitting rows", done, total))
-    return Outcome(artefact=SyntheticRecords(measured.records(rows, rng)))
+    settled = None if measured.settled is None else replace(plan, parameters=measured.settled)
+    return Outcome(artefact=SyntheticRecords(measured.records(rows, rng)), settled=settled)
 
 
 WORDS = "measures the tables of the workload once and lets rows answer the residual, one after another"

@@ -13,7 +13,7 @@ import numpy as np
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
 from dualquery.mechanisms.projection.empirical_bayes import relative_posterior
-from dualquery.mechanisms.projection.separable import SeparablePrior, effective, sets_of_at_most
+from dualquery.mechanisms.projection.separable import STEPS, SeparablePrior, effective, sets_of_at_most
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.records import Records
@@ -21,13 +21,16 @@ from dualquery.table.records import Records
 MOST_VALUES = 128  # of an attribute whose covariance is learned: a matrix of so many rows
 
 
-def separable_prior(measured: MeasuredTables, ones: Mapping[int, Cells]) -> SeparablePrior:
+def separable_prior(
+    measured: MeasuredTables, ones: Mapping[int, Cells], steps: int = STEPS
+) -> SeparablePrior:
     """Learned from the measured pairs of attributes that are not too long."""
     pairs = sets_of_at_most(measured.of_order(2), measured.domain.sizes, MOST_VALUES)
     return SeparablePrior(
         {members: measured.interactions[members] / measured.total for members in pairs},
         {members: measured.variance[members] / measured.total**2 for members in pairs},
         ones,
+        steps,
     )
 
 

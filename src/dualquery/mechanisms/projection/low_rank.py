@@ -24,7 +24,6 @@ from dualquery.game.all_pairs import AllPairsDataPlayer
 from dualquery.game.moves import Cells
 from dualquery.game.play import play
 from dualquery.game.residual import Chains, ResidualQueryPlayer
-from dualquery.mechanisms.projection.chosen_fit import temperatures
 from dualquery.mechanisms.projection.fit import product_start
 from dualquery.mechanisms.projection.fitting import Rows
 from dualquery.mechanisms.projection.pace import Pace
@@ -37,6 +36,7 @@ KEPT = 1.03  # in edges: noise alone ends at one
 CLEAR = 1.1  # one direction at least must stand so far out, or none is believed
 REFILLS = 4
 FIRST_PASSES, PASSES = 20, 5  # of subspace iteration: for the first directions, and after each refill
+TEMPERATURE = 0.3  # standard deviations of the noise in a cell
 
 Progress = Callable[[int, int], None]
 Matrix = NDArray[np.floating[Any]]  # single precision is enough for what stands out
@@ -138,7 +138,7 @@ def fit_directions(
     """Rows that answer the residual of one-way tables and of all pairs."""
     fractions = {j: found.ones[found.first_value[j] : found.first_value[j + 1]] for j in range(domain.width)}
     start: Chains = product_start(domain, fractions, pace, rng)
-    heat = temperatures(pace, found.noise)
+    heat = pace.temperatures(found.noise, TEMPERATURE)
     transcript = play(
         ResidualQueryPlayer(heat),
         AllPairsDataPlayer(found.first_value, found.ones, found.pairs, 1.0, start, rng),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
 from dualquery.mechanisms.projection.separable_kernels import improve
+from dualquery.mechanisms.projection.small_matrices import one_thread
 from dualquery.queries.tables import centred
 
 GUESS = 4.0  # observations that the guess of a covariance counts as
@@ -31,12 +33,14 @@ LEAST_FRACTION = 1e-9
 Matrix = NDArray[np.float64]
 
 
+@lru_cache(maxsize=256)
 def contrasts(size: int) -> Matrix:
     """Helmert's: size − 1 orthonormal columns, each orthogonal to the constant."""
     out = np.zeros((size, size - 1))
     for j in range(1, size):
         out[:j, j - 1] = 1.0 / math.sqrt(j * (j + 1))
         out[j, j - 1] = -j / math.sqrt(j * (j + 1))
+    out.flags.writeable = False
     return out
 
 
@@ -68,6 +72,7 @@ class SeparablePrior:
         interactions: Mapping[Set, Cells],
         variance: Mapping[Set, float],
         ones: Mapping[int, Cells],
+        steps: int = STEPS,
     ) -> None:
         self._basis = {j: contrasts(len(ones[j])) for members in interactions for j in members}
         self._groups = _grouped(interactions, variance, ones, self._basis)
@@ -77,12 +82,13 @@ class SeparablePrior:
         }
         self._covariance = dict(guess)
         self._strength = [_first_strength(group, guess) for group in self._groups]
-        if self._groups:
-            self._improved(guess)
-        self._values, self._vectors = _eigen(self._covariance)
+        with one_thread():
+            if self._groups:
+                self._improved(guess, steps)
+            self._values, self._vectors = _eigen(self._covariance)
         self._turned = {j: self._basis[j] @ self._vectors[j] for j in self._basis}
 
-    def _improved(self, guess: Mapping[int, Matrix]) -> None:
+    def _improved(self, guess: Mapping[int, Matrix], steps: int) -> None:
         """Steps of: the posterior of every pair, then a_S and Σ_i that make it most likely."""
         place = {j: number for number, j in enumerate(self._basis)}
         length = np.array([basis.shape[1] for basis in self._basis.values()], np.int64)
@@ -99,7 +105,7 @@ class SeparablePrior:
         np.add.at(weight, second, length[first])
         values, vectors = np.ones((len(place), widest)), np.zeros((len(place), widest, widest))
         moments = np.zeros_like(vectors)
-        for _ in range(STEPS):
+        for _ in range(steps):
             found, turned = _eigen(self._covariance)
             for j, n in place.items():
                 values[n, : length[n]], vectors[n, : length[n], : length[n]] = found[j], turned[j]

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
+from dualquery.mechanisms.projection.small_matrices import one_thread
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets are taken to depend no more than sampling makes them
 HALF_NORMAL = 0.8  # E|z| of a standard normal
@@ -89,6 +90,7 @@ def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float
     widest = max(len(members) for members in sets)
     length = widest * (len(next(iter(bins.values()))) - 1) + 1
     errors, none = np.empty((len(sets), len(_DEVIATIONS))), np.empty(len(sets))
+    known: dict[Set, Floats] = {}
     by_order: dict[int, list[int]] = {}
     for place, members in enumerate(sets):
         by_order.setdefault(len(members), []).append(place)
@@ -98,12 +100,11 @@ def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float
         kernel = apart[:, None] * _DEVIATIONS / np.sqrt(apart[:, None] ** 2 + _DEVIATIONS**2)
         cells = np.zeros((len(places), length))
         for row, place in enumerate(places):
-            counted = np.ones(1)
-            for j in sets[place]:
-                counted = np.convolve(counted, bins[j])
+            counted = _convolved(sets[place], bins, known)
             cells[row, : len(counted)] = counted
-        errors[places] = HALF_NORMAL * cells @ kernel
-        none[places] = HALF_NORMAL * cells @ apart
+        with one_thread():
+            errors[places] = HALF_NORMAL * cells @ kernel
+            none[places] = HALF_NORMAL * cells @ apart
     shares = units[:, None] / (rows * _DEVIATIONS[None, :]) ** 2
     return Curves(
         tuple(sets),
@@ -116,6 +117,15 @@ def _histogram(fractions: Cells) -> Floats:
     """How many values have −log p in each bin. Products of tables are convolutions of these."""
     place = np.rint(-np.log(np.maximum(fractions, RAREST)) / BIN).astype(np.int64)
     return np.bincount(place, minlength=math.ceil(-math.log(RAREST) / BIN) + 1).astype(np.float64)
+
+
+def _convolved(members: Set, bins: Mapping[int, Floats], known: dict[Set, Floats]) -> Floats:
+    """The histogram of a product of one-way tables; those of all that it begins with are kept."""
+    if len(members) == 1:
+        return bins[members[0]]
+    if members not in known:
+        known[members] = np.convolve(_convolved(members[:-1], bins, known), bins[members[-1]])
+    return known[members]
 
 
 def _squared_misfit(means: Floats, order: int, rows: float) -> Floats:

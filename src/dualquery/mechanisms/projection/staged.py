@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -42,12 +42,15 @@ from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 
 LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
+FEW_STEPS = 4  # of expectation and maximisation, where only shares follow from it
 SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
 MOST_CHOSEN = 32  # sets that the last stage measures
 SLACK = 1.5  # deviations of the noise of a chosen set below which an error does not count
 CLEAR = 1.5  # deviations of the noise of a score that a chosen set must exceed
 SCOUT_ROWS = 40_000  # fitted before the scores are asked for
 MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
+Shares = Mapping[Set, float]  # of the budget
+
 _FURTHER = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])  # shares of a second half
 
 
@@ -68,6 +71,7 @@ class StagedTables:
     last: (
         tuple[Stage, Stage] | None
     )  # scores of larger sets, and those that they choose; None where they are not asked for
+    settled: Mapping[int, Shares] | None = None  # of later stages, by number, where a release has chosen them
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -111,33 +115,42 @@ class StagedTables:
 
     def measure(
         self, curator: Curator, task: Task, pace: Pace, rng: np.random.Generator
-    ) -> tuple[MeasuredTables, bool]:
-        """All stages. Also: whether rows should be fitted to everything at once. `pace` is that of the fit to
-        come.
+    ) -> tuple[MeasuredTables, bool, StagedTables]:
+        """All stages. Also: whether rows should be fitted to everything at once, and these stages as they settled.
+
+        `pace` is that of the fit to come.
         """
-        allowances = iter(curator.allow(*(stage.event for stage in self.stages)))
-        neighbours = task.budget.neighbours
-        what = self.first.chosen(self.ones, task.domain, neighbours)
-        known = known_at_first(task, *self.first.measured(curator, next(allowances), what))
+        stages = self.stages
+        allowances = curator.allow(*(stage.event for stage in stages))
+
+        def measured(number: int, shares: Shares) -> tuple[dict[Set, Cells], dict[Set, float]]:
+            what = stages[number].chosen(shares, task.domain, task.budget.neighbours)
+            return stages[number].measured(curator, allowances[number], what)
+
+        known = known_at_first(task, *measured(0, self.ones))
         if self.halves is None:
-            return known, True
+            return known, True, self
+        if self.settled is not None:
+            for number, shares in self.settled.items():
+                known = known.joined(*measured(number, shares))
+            return known, self._at_once(task, known), self
         ones = known.ones()
         curves = self.curves(task, ones, known.total)
         wanted = self.allocation(curves)
-        content = self._first_half(wanted)
-        for number, stage in enumerate(self.halves):
-            shares = dict(zip(self.sets, content.tolist(), strict=True))
-            what = stage.chosen(shares, task.domain, neighbours)
-            known = known.joined(*stage.measured(curator, next(allowances), what))
-            if number == 0:
-                content = self._second_half(task, known, ones, curves, wanted, content)
+        half = self._first_half(wanted)
+        settled = {1: self._shares(half)}
+        known = known.joined(*measured(1, settled[1]))
+        settled[2] = self._shares(self._second_half(task, known, ones, curves, wanted, half))
+        known = known.joined(*measured(2, settled[2]))
         if self.last is not None:
             scout = Pace.of(min(SCOUT_ROWS, max(1, pace.rows // 3)))
-            picked = self._picked(curator, task, known, next(allowances), scout, rng)
-            shares = picked or dict(zip(self.sets, wanted.shares.tolist(), strict=True))
-            what = self.last[1].chosen(shares, task.domain, neighbours)
-            known = known.joined(*self.last[1].measured(curator, next(allowances), what))
-        return known, self._at_once(task, known)
+            picked = self._picked(curator, task, known, allowances[3], scout, rng)
+            settled[4] = picked or self._shares(wanted.shares)
+            known = known.joined(*measured(4, settled[4]))
+        return known, self._at_once(task, known), replace(self, settled=settled)
+
+    def _shares(self, of_sets: Floats) -> Shares:
+        return dict(zip(self.sets, of_sets.tolist(), strict=True))
 
     def _first_half(self, wanted: Allocation) -> Floats:
         """Pairs first; larger sets where all pairs fit in."""
@@ -166,7 +179,7 @@ class StagedTables:
             s: _FURTHER * known.total**2 / (relative_sensitivity(s, task.domain, neighbours) * self.unit)
             for s in pairs
         }
-        errors = separable_prior(known, ones).expected_errors(precisions)
+        errors = separable_prior(known, ones, FEW_STEPS).expected_errors(precisions)
         after = curves.after(spent).replaced({s: (_FURTHER, HALF_NORMAL * errors[s]) for s in pairs})
         allowed = np.array([len(s) == 2 for s in self.sets]) | (wanted.shares > 0)
         return allocate(
