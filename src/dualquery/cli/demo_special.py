@@ -21,7 +21,8 @@ def show(made_up: Callable[[], Example], out: Path, epsilon: float, *, quiet: bo
     from dualquery.cli.progress import Bars
     from dualquery.cli.release import print_summary
     from dualquery.releases.evaluation import evaluate
-    from dualquery.releases.making import read_records, release
+    from dualquery.releases.making import release
+    from dualquery.table.encoding import encode
     from dualquery.table.schema import read_schema
 
     example = made_up()
@@ -30,7 +31,7 @@ def show(made_up: Callable[[], Example], out: Path, epsilon: float, *, quiet: bo
     with Bars(wanted=not quiet) as progress:
         _write(example, out)
         described = read_schema(schema)
-        records = read_records(table, described, progress)
+        records = encode(table, described)
         made = release(records, schema=described, workload=example.queries, budget=budget, progress=progress)
         made.save(folder)
         found = evaluate(made, records)
