@@ -29,6 +29,8 @@ NAMES = (
     "coverage",
     "without_floor",
     "online",
+    "distances",
+    "cuts",
     "peers",
 )
 

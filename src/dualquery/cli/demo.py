@@ -29,14 +29,19 @@ def demo(
         Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the survey and its release.")
     ] = Path("demo-release"),
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget.")] = 1.0,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Payments between accounts instead: a graph.")
+    ] = False,
+    points: Annotated[bool, typer.Option("--points", help="Where customers live instead: points.")] = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Release an invented survey of 20,000 people, compare it with the truth, and say where the report is.
 
-    Example:
+    Examples:
 
     ```
     dualquery demo --out demo-release
+    dualquery demo --graph --out payments
     ```
     """
     from dualquery import example
@@ -47,6 +52,14 @@ def demo(
 
     if out.exists():
         raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
+    if graph and points:
+        raise typer.BadParameter("a demonstration shows one table: --graph or --points.")
+    if graph or points:
+        from dualquery import example_special
+        from dualquery.cli.demo_special import show
+
+        show(example_special.payments if graph else example_special.customers, out, epsilon, quiet=quiet)
+        return
     delta = default_delta(example.PEOPLE)
     budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE)
     table, schema, folder = out / "survey.csv", out / "schema.toml", out / "release"

@@ -13,12 +13,11 @@ from typing import Any
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.baselines import (
     HADAMARD,
-    INDEPENDENT_GAUSSIAN,
-    INDEPENDENT_LAPLACE,
     UNIFORM,
     ZEROS,
 )
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.pmw.game import PMW

@@ -131,8 +131,15 @@ class PmwWishes(RowsWishes):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundsWishes:
+    """Of a learner that takes its rounds, and nothing else."""
+
+    rounds: int | None = _rounds()
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoWishes:
-    """Of a baseline that takes none."""
+    """Of whoever takes none."""
 
 
 WISHES: dict[str, type] = {
@@ -146,4 +153,8 @@ WISHES: dict[str, type] = {
     "hadamard": RowsWishes,
     "uniform": RowsWishes,
     "zeros": RowsWishes,
+    "coarsenings": NoWishes,
+    "frieze-kannan": RoundsWishes,
+    "distance-curves": NoWishes,
+    "coordinate-wise": RoundsWishes,
 }

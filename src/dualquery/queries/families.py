@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.draws import Stream, Urn, range_pairs
-from dualquery.queries.language.canonical import Query
+from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
@@ -31,6 +31,7 @@ from dualquery.queries.limits import (
 )
 from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE, Predicates, concatenated, equalities, equality_literal
+from dualquery.queries.special import family_of, language_of
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
@@ -196,9 +197,19 @@ def _drawn_ranges(
 
 def from_texts(domain: Domain, texts: Sequence[str]) -> Workload:
     """The queries of some texts in the query language, in their order."""
+    groups = groups_of(domain, texts, [f"query {i + 1}" for i in range(len(texts))])
+    return Workload(domain, groups, f"{len(texts)} queries as given")
+
+
+def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tuple[Group, ...]:
+    """The queries of some texts in the language of the table, in their order; an error names the place."""
+    language = language_of(domain)
+    if language is not None:
+        return language.groups(domain, texts, places)
     reader = Reader(domain)
-    queries = [reader.read(text, place=f"query {i + 1}") for i, text in enumerate(texts)]
-    return Workload(domain, to_groups(domain, queries), f"{len(queries)} queries as given")
+    return to_groups(
+        domain, [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
+    )
 
 
 def from_file(domain: Domain, path: str | Path) -> Workload:
@@ -209,14 +220,14 @@ def from_file(domain: Domain, path: str | Path) -> Workload:
         raise QueryError(f"the query file '{path}' is not text in UTF-8") from None
     except OSError as error:
         raise QueryError(f"the query file '{path}' cannot be read: {error.strerror}") from None
-    reader = Reader(domain)
-    queries: list[Query] = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            queries.append(reader.read(line, place=f"{path}, line {number}"))
-    if not queries:
+    asked = {
+        f"{path}, line {number}": line
+        for number, line in enumerate(lines, start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    }
+    if not asked:
         raise QueryError(f"the query file '{path}' holds no query")
-    return Workload(domain, to_groups(domain, queries), str(path))
+    return Workload(domain, groups_of(domain, list(asked.values()), list(asked)), str(path))
 
 
 # SPEC
@@ -239,6 +250,9 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
 
 
 def _from_one_spec(domain: Domain, spec: str) -> Workload:
+    language = language_of(domain)
+    if language is not None and not isfile(spec):
+        return family_of(language, domain, spec)
     family, colon, rest = spec.partition(":")
     fields = rest.split(":")
     if colon and family in ("marginals", "parities"):

@@ -37,6 +37,7 @@ from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.lookup import bins_of, looked_up
 from dualquery.table.notation import numbers_written
 from dualquery.table.persons import baskets, kept_rows, owners_of
+from dualquery.table.points import Coordinate
 from dualquery.table.records import (
     Codes,
     ColumnCodes,
@@ -214,7 +215,7 @@ def _numeric_code_of(
 def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.signedinteger]:
     """The bin of each number; NaN is an empty cell, and so is a number that is the label for one."""
     edges = np.array(column.edges)
-    codes = bins_of(edges, numbers)
+    codes = column.positions(numbers) if isinstance(column, Coordinate) else bins_of(edges, numbers)
     least, most = numbers.min(initial=edges[0]), numbers.max(initial=edges[-1])  # NaN where there is one
     if column.missing is None and least == edges[0] and most == edges[-1]:
         return codes
