@@ -18,8 +18,12 @@ from dualquery.mechanisms.baselines import (
     UNIFORM,
     ZEROS,
 )
+from dualquery.mechanisms.disjunctions.monomials import MONOMIALS
+from dualquery.mechanisms.disjunctions.parities import PARITIES
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
+from dualquery.mechanisms.mirror.explicit import MIRROR
+from dualquery.mechanisms.mirror.implicit import EUCLIDEAN
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.pmw.game import PMW
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
@@ -41,6 +45,10 @@ MECHANISMS: dict[str, AnyMechanism] = {
         DUAL_QUERY,
         MWEM,
         PMW,
+        MIRROR,
+        EUCLIDEAN,
+        MONOMIALS,
+        PARITIES,
         INDEPENDENT_LAPLACE,
         INDEPENDENT_GAUSSIAN,
         HADAMARD,
