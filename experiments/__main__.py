@@ -29,6 +29,9 @@ NAMES = (
     "coverage",
     "without_floor",
     "online",
+    "mirror",
+    "disjunctions",
+    "sparse",
     "peers",
 )
 

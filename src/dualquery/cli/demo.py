@@ -29,6 +29,9 @@ def demo(
         Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the survey and its release.")
     ] = Path("demo-release"),
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget.")] = 1.0,
+    codes: Annotated[
+        bool, typer.Option("--codes", help="A register of codes instead: look-ups and lists.")
+    ] = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Release an invented survey of 20,000 people, compare it with the truth, and say where the report is.
@@ -39,6 +42,11 @@ def demo(
     dualquery demo --out demo-release
     ```
     """
+    if codes:
+        from dualquery.cli.demo_codes import show
+
+        show(out, epsilon, quiet)
+        return
     from dualquery import example
     from dualquery.cli import output
     from dualquery.cli.progress import Bars

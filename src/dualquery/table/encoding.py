@@ -36,6 +36,7 @@ from dualquery.table.cells import (
     texts_of,
     without_padding,
 )
+from dualquery.table.codes import OpenText, WholeRange, open_codes
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.persons import baskets, kept_rows, owners_of
 from dualquery.table.points import Coordinate
@@ -173,6 +174,8 @@ def _floats(cells: pa.ChunkedArray) -> NDArray[np.float64]:
 def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
     if isinstance(column, Items):
         return _encoded_items(column, cells)
+    if isinstance(column, OpenText | WholeRange):
+        return open_codes(column, cells)
     if isinstance(column, Numeric) and is_numeric(cells.type):
         codes = _numeric_codes(column, _floats(cells))
     else:
