@@ -155,9 +155,7 @@ def find(rows: Rows) -> str:
     marginal = [case for case in small if case.endswith("3-way")]
     worse = [case for case in marginal if mean[case, "entropy"] > mean[case, "euclidean"]]
     others = [
-        f"{case} ({best})"
-        for case in small
-        if (best := min(MAPS, key=lambda m: mean[case, m])) != "entropy"
+        f"{case} ({best})" for case in small if (best := min(MAPS, key=lambda m: mean[case, m])) != "entropy"
     ]
     told += [
         "",

@@ -26,6 +26,7 @@ from dualquery.privacy import misfits as misfits_module
 from dualquery.privacy import parity_statistics as parity_statistics_module
 from dualquery.privacy import scores as scores_module
 from dualquery.privacy import signed_tables as signed_tables_module
+from dualquery.privacy import special_statistics as special_statistics_module
 from dualquery.privacy import statistics as statistics_module
 from dualquery.privacy import wide_statistics as wide_statistics_module
 from dualquery.privacy.budget import Accounting, Budget
@@ -39,8 +40,10 @@ from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
+from dualquery.privacy.special_statistics import KnotSums
 from dualquery.privacy.statistics import (
     Balance,
+    GroupBalances,
     GroupCounts,
     Interactions,
     ItemCounts,
@@ -70,8 +73,10 @@ from dualquery.queries.binary_sums import (
     Lengths,
     SecondMoments,
 )
+from dualquery.queries.distances import Distances
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
+from dualquery.queries.knots import Knots
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
@@ -96,6 +101,7 @@ def domain_of(*sizes: int) -> Domain:
 MIXED = domain_of(2, 3, 1)  # binary, three values, and one that says nothing
 BINARY = domain_of(2, 2, 2)
 LONG = domain_of(2, 3, 5)  # with SHORT = 3 two short ones, one of them just so, and a long one
+POSITIONS = domain_of(5, 5)  # of two columns, with a knot at every second position
 BASKETS = Domain((Categorical("shop", ("east", "west")), Items("item", 4)))
 WIDE_BASKETS = Domain((Items("item", 6),))
 
@@ -126,8 +132,26 @@ class Graded:
 
 GRADED = Graded(domain_of(3), ((3, 0, 0), (0, 3, 1)), unit=3, satisfied=1, differing=2)
 GRADES = Workload(GRADED.domain, (GRADED,), "grades")
+
+
+class FewDistances(Distances):
+    """In so small a unit that every test can pay for them."""
+
+    unit = 8
+
+
+def distances(*points: tuple[int, ...]) -> Distances:
+    """To points of the small grid, both columns alike."""
+    share = np.full((1, 2), FewDistances.unit // 2)
+    return FewDistances(POSITIONS, np.array(points), share, np.zeros(len(points), np.int64), grid=4)
+
+
 TEXTS = from_texts(MIXED, ["a0 = v1", "a1 = v0", "!(a0 = v0 & a1 = v1)"])
 CONTRARY = from_texts(MIXED, ["a0 = v0", "a0 = v1"])
+KINDS = from_texts(MIXED, ["a0 = v0", "a0 = v1", "a1 = v0", "a1 in {v0, v2}", "a1 = v1"])
+APART = from_texts(
+    MIXED, ["a0 = v0 & a1 = v0", "a0 = v1"]
+)  # of other attributes, though they exclude each other
 CONSTANT = Workload(MIXED, (Tables(MIXED, ((),)),), "everybody")
 CELLS = Tables(MIXED, ((0,), (1,), (0, 1), (2,), ()))
 RANK = np.array([2, 0, 3, 1])
@@ -263,12 +287,29 @@ WIDE_STATISTICS = [
     ),
 ]
 
+FACTOR = np.array([[3, 0, -2], [1, -4, 1]])
+FARTHEST = "no record is farthest from all points at once; a kind of query is charged its bound"
+SPECIAL_STATISTICS = [
+    Case("knots", POSITIONS, KnotSums(Knots((0, 1), (FACTOR, 2 * FACTOR), 2))),
+    Case("knots of a column", POSITIONS, KnotSums(Knots((1,), (FACTOR[:1],), 2))),
+    Case("knots and the number", POSITIONS, KnotSums(Knots((0,), (FACTOR,), 2, total=7))),
+    Case("distances", POSITIONS, GroupCounts(distances((0, 0), (4, 1), (2, 2))), everywhere(FARTHEST)),
+    Case("distance to a corner", POSITIONS, GroupCounts(distances((4, 0)))),
+    Case("balance of a distance", POSITIONS, Balance(Workload(POSITIONS, (distances((4, 4)),), "one"), 0)),
+]
+
 STATISTICS = [
     Case("tables", MIXED, GroupCounts(CELLS)),
     Case("a table twice", MIXED, GroupCounts(Tables(MIXED, ((1,), (1,))))),
     Case("the number of records", MIXED, number_of_records(MIXED)),
     Case("conjunctions", MIXED, GroupCounts(TEXTS.groups[0])),
-    Case("queries of which one holds", MIXED, GroupCounts(CONTRARY.groups[0]), both(ADD_REMOVE, BOUND)),
+    Case("queries of which one holds", MIXED, GroupCounts(CONTRARY.groups[0])),
+    Case("queries of two kinds", MIXED, GroupCounts(KINDS.groups[0])),
+    Case("queries that exclude each other", MIXED, GroupCounts(APART.groups[0]), both(ADD_REMOVE, BOUND)),
+    Case("balances", MIXED, GroupBalances(TEXTS.groups[0])),
+    Case("balances of which one holds", MIXED, GroupBalances(CONTRARY.groups[0])),
+    Case("balances of grades", GRADED.domain, GroupBalances(GRADED)),
+    *SPECIAL_STATISTICS,
     Case("tables, multiplied", MIXED, Multiplied(GroupCounts(CELLS), 5)),
     Case("parities of one", BINARY, GroupCounts(parities(BINARY, 1).groups[0])),
     Case("parities of two", BINARY, GroupCounts(parities(BINARY, 2).groups[0]), both(REPLACE, BOUND)),
@@ -574,6 +615,7 @@ def test_no_statistic_and_no_score_is_left_out(member: str, cases: list[Case]) -
         signed_tables_module,
         parity_statistics_module,
         cell_statistics_module,
+        special_statistics_module,
     )
     known = set().union(*(classes_with(module, "of", member) for module in modules))
     assert known == {type(case.subject) for case in cases}

@@ -13,14 +13,13 @@ from typing import Any
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.baselines import (
     HADAMARD,
-    INDEPENDENT_GAUSSIAN,
-    INDEPENDENT_LAPLACE,
     UNIFORM,
     ZEROS,
 )
 from dualquery.mechanisms.disjunctions.monomials import MONOMIALS
 from dualquery.mechanisms.disjunctions.parities import PARITIES
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
 from dualquery.mechanisms.mirror.explicit import MIRROR
 from dualquery.mechanisms.mirror.implicit import EUCLIDEAN

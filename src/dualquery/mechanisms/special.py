@@ -13,6 +13,8 @@ from typing import Any
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.distances.coordinate_wise import COORDINATE_WISE
 from dualquery.mechanisms.distances.curves import DISTANCE_CURVES
+from dualquery.mechanisms.graphs.coarsenings import COARSENINGS
+from dualquery.mechanisms.graphs.frieze_kannan import FRIEZE_KANNAN
 from dualquery.mechanisms.lists.noisy_cells import NOISY_CELLS
 from dualquery.mechanisms.lists.touched import TOUCHED_WEIGHTS
 from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
@@ -21,6 +23,10 @@ AnyMechanism = Mechanism[Any, Any]
 
 # From the best on, each with the reason for being where it is.
 PREFERENCES: dict[str, tuple[tuple[AnyMechanism, str], ...]] = {
+    "graph": (
+        (COARSENINGS, "Chosen because Gaussian noise can be paid for, where coarsenings answer every cut."),
+        (FRIEZE_KANNAN, "Chosen because Gaussian noise cannot be paid for."),
+    ),
     "points": (
         (DISTANCE_CURVES, "Chosen because Gaussian noise can be paid for, where curves answer every point."),
         (COORDINATE_WISE, "Chosen because Gaussian noise cannot be paid for."),

@@ -194,6 +194,8 @@ WISHES: dict[str, type] = {
     "hadamard": RowsWishes,
     "uniform": RowsWishes,
     "zeros": RowsWishes,
+    "coarsenings": NoWishes,
+    "frieze-kannan": RoundsWishes,
     "distance-curves": NoWishes,
     "coordinate-wise": RoundsWishes,
     "noisy-cells": NoWishes,

@@ -9,6 +9,7 @@ import numpy as np
 
 from dualquery.counting.counter import Counter, Integers
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.queries.coarse_edges import CoarseEdges
 from dualquery.queries.knots import Factor, Knots
 
 
@@ -38,6 +39,27 @@ class KnotSums:
             steps * sum(each[1].l1 for each in reach), steps**2 * sum(each[1].l2_squared for each in reach)
         )
         return neighbours.sensitivity(alone=alone, apart=apart)
+
+
+@dataclass(frozen=True)
+class CoarseEdgeCounts:
+    """Tables of edges over coarsenings of the vertices, table t times m_t.
+
+    An edge adds a weight of at most h to one cell of each table: m_t·h. Two edges differ in two cells of each table
+    at most, 2·m_t·h in L1 and 2·(m_t·h)² in L2². (Of a table with a single cell the latter exceeds the truth.)
+    """
+
+    edges: CoarseEdges
+
+    def of(self, counter: Counter) -> Integers:
+        return counter.true_counts(self.edges)
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        moved = [times * self.edges.domain.heaviest for times in self.edges.multipliers]
+        l1, l2_squared = sum(moved), sum(each**2 for each in moved)
+        return neighbours.sensitivity(
+            alone=Sensitivity(l1, l2_squared), apart=Sensitivity(2 * l1, 2 * l2_squared)
+        )
 
 
 class _Key:

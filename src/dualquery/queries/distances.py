@@ -49,6 +49,7 @@ class Distances:
     positions: NDArray[np.int64]  # a row a query, a column a column
     shares: NDArray[np.int64]  # each row adds up to UNIT
     which: NDArray[np.int64]
+    grid: int = GRID  # the last position of a column
 
     unit = UNIT
     predicates = NO_PREDICATES
@@ -68,13 +69,13 @@ class Distances:
         for done, j in enumerate(columns):
             codes = records.columns[j]
             assert isinstance(codes, np.ndarray), "a coordinate is a position"
-            total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j])
+            total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j], self.grid)
             progress(done + 1, len(columns))
-        return total // GRID
+        return total // self.grid
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         apart = np.abs(self.positions - record)
-        answers += ((self.shares[self.which] * apart).sum(axis=1) // GRID).astype(np.int32)
+        answers += ((self.shares[self.which] * apart).sum(axis=1) // self.grid).astype(np.int32)
 
     def scope(self) -> NDArray[np.int32]:
         used = self.shares[np.unique(self.which)]
@@ -90,7 +91,7 @@ class Distances:
         return self.size
 
     def take(self, indices: NDArray[np.int64]) -> Distances:
-        return Distances(self.domain, self.positions[indices], self.shares, self.which[indices])
+        return Distances(self.domain, self.positions[indices], self.shares, self.which[indices], self.grid)
 
     def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
         if self.size <= queries:
@@ -116,7 +117,7 @@ class Distances:
     def _term(self, query: int, j: int) -> str:
         column = self.domain.coordinates[j]
         name = column.name if column.name.isidentifier() else "'" + column.name.replace("'", "''") + "'"
-        return f"{name} = {column.low + column.width * int(self.positions[query, j]) / GRID:.7g}"
+        return f"{name} = {column.low + column.width * int(self.positions[query, j]) / self.grid:.7g}"
 
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
         refuse_products("distances")
@@ -144,8 +145,8 @@ def distances_to(domain: Points, positions: NDArray[np.int64]) -> Distances:
     return Distances(domain, positions.astype(np.int64), shares, np.zeros(len(positions), np.int64))
 
 
-def _sums_of_distances(codes: NDArray[np.unsignedinteger], points: NDArray[np.int64]) -> Integers:
+def _sums_of_distances(codes: NDArray[np.unsignedinteger], points: NDArray[np.int64], grid: int) -> Integers:
     """Σ_x |x − y| for every point y of one column."""
-    held = np.bincount(codes, minlength=GRID + 1).astype(np.int64)
-    number, total = np.cumsum(held), np.cumsum(held * np.arange(GRID + 1))
+    held = np.bincount(codes, minlength=grid + 1).astype(np.int64)
+    number, total = np.cumsum(held), np.cumsum(held * np.arange(grid + 1))
     return points * (2 * number[points] - number[-1]) + total[-1] - 2 * total[points]

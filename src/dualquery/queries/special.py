@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dualquery.errors import QueryError
 from dualquery.queries.group import Group
-from dualquery.queries.language import codes, distances
+from dualquery.queries.language import codes, cuts, distances
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
@@ -26,6 +26,13 @@ class Language:
 
 
 LANGUAGES: dict[str, Language] = {
+    "graph": Language(
+        "cuts",
+        cuts.example_of,
+        "cuts:random:COUNT, cuts:ranges:COUNT, cuts:ATTRIBUTE",
+        cuts.groups_of,
+        cuts.family_of,
+    ),
     "points": Language(
         "distances",
         distances.example_of,

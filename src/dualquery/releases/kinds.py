@@ -22,6 +22,13 @@ CALLED: dict[str, Called] = {
         "a table",
         "It protects one record. A person with several records in the table, or a household, is protected less.",
     ),
+    "graph": Called(
+        "edge",
+        "edges",
+        "a graph",
+        "It protects one edge: that it is there, where it goes, and what it weighs. A vertex, or a person with "
+        "several edges, is protected less.",
+    ),
     "points": Called(
         "point",
         "points",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact, BareAnswers, Fractions, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
 from dualquery.mechanisms.filed import Filed
@@ -118,6 +119,15 @@ class Release:
 
     def to_pandas(self) -> pandas.DataFrame:
         return self.to_arrow().to_pandas()
+
+    def to_networkx(self) -> Any:
+        """The released graph, where the table was a graph."""
+        made = getattr(self.artefact, "to_networkx", None)
+        if made is None:
+            raise DualQueryError(
+                "this release is no graph; to_networkx() is for tables with a section [graph]"
+            )
+        return made()
 
     def to_polars(self) -> polars.DataFrame:
         import polars

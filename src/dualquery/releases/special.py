@@ -12,10 +12,13 @@ import pyarrow as pa
 from dualquery.mechanisms.distances.artefact import FILE as CURVES_FILE
 from dualquery.mechanisms.distances.artefact import DistanceCurves
 from dualquery.mechanisms.filed import Filed
+from dualquery.mechanisms.graphs.artefact import BLOCKS, EDGES, PAIRS, VERTICES, WeightedGraph
+from dualquery.mechanisms.graphs.rectangles import RECTANGLES, RectangleGraph
 from dualquery.mechanisms.lists.artefact import FILE as CELLS_FILE
 from dualquery.mechanisms.lists.artefact import CellFractions
 from dualquery.releases.cell_pictures import cell_pictures
 from dualquery.releases.curve_pictures import curve_pictures
+from dualquery.releases.graph_pictures import graph_pictures
 from dualquery.releases.pictures import Picture
 from dualquery.table.domain import Domain
 
@@ -34,7 +37,23 @@ class Leaving:
     pictures: Callable[[Filed], list[Picture]]
 
 
+_EDGES = (
+    f"`{EDGES}` lists edges with their weights, as a graph that nobody is behind: all pairs of a small graph, of a "
+    "large one as many as stand for all. `release.to_networkx()` gives the same. "
+)
+_FREE = "Answers come from the other files, to the last digit; asking for any cut costs no privacy."
+
 LEAVING: dict[str, Leaving] = {
+    VERTICES: Leaving(
+        (EDGES, VERTICES, BLOCKS, PAIRS),
+        WeightedGraph.of_files,
+        _EDGES + _FREE,
+        "Between classes of vertices",
+        graph_pictures,
+    ),
+    RECTANGLES: Leaving(
+        (EDGES, RECTANGLES), RectangleGraph.of_files, _EDGES + _FREE, "The graph", lambda _: []
+    ),
     CURVES_FILE: Leaving(
         (CURVES_FILE,),
         DistanceCurves.of_files,

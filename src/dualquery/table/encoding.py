@@ -38,6 +38,7 @@ from dualquery.table.cells import (
 )
 from dualquery.table.codes import OpenText, WholeRange, open_codes
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
+from dualquery.table.graph import Vertex
 from dualquery.table.persons import baskets, kept_rows, owners_of
 from dualquery.table.points import Coordinate
 from dualquery.table.records import (
@@ -222,6 +223,11 @@ def _advice(column: Categorical | Numeric, reason: Unplaced) -> str:
         return (
             f"column '{name}' has empty cells; set missing = \"...\" for it in the schema "
             "to the listed value that stands for them"
+        )
+    if isinstance(column, Vertex):
+        return (
+            f"column '{name}' holds vertices outside the declared set; declare them in [graph], or leave such edges "
+            "out of the table by a rule that looks at each edge alone"
         )
     return (
         f"column '{name}' holds values that the schema does not list; add them to its values, "
