@@ -107,8 +107,8 @@ def find(rows: Rows) -> str:
     told += [
         "",
         "Weights over monomials spend their rounds on finding what is wrong; parities measure everything once, each "
-        "order with the noise that suits it, and projection measures the same and lets rows speak for what noise hides. "
-        "Of wide baskets parities measure items, pairs and a few triples.",
+        "order with the noise that suits it, and projection measures the same and lets rows speak for what "
+        "noise hides. Of wide baskets parities measure items, pairs and a few triples.",
     ]
     return "\n".join(told)
 
@@ -116,8 +116,8 @@ def find(rows: Rows) -> str:
 EXPERIMENT = Experiment(
     name="disjunctions",
     title="Disjunctions: monomials, parities, projection",
-    paper="Thaler, Ullman, Vadhan 2012; Chandrasekaran, Thaler, Ullman, Wan 2014: d^√k monomials instead of 2^d records. "
-    "They measure nothing.",
+    paper="Thaler, Ullman, Vadhan 2012; Chandrasekaran, Thaler, Ullman, Wan 2014: d^√k monomials "
+    "instead of 2^d records. They measure nothing.",
     points=points,
     draw=draw,
     find=find,

@@ -159,8 +159,8 @@ def find(rows: Rows) -> str:
     ]
     told += [
         "",
-        f"On binary 3-way marginals entropy is no worse than Euclid on {len(marginal) - len(worse)} of {len(marginal)} "
-        f"tables. Another map has the least mean error on: {', '.join(others) if others else 'none'}.",
+        f"On binary 3-way marginals entropy is no worse than Euclid on {len(marginal) - len(worse)} of "
+        f"{len(marginal)} tables. Another map has the least mean error on: {', '.join(others) if others else 'none'}.",
     ]
     if where(rows, case=WIDE):
         largest = mean_by(where(rows, case=WIDE), ("method",), "max_error")
@@ -174,8 +174,8 @@ def find(rows: Rows) -> str:
 EXPERIMENT = Experiment(
     name="mirror",
     title="Mirror descent: maps, and a learner without a histogram",
-    paper="Jain and Thakurta 2012: mirror descent lowers the number of records that are needed where the L_p norm of the "
-    "table and the L_q norm of the queries allow it. They measure nothing.",
+    paper="Jain and Thakurta 2012: mirror descent lowers the number of records that are needed where the L_p norm "
+    "of the table and the L_q norm of the queries allow it. They measure nothing.",
     points=points,
     draw=draw,
     find=find,

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -53,7 +54,7 @@ def asked(case: str) -> tuple[Records, Workload, NDArray[np.float64]]:
         chosen = np.concatenate([rng.choice(20_000, 100, replace=False) for _ in range(20_000)])
         start = np.arange(0, 100 * 20_000 + 1, 100)
     cells = cells_of([chosen.astype(np.uint64)], len(chosen))
-    for first, last in zip(start[:-1], start[1:], strict=True):
+    for first, last in pairwise(start.tolist()):
         cells[first:last].sort()
     distinct = np.unique(chosen)
     named = cells_of([distinct.astype(np.uint64)], len(distinct))
@@ -151,8 +152,8 @@ def find(rows: Rows) -> str:
         )
     told += [
         "",
-        "Cells partition all records, so that a whole histogram costs what one look-up costs; shrinking knows that most "
-        "cells are empty. Weights over touched cells must find the lists that matter, and measure few.",
+        "Cells partition all records, so that a whole histogram costs what one look-up costs; shrinking knows that "
+        "most cells are empty. Weights over touched cells must find the lists that matter, and measure few.",
     ]
     return "\n".join(told)
 
@@ -160,8 +161,8 @@ def find(rows: Rows) -> str:
 EXPERIMENT = Experiment(
     name="sparse",
     title="Sparse queries: look-ups and lists over 2^64",
-    paper="Blum and Roth 2013: multiplicative weights over the cells that queries accept, in time S a query. They measure "
-    "nothing.",
+    paper="Blum and Roth 2013: multiplicative weights over the cells that queries accept, in time S a query. They "
+    "measure nothing.",
     points=points,
     draw=draw,
     find=find,

@@ -1,7 +1,7 @@
 """A learner alone: a million lists of 100 cells over 2^64, answered one by one, every thousandth learned.
 
-Prints the CPU seconds, the peak memory in GB of this process, and the cells touched. It imports nothing but the learner,
-so that the memory is the learner's (and the compiler's).
+Prints the CPU seconds, the peak memory in GB of this process, and the cells touched. It imports nothing but
+the learner, so that the memory is the learner's (and the compiler's).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A register of rare diseases that nobody has: diagnosis, district and year of birth of invented patients.
 
-Diagnoses are few and popular or many and rare, as codes are. Only uniform numbers in [0, 1) are drawn, so a seed gives
-the same patients with every version of numpy.
+Diagnoses are few and popular or many and rare, as codes are. Only uniform numbers in [0, 1) are drawn, so a
+seed gives the same patients with every version of numpy.
 """
 
 from __future__ import annotations

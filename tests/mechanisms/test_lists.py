@@ -184,7 +184,7 @@ def test_questions_that_cannot_be_asked_are_refused(text: str, words: str) -> No
 def test_a_list_with_a_code_that_cannot_occur_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "codes.csv"
     file.write_text("icd,born\nC71.9,1984\nC71.9-and-more,1984\n")
-    with pytest.raises(QueryError, match="'C71.9-and-more' in .* cannot occur"):
+    with pytest.raises(QueryError, match=r"'C71.9-and-more' in .* cannot occur"):
         from_texts(TABLE, [f"record in list('{file}')"])
 
 
@@ -256,7 +256,7 @@ def test_a_release_is_written_and_read_again(mechanism: str | None, tmp_path: Pa
 
 @pytest.mark.parametrize("mechanism", ["projection", "mwem", "parities"])
 def test_mechanisms_of_other_tables_refuse(mechanism: str) -> None:
-    records, table = register(100)
+    _, table = register(100)
     workload = overlapping(3, 5)
     with pytest.raises(DualQueryError, match="plays tables of records, and this is a table of codes"):
         release(table, schema=TABLE, workload=workload, budget=BUDGET, mechanism=mechanism, public_rows=100)

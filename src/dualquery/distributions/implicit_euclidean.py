@@ -12,8 +12,8 @@ numbers a round. Full steps over all measurements, as often as one likes, end in
 
 z the measured answers and v the variance of their noise; how far the truth lies from the base, s², is the value
 that makes the measurements likeliest (they are N(E_P q, s² G + v·Id) under a Gaussian prior), with a lean to one. The
-same prior says how far off an answer may be. A density of this kind may be negative somewhere: it answers queries, and
-rows are fitted to its answers where rows are wanted. Nothing here knows of privacy.
+same prior says how far off an answer may be. A density of this kind may be negative somewhere: it answers
+queries, and rows are fitted to its answers where rows are wanted. Nothing here knows of privacy.
 """
 
 from __future__ import annotations

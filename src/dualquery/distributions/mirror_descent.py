@@ -1,8 +1,8 @@
 """Mirror descent over a distribution that is written out: how it hears, for any mirror map.
 
-A step is Newton's, in the dual, for q(w) = m: η = (m − q(w)) / Σ D (q − q̄)², D the stiffness of the map and q̄ the mean
-of q under it; it is halved as long as it would leave the answer farther off than it was. After each new measurement
-the learner goes over all of them, as MWEM's does. Nothing here knows of privacy.
+A step is Newton's, in the dual, for q(w) = m: η = (m − q(w)) / Σ D (q − q̄)², D the stiffness of the map and
+q̄ the mean of q under it; it is halved as long as it would leave the answer farther off than it was. After
+each new measurement the learner goes over all of them, as MWEM's does. Nothing here knows of privacy.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Multiplicative weights over a universe of 2^64 cells and more: the touched ones, and one weight for all others.
 
 A query that accepts S cells touches S weights (Blum and Roth, *Fast Private Data Release Algorithms for Sparse
-Queries*, 2013): those that no query has touched are all alike, and one number stands for them. Weights are kept relative
-to it, in an open hash table of 64-bit cells,
+Queries*, 2013): those that no query has touched are all alike, and one number stands for them. Weights are
+kept relative to it, in an open hash table of 64-bit cells,
 
     v(x) = w(x) / default,        total = N − touched + Σ v,        answer(q) = Σ_{x ∈ q} v(x) / total,
 
-so that answering and learning take time in proportion to what a query accepts. From a mass of S/2^64 small steps never
-arrive; a step makes the answer what was measured: v(x) is multiplied by m/(1 − m) · (1 − a)/a on the cells of the
-query, a its answer before. Nothing here knows of privacy.
+so that answering and learning take time in proportion to what a query accepts. From a mass of S/2^64 small
+steps never arrive; a step makes the answer what was measured: v(x) is multiplied by m/(1 − m) · (1 − a)/a on
+the cells of the query, a its answer before. Nothing here knows of privacy.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from dualquery.queries.predicates import NONE
 class ParityBalances:
     """2·(records with an even number of ones in S) − n, of each of M sets: a record adds 1 or −1 to every one.
 
-    Alone M in L1 and in squared L2. Two records that differ in the attributes A differ on S where |S ∩ A| is odd, by 2
-    each. Where the sets are all those of one order r out of u attributes, that are at most
+    Alone M in L1 and in squared L2. Two records that differ in the attributes A differ on S where |S ∩ A| is
+    odd, by 2 each. Where the sets are all those of one order r out of u attributes, that are at most
 
         s = max_a Σ_{i odd} C(a, i) · C(u − a, r − i)
 

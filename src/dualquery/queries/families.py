@@ -230,8 +230,8 @@ def from_file(domain: Domain, path: str | Path) -> Workload:
 def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     """The workload that a SPEC names, or several joined by `+` or given as a list.
 
-    marginals:K, random:K:COUNT[:SEED], parities:K, disjunctions:K[:COUNT[:SEED]], ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the
-    path of a file with one query a line.
+    marginals:K, random:K:COUNT[:SEED], parities:K, disjunctions:K[:COUNT[:SEED]],
+    ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the path of a file with one query a line.
     """
     parts: list[str] = []
     for text in [spec] if isinstance(spec, str) else spec:

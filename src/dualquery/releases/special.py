@@ -65,8 +65,9 @@ LEAVING: dict[str, Leaving] = {
     CELLS_FILE: Leaving(
         (CELLS_FILE,),
         CellFractions.of_files,
-        f"`{CELLS_FILE}` holds every record that was asked about, the fraction of the table that is such a record, and "
-        "how far off that may be. A list is the sum of its records; asking for it costs no privacy, as often as you like.",
+        f"`{CELLS_FILE}` holds every record that was asked about, the fraction of the table that is such a record, "
+        "and how far off that may be. A list is the sum of its records; asking for it costs no privacy, as often as "
+        "you like.",
         "The records that were asked about, by how many there are",
         cell_pictures,
     ),

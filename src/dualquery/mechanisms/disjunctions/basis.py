@@ -36,8 +36,8 @@ def check_basis(attributes: int, blocks: int, degree: int) -> None:
     number = number_of_functions(attributes, blocks, degree)
     if number > MOST_FUNCTIONS:
         raise QueryError(
-            f"a basis of degree {degree} over {blocks} blocks has {number:,} functions, more than {MOST_FUNCTIONS:,}; "
-            "use more blocks, a smaller --degree or fewer attributes"
+            f"a basis of degree {degree} over {blocks} blocks has {number:,} functions, more than "
+            f"{MOST_FUNCTIONS:,}; use more blocks, a smaller --degree or fewer attributes"
         )
 
 

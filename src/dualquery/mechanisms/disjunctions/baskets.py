@@ -5,8 +5,8 @@ triples of the top. A query is expanded around independence: with f_j = a_j + b_
 
     E Π f_j = Π m_j + Σ_{i<j} b_i b_j c_ij Π_rest m + Σ_{i<j<k} b_i b_j b_k c_ijk Π_rest m,
 
-c the central moments, nought where they were not measured. Rows are not fitted: with three rare items in a query, what
-rows miss of each adds up, and the item counts alone are better there.
+c the central moments, nought where they were not measured. Rows are not fitted: with three rare items in a
+query, what rows miss of each adds up, and the item counts alone are better there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import Fractions
-from dualquery.mechanisms.baselines import NO_RECORDS
+from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.disjunctions.expansion import SignedRows
 from dualquery.mechanisms.disjunctions.shrinking import towards_zero
 from dualquery.mechanisms.mechanism import Plan, Progress, Task, hidden

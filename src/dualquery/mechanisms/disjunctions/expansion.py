@@ -6,8 +6,9 @@ With χ_j = (−1)^{x_j}, x_j = (1 − χ_j)/2 and ¬x_j = (1 + χ_j)/2, so that
 
 and a disjunction 1 − Π of negated ones. Every coefficient is 2^{−k}: noise in parities averages out.
 
-Around the product of means μ_j = E χ_j, E χ_S = Σ_{B ⊆ S} Π_{S∖B} μ_j · κ_B with κ_B = E Π_B (χ_j − μ_j). Most κ of two and
-more attributes are small, and those that were measured are shrunk towards what the smaller sets say (`shrinking`).
+Around the product of means μ_j = E χ_j, E χ_S = Σ_{B ⊆ S} Π_{S∖B} μ_j · κ_B with κ_B = E Π_B (χ_j − μ_j). Most
+κ of two and more attributes are small, and those that were measured are shrunk towards what the smaller sets
+say (`shrinking`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from dualquery.game.best_response_query_player import BestResponseQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.play import play
 from dualquery.mechanisms.artefact import BareAnswers
-from dualquery.mechanisms.baselines import NO_RECORDS
+from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.disjunctions.basis import check_basis, incidence_of, number_of_functions
 from dualquery.mechanisms.disjunctions.polynomials import Approximation, check_width, least_degree, minimax_or
 from dualquery.mechanisms.error_bars import LEVEL
@@ -123,7 +123,8 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
         mechanism="monomials",
         task=task,
         reason=(
-            f"{functions:,} signed monomials of degree {polynomial.degree} and weight {chosen.weight:,.0f}, {rounds} rounds"
+            f"{functions:,} signed monomials of degree {polynomial.degree} and weight {chosen.weight:,.0f}, "
+            f"{rounds} rounds"
         ),
         parameters=chosen,
         steps=(

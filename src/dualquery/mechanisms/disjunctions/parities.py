@@ -1,7 +1,8 @@
 """Parities measured by order: every query over binary attributes from the parities of its subsets.
 
 One Gaussian measurement for all parities of an order. What a query needs of order r are C(k, r) of the M_r that are
-measured, each with noise of variance M_r / share_r and the coefficient 2^{−k}, so that the mean squared error is least at
+measured, each with noise of variance M_r / share_r and the coefficient 2^{−k}, so that the mean squared error
+is least at
 
     share_r ∝ √(C(k, r) · M_r)          (.06, .28, .66 for all disjunctions of 3 out of 50),
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import BareAnswers, Fractions
-from dualquery.mechanisms.baselines import NO_RECORDS
+from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.disjunctions.baskets import ByItems, plan_by_items
 from dualquery.mechanisms.disjunctions.expansion import Measured, SignedRows, shrunk
 from dualquery.mechanisms.disjunctions.monomials import checked_width

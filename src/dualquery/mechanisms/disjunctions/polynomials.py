@@ -2,19 +2,19 @@
 
 A disjunction of at most k attributes is OR of at most k ones. A univariate polynomial r with |r(m) − [m > 0]| ≤ α at
 m = 0, …, k makes r(y_1 + … + y_d) a combination of monomials of degree at most t that is α-close to it. In the basis
-of binomials, r(m) = Σ_j c_j C(m, j) with c_j = Δ^j r(0), and C(Σ y, j) is the sum of all monomials of degree j, so the
-combination weighs
+of binomials, r(m) = Σ_j c_j C(m, j) with c_j = Δ^j r(0), and C(Σ y, j) is the sum of all monomials of degree
+j, so the combination weighs
 
     W = Σ_j |c_j| · C(d, j).
 
-*Chebyshev* (Thaler, Ullman, Vadhan 2012): r(m) = 1 − T_t((k + 1 − 2m)/(k − 1)) / T_t((k + 1)/(k − 1)) is 0 at 0 and within
-1/T_t(1 + 2/(k − 1)) of 1 on all of [1, k]; degree about √k · ln(1/α)/2.
+*Chebyshev* (Thaler, Ullman, Vadhan 2012): r(m) = 1 − T_t((k + 1 − 2m)/(k − 1)) / T_t((k + 1)/(k − 1)) is 0 at
+0 and within 1/T_t(1 + 2/(k − 1)) of 1 on all of [1, k]; degree about √k · ln(1/α)/2.
 
 *Minimax*: the best polynomial at the k + 1 points themselves, by Remez' exchange; a degree k is exact.
 
 *Blocks* (Chandrasekaran, Thaler, Ullman, Wan 2014): of b blocks of attributes take OR within each exactly (its basis
-functions are the disjunctions of a block's subsets, weight 1) and the polynomial over the b of them: W = Σ_j |c_j| · C(b, j)
-with more basis functions. One block is weight 1 and all 2^d records; d blocks are the monomials.
+functions are the disjunctions of a block's subsets, weight 1) and the polynomial over the b of them: W = Σ_j
+|c_j| · C(b, j) with more basis functions. One block is weight 1 and all 2^d records; d blocks are the monomials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Residuals that are mostly small, from noisy ones: empirical Bayes with a mixture of normal laws around zero.
 
-A residual θ has the law π_0 δ_0 + Σ_k π_k N(0, s_k²), s_k a few multiples of the noise σ, and is seen as z = θ + N(0, σ²).
-The shares π are fitted by expectation and maximisation; what is told is the posterior mean Σ_k P(k | z) s_k²/(s_k² + σ²) z.
+A residual θ has the law π_0 δ_0 + Σ_k π_k N(0, s_k²), s_k a few multiples of the noise σ, and is seen as z = θ
++ N(0, σ²). The shares π are fitted by expectation and maximisation; what is told is the posterior mean Σ_k P(k
+| z) s_k²/(s_k² + σ²) z.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Counts of cells from noisy ones: most cells that somebody names are empty, and few hold many records.
 
 A count c is drawn from an unknown law over whole numbers ≥ 0 and seen with noise of deviation σ. The law is the one
-that makes all noisy counts together likeliest, over a grid of whole numbers (expectation and maximisation; Robbins 1956,
-Kiefer and Wolfowitz 1956); what is told is the posterior mean, and its deviation beside it. Counts above 6σ are clear,
-and told as they came.
+that makes all noisy counts together likeliest, over a grid of whole numbers (expectation and maximisation;
+Robbins 1956, Kiefer and Wolfowitz 1956); what is told is the posterior mean, and its deviation beside it.
+Counts above 6σ are clear, and told as they came.
 """
 
 from __future__ import annotations

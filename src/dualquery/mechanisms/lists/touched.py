@@ -1,7 +1,8 @@
 """Sparse queries as the paper has them: multiplicative weights over touched cells (Blum and Roth 2013).
 
-MWEM's game over a universe of 2^64 cells: the query player finds and measures the list that is answered worst; the data
-player keeps a weight for each cell that some measured list accepts and one for all others (`distributions.touched_weights`).
+MWEM's game over a universe of 2^64 cells: the query player finds and measures the list that is answered worst;
+the data player keeps a weight for each cell that some measured list accepts and one for all others
+(`distributions.touched_weights`).
 
     error ≲ (log|X|)^{1/4} · √(log|Q|) / √(nε), in time ~ S a query instead of |X|.
 """

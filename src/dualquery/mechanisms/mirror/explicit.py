@@ -1,12 +1,13 @@
-"""Mirror descent on a histogram that is written out (Jain and Thakurta, *Mirror Descent Based Database Privacy*, 2012).
+"""Mirror descent on a histogram that is written out (Jain and Thakurta, *Mirror Descent Based Database
+Privacy*, 2012).
 
 MWEM with the learner swapped: the query player finds and measures what is answered worst, as there and at the same
 price; the data player moves its histogram by a mirror map. `--mirror-map entropy` is multiplicative weights again.
 
 Their theorem: with a map that is strongly convex in a norm ‖·‖ and grows by at most R² over the simplex, T rounds
-answer within about R · max_q ‖q‖_* · √(1/T) and the noise of a round, √T/(nε). Entropy has R² = ln|X| and ‖q‖_∞ = 1; the
-squared norm R² = 1/2 and ‖q‖₂, the root of the number of cells that a query accepts: better where queries accept few
-cells, and the table is spread over many (docs/mirror.md has the picture).
+answer within about R · max_q ‖q‖_* · √(1/T) and the noise of a round, √T/(nε). Entropy has R² = ln|X| and
+‖q‖_∞ = 1; the squared norm R² = 1/2 and ‖q‖₂, the root of the number of cells that a query accepts: better
+where queries accept few cells, and the table is spread over many (docs/mirror.md has the picture).
 """
 
 from __future__ import annotations

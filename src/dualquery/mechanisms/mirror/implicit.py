@@ -24,7 +24,7 @@ from dualquery.game.best_response_query_player import BestResponseQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.play import play
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.baselines import NO_RECORDS
+from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.mirror.base import OneWayTables
@@ -83,7 +83,7 @@ def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
     return Plan(
         mechanism="euclidean",
         task=task,
-        reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from log2|X| and n epsilon'}, over a product base",
+        reason=f"{rounds} rounds over a product base" + (", as asked" if wanted.rounds else ""),
         parameters=EuclideanParameters(
             rounds=rounds,
             noise=noise,
