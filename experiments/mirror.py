@@ -160,7 +160,7 @@ def find(rows: Rows) -> str:
     told += [
         "",
         f"On binary 3-way marginals entropy is no worse than Euclid on {len(marginal) - len(worse)} of "
-        f"{len(marginal)} tables. Another map has the least mean error on: {', '.join(others) if others else 'none'}.",
+        f"{len(marginal)} tables. Another map has the least mean error on: {', '.join(others) or 'none'}.",
     ]
     if where(rows, case=WIDE):
         largest = mean_by(where(rows, case=WIDE), ("method",), "max_error")

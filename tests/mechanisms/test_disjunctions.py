@@ -14,7 +14,7 @@ from dualquery.distributions.signed_monomials import SignedMonomials
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import HeardQuery
 from dualquery.mechanisms.artefact import BareAnswers
-from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.choose import MECHANISMS, choose
 from dualquery.mechanisms.disjunctions.basis import incidence_of, number_of_functions
 from dualquery.mechanisms.disjunctions.expansion import Measured, SignedRows, shrunk
 from dualquery.mechanisms.disjunctions.polynomials import (
@@ -190,6 +190,16 @@ def test_wide_baskets_are_measured_by_items() -> None:
     outcome = ran("parities", records, workload)
     independent = ran("gaussian", records, workload)
     assert errors(outcome, workload, records).mean() < errors(independent, workload, records).mean()
+
+
+def test_what_is_chosen() -> None:
+    """Projection, but for disjunctions over very many items."""
+    for workload, name in [
+        (disjunctions(ITEMS, 3), "projection"),
+        (disjunctions(WIDE, 3, 5_000), "parities"),
+        (from_spec(WIDE, "random:3:5000"), "projection"),
+    ]:
+        assert choose(Task(workload, 20_000, BUDGET), {}).mechanism == name
 
 
 # ── What is asked, and what is refused ──────────────────────────────────────────────────────────────────────────

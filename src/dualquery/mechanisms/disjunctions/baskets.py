@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import Fractions
-from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.disjunctions.expansion import SignedRows
 from dualquery.mechanisms.disjunctions.shrinking import towards_zero
+from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.mechanism import Plan, Progress, Task, hidden
 from dualquery.mechanisms.projection.allocation import measures_total
 from dualquery.mechanisms.projection.item_rows import MeasuredItems

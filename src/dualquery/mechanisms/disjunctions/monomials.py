@@ -25,10 +25,10 @@ from dualquery.game.best_response_query_player import BestResponseQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.play import play
 from dualquery.mechanisms.artefact import BareAnswers
-from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.disjunctions.basis import check_basis, incidence_of, number_of_functions
 from dualquery.mechanisms.disjunctions.polynomials import Approximation, check_width, least_degree, minimax_or
 from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.mwem.parameters import PASSES
 from dualquery.mechanisms.numbered import NumberedQueries

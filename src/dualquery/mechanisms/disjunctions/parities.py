@@ -20,11 +20,11 @@ import numpy as np
 
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import BareAnswers, Fractions
-from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.disjunctions.baskets import ByItems, plan_by_items
 from dualquery.mechanisms.disjunctions.expansion import Measured, SignedRows, shrunk
 from dualquery.mechanisms.disjunctions.monomials import checked_width
 from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
 from dualquery.mechanisms.projection.allocation import available_rho
 from dualquery.mechanisms.projection.items import is_transactions
@@ -33,7 +33,9 @@ from dualquery.mechanisms.wishes import ParityWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.parity_statistics import ParityBalances
+from dualquery.queries.disjunctions import attributes_of_disjunctions
 from dualquery.queries.parities import Parities
+from dualquery.queries.predicates import NONE
 from dualquery.queries.workload import Workload
 
 MOST_PARITIES = 2_000_000
@@ -79,9 +81,25 @@ def plan(task: Task, wanted: ParityWishes) -> Plan[ByOrder] | Plan[ByItems]:
         raise QueryError(
             f"a query of {signed.order} attributes is a sum of 2^{signed.order} parities; at most {WIDEST} are taken"
         )
-    if is_transactions(task.domain) and len(task.workload.attributes) > MANY:
+    if is_wide_basket(task.workload):
         return plan_by_items(task, signed)
     return _plan_by_order(task, signed)
+
+
+def is_wide_basket(workload: Workload) -> bool:
+    """Whether a table is one block of items, of which too many are asked about for their parities."""
+    return is_transactions(workload.domain) and len(workload.attributes) > MANY
+
+
+def asks_wide_disjunctions(workload: Workload) -> bool:
+    """Whether all that is asked of a wide basket are disjunctions of two items and more."""
+    if not is_wide_basket(workload):
+        return False
+    try:
+        queries = attributes_of_disjunctions(workload)
+    except QueryError:
+        return False
+    return bool(((queries != NONE).sum(axis=1) > 1).all())
 
 
 def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:

@@ -24,8 +24,8 @@ from dualquery.game.best_response_query_player import BestResponseQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.play import play
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.mirror.base import OneWayTables
 from dualquery.mechanisms.mirror.rows import check_rows, rows_of
