@@ -32,6 +32,8 @@ NAMES = (
     "mirror",
     "disjunctions",
     "sparse",
+    "distances",
+    "cuts",
     "peers",
 )
 

@@ -102,6 +102,7 @@ def test_the_page_says_which_mechanisms_use_a_flag() -> None:
         "parities": ["parities"],
         "touched weights": ["touched-weights"],
         "coordinate-wise": ["coordinate-wise"],
+        "Frieze-Kannan": ["frieze-kannan"],
         "projection": ["projection"],
         "adaptive projection": ["adaptive-projection"],
         "baselines": ["hadamard", "uniform", "zeros"],

@@ -40,7 +40,7 @@ from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
-from dualquery.privacy.special_statistics import KnotSums
+from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
 from dualquery.privacy.statistics import (
     Balance,
     GroupBalances,
@@ -73,6 +73,7 @@ from dualquery.queries.binary_sums import (
     Lengths,
     SecondMoments,
 )
+from dualquery.queries.coarse_edges import CoarseEdges, LikelyPairs, blocks, degrees
 from dualquery.queries.distances import Distances
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
@@ -83,6 +84,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.codes import codes_table
 from dualquery.table.domain import Categorical, Domain, Items
+from dualquery.table.graph import graph_of
 from dualquery.table.records import Records, SparseItems
 from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
@@ -287,12 +289,41 @@ WIDE_STATISTICS = [
     ),
 ]
 
+TRIANGLE = graph_of(("a", "b", "c"))
+WEIGHED = graph_of(("a", "b", "c"), weight="w", heaviest=2)
+MUTUAL = graph_of(("a", "b", "c"), directed=False)
+SIDES_OF_IT = blocks(np.array([0, 1, 1]), 2)
+SOME_PAIRS = LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2]))
 FACTOR = np.array([[3, 0, -2], [1, -4, 1]])
 FARTHEST = "no record is farthest from all points at once; a kind of query is charged its bound"
 SPECIAL_STATISTICS = [
     Case("knots", POSITIONS, KnotSums(Knots((0, 1), (FACTOR, 2 * FACTOR), 2))),
     Case("knots of a column", POSITIONS, KnotSums(Knots((1,), (FACTOR[:1],), 2))),
     Case("knots and the number", POSITIONS, KnotSums(Knots((0,), (FACTOR,), 2, total=7))),
+    Case("degrees", TRIANGLE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, degrees(3), (2, 5)))),
+    Case(
+        "blocks and pairs",
+        TRIANGLE,
+        CoarseEdgeCounts(CoarseEdges(TRIANGLE, (SIDES_OF_IT, SOME_PAIRS), (3, 1))),
+    ),
+    Case("weighted blocks", WEIGHED, CoarseEdgeCounts(CoarseEdges(WEIGHED, (SIDES_OF_IT,), (2,)))),
+    Case(
+        "pairs of a graph without directions",
+        MUTUAL,
+        CoarseEdgeCounts(CoarseEdges(MUTUAL, (SOME_PAIRS,), (1,))),
+    ),
+    Case(
+        "a table of all edges",
+        TRIANGLE,
+        CoarseEdgeCounts(CoarseEdges(TRIANGLE, (blocks(np.zeros(3, np.int64), 1),), (1,))),
+        both(REPLACE, "a table of a single cell does not move; one price serves all tables"),
+    ),
+    Case(
+        "cuts",
+        TRIANGLE,
+        GroupCounts(from_texts(TRIANGLE, ["edges leaving {a}", "edges within {a, b}"]).groups[0]),
+    ),
+    Case("a weighted cut", WEIGHED, GroupCounts(from_texts(WEIGHED, ["edges from {a} to {b, c}"]).groups[0])),
     Case("distances", POSITIONS, GroupCounts(distances((0, 0), (4, 1), (2, 2))), everywhere(FARTHEST)),
     Case("distance to a corner", POSITIONS, GroupCounts(distances((4, 0)))),
     Case("balance of a distance", POSITIONS, Balance(Workload(POSITIONS, (distances((4, 4)),), "one"), 0)),

@@ -1,8 +1,8 @@
 """Degrees, blocks and pairs over public coarsenings of the vertices, measured once each and raked together.
 
 First what leaves and what enters each vertex. From these, the questions and the public attributes come the classes
-of vertices (`classes`) and the heaviest vertices; then the table between classes and the table between heavy
-vertices. An edge lies in one cell of each of the four tables, so that the squared sensitivity is the sum of four
+of vertices (`classes`) and the likely pairs; then the table between classes and the table of these pairs.
+An edge lies in one cell of each of the four tables, so that the squared sensitivity is the sum of four
 squares, whatever the number of cuts. The noise of both steps is paid for before the first; what the second asks
 follows the first, how much it costs does not.
 """
@@ -28,28 +28,30 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.special_statistics import CoarseEdgeCounts
-from dualquery.queries.coarse_edges import CoarseEdges, CoarseTable, blocks, degrees
+from dualquery.queries.coarse_edges import CoarseEdges, LikelyPairs, blocks, degrees, likely_pairs
 from dualquery.table.graph import Graph
 
 FINE = 64  # by which the smallest multiplier is multiplied, so that shares are met and noise is fine
 SHARES = {
     "degrees": 0.3,
-    "blocks": 0.5,
-    "pairs": 0.2,
+    "blocks": 0.3,
+    "pairs": 0.4,
 }  # of the squared sensitivity; degrees twice half of theirs
-MOST_HEAVY = 1000  # vertices between which all pairs are measured
+MOST_PAIRS = 2_000_000  # of vertices that are measured, those with the largest product of degrees
 MOST_CLASSES = 40
-LEAST_EXTRA = 0.5  # deviations of a pair: below, it is left to the block model
+PARTS = 8  # of the pairs, by what is expected of them, each with a prior of its own
+AGAIN = 6  # times that extras and the block model are fitted to each other
+LEAST_EXTRA = 0.3  # deviations of a pair: below, it is left to the block model
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoarseningParameters:
-    """How many classes and heavy vertices there are, and the noise of each table, in edges."""
+    """How many classes and likely pairs there are, and the noise of each table, in edges."""
 
     classes: int
-    heavy: int
+    pairs: int
     degree_noise: float
     block_noise: float
     pair_noise: float
@@ -66,14 +68,15 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     domain = task.domain
     assert isinstance(domain, Graph)
     number = len(domain.vertices)
-    heavy = min(number, MOST_HEAVY)
+    pairs = min(number**2, MOST_PAIRS)
     classes = max(2, min(MOST_CLASSES, number, round(math.sqrt(task.rows) / 8)))
     times = (
         round(FINE * math.sqrt(SHARES["degrees"] / 2)),
         round(FINE * math.sqrt(SHARES["blocks"])),
         round(FINE * math.sqrt(SHARES["pairs"])),
     )
-    first, second = _statistics(domain, times, np.zeros(number, np.int64), 1, np.arange(heavy))
+    nothing = np.zeros(number, np.int64)
+    first, second = _statistics(domain, times, nothing, 1, LikelyPairs(nothing, np.arange(number)))
     neighbours = task.budget.neighbours
     moved = [each.sensitivity(neighbours) for each in (first, second)]
     law = Gaussian(
@@ -84,10 +87,10 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     return Plan(
         mechanism="coarsenings",
         task=task,
-        reason=f"degrees, {classes} × {classes} blocks and the pairs of {heavy:,} vertices, raked together",
+        reason=f"degrees, {classes} × {classes} blocks and {pairs:,} pairs, raked together",
         parameters=CoarseningParameters(
             classes=classes,
-            heavy=heavy,
+            pairs=pairs,
             degree_noise=noises[0],
             block_noise=noises[1],
             pair_noise=noises[2],
@@ -100,25 +103,17 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
         ),
         mean_error=min(1.0, inside / (domain.heaviest * task.rows)),
         max_error=min(1.0, 4 * inside / (domain.heaviest * task.rows)),
-        seconds=2.0 + 4e-9 * task.workload.size * number * 48 + 3e-6 * heavy**2 / 4,
-        bytes=64 * heavy**2 + 200 * number + 2 * task.workload.size * number // 8,
+        seconds=2.0 + 4e-9 * task.workload.size * number * 48 + 1e-6 * pairs,
+        bytes=100 * pairs + 200 * number + 2 * task.workload.size * number // 8,
     )
 
 
 def _statistics(
-    domain: Graph,
-    times: tuple[int, int, int],
-    classes: NDArray[np.int64],
-    many: int,
-    heavy: NDArray[np.int64],
+    domain: Graph, times: tuple[int, int, int], classes: NDArray[np.int64], many: int, pairs: LikelyPairs
 ) -> tuple[CoarseEdgeCounts, CoarseEdgeCounts]:
-    """What the first step measures, and what the second does; of the others all pairs are one class."""
-    number = len(domain.vertices)
-    alone = np.full(number, len(heavy), np.int64)
-    alone[heavy] = np.arange(len(heavy))
-    between = CoarseTable(alone, alone, (len(heavy) + 1,) * 2)
-    first = CoarseEdges(domain, degrees(number), (times[0], times[0]))
-    second = CoarseEdges(domain, (blocks(classes, many), between), times[1:])
+    """What the first step measures, and what the second does."""
+    first = CoarseEdges(domain, degrees(len(domain.vertices)), (times[0], times[0]))
+    second = CoarseEdges(domain, (blocks(classes, many), pairs), times[1:])
     return CoarseEdgeCounts(first), CoarseEdgeCounts(second)
 
 
@@ -132,22 +127,25 @@ def run(
     number, law = len(domain.vertices), chosen.law
     allowed = curator.allow(*(step.event for step in plan.steps))  # type: ignore[arg-type]
     nothing = np.zeros(number, np.int64)
-    first, _ = _statistics(domain, chosen.times, nothing, 1, np.arange(chosen.heavy))
+    first, _ = _statistics(domain, chosen.times, nothing, 1, LikelyPairs(nothing, nothing))
     out, into = first.edges.split(curator.measure(first, noise=law, within=allowed[0]))
     out, into = (_plausible(each.ravel(), chosen.degree_noise) for each in (out, into))
     progress("raking", 1, 4)
-    heavy = np.sort(np.argsort(-(out + into), kind="stable")[: chosen.heavy])
+    likely = likely_pairs(out, into, chosen.pairs)
     classes = classes_of(domain, task.workload, out + into, chosen.classes, rng)
     many = int(classes.max()) + 1
-    _, second = _statistics(domain, chosen.times, classes, many, heavy)
+    _, second = _statistics(domain, chosen.times, classes, many, likely)
     between, pairs = second.edges.split(curator.measure(second, noise=law, within=allowed[1]))
     progress("raking", 2, 4)
     total = _total(task, between, chosen.block_noise)
     between = with_total(between, total)
     fitted = raked(classes, *_degrees(out, into, between, classes, chosen), between, Pairs.none())
-    extra = _extras(fitted, heavy, pairs[:-1, :-1], chosen.pair_noise)
+    extra = _extras(fitted, likely, pairs[:-1], chosen.pair_noise)
     progress("raking", 3, 4)
-    fitted = raked(classes, *_degrees(out, into, between, classes, chosen), between, extra)
+    for _ in range(AGAIN):  # a model that moved may say less of a pair than its extra takes away
+        fitted = raked(classes, *_degrees(out, into, between, classes, chosen), between, extra)
+        extra = fitted.not_negative().pairs
+    fitted = fitted.not_negative()
     progress("raking", 4, 4)
     spread = math.sqrt(1 / (1 / chosen.degree_noise**2 + 1 / max(1.0, float(np.var(out)))))
     return Outcome(artefact=WeightedGraph(domain, fitted, float(task.rows), chosen.block_noise, spread))
@@ -185,12 +183,16 @@ def _degrees(
     return found[0], found[1]
 
 
-def _extras(fitted: Fitted, heavy: NDArray[np.int64], noisy: Array, deviation: float) -> Pairs:
-    """The pairs that were seen to differ from the block model, by how much."""
-    mean = fitted.expected(heavy, heavy)
-    found = np.maximum(excess(noisy, mean, deviation), -mean)
-    down, across = np.nonzero(np.abs(found) > LEAST_EXTRA * deviation)
-    return Pairs(heavy[down], heavy[across], found[down, across])
+def _extras(fitted: Fitted, likely: LikelyPairs, noisy: Array, deviation: float) -> Pairs:
+    """The pairs that were seen to differ from the block model, by how much; alike are those of like expectation."""
+    source, target = likely.pairs()
+    mean = fitted.between(source, target)
+    found = np.zeros(len(mean))
+    for some in np.array_split(np.argsort(mean, kind="stable"), max(1, min(PARTS, len(mean) // 20_000))):
+        found[some] = excess(noisy[some], mean[some], deviation)
+    found = np.maximum(found, -mean)
+    kept = np.abs(found) > LEAST_EXTRA * deviation
+    return Pairs(source[kept], target[kept], found[kept])
 
 
 WORDS = "degrees, blocks and heavy pairs over public coarsenings of the vertices, measured once and raked together"

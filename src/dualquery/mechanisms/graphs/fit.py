@@ -9,7 +9,7 @@ proportional fitting): a sum over classes and over vertices, never over all pair
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,19 @@ class Fitted:
         """The block model between all of some vertices and all of some others."""
         between = self.blocks[self.classes[source][:, None], self.classes[target][None, :]]
         return self.leaves[source][:, None] * self.enters[target][None, :] * between
+
+    def between(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Array:
+        """The block model of some pairs."""
+        return (
+            self.leaves[source]
+            * self.enters[target]
+            * self.blocks[self.classes[source], self.classes[target]]
+        )
+
+    def not_negative(self) -> Fitted:
+        """The same, where no pair has less than nothing."""
+        extra = np.maximum(self.pairs.extra, -self.between(self.pairs.source, self.pairs.target))
+        return replace(self, pairs=replace(self.pairs, extra=extra))
 
 
 def raked(classes: NDArray[np.int64], leaving: Array, entering: Array, blocks: Array, pairs: Pairs) -> Fitted:
