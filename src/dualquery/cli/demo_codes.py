@@ -49,7 +49,7 @@ def show(out: Path, epsilon: float, quiet: bool) -> None:
     print_summary(folder, made.certificate)
     print("\n*** what follows is not private: for the curator's eyes (and these people are invented) ***\n")
     truth = workload.fractions(records)
-    error = records.rows * np.abs(
+    off = records.rows * np.abs(
         np.concatenate([made.artefact.fractions(g) for g in workload.groups]) - truth
     )
     output.print_table(
@@ -58,8 +58,8 @@ def show(out: Path, epsilon: float, quiet: bool) -> None:
         [
             [
                 f"{workload.size:,}",
-                f"{error.mean():.2f}",
-                f"{error.max():.1f}",
+                f"{off.mean():.2f}",
+                f"{off.max():.1f}",
                 f"{truth.max() * records.rows:.0f}",
             ]
         ],

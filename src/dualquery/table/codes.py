@@ -134,7 +134,7 @@ class CodeTable(Domain):
         return cast("tuple[Open, ...]", self.columns)
 
     @cached_property
-    def sizes(self) -> NDArray[np.int32]:  # type: ignore[override]
+    def sizes(self) -> NDArray[np.int32]:
         """The number of values of each column, or the largest number that fits."""
         most = np.iinfo(np.int32).max
         return np.array([min(len(column.labels), most) for column in self.columns], np.int32)

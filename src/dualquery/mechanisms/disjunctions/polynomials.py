@@ -98,7 +98,7 @@ def minimax_or(k: int, degree: int) -> Approximation:
     for _ in range(EXCHANGES):
         signs = (-1.0) ** np.arange(degree + 2)
         solved = np.linalg.solve(np.column_stack([basis[reference], signs]), target[reference])
-        values = basis @ solved[:-1]
+        values = np.asarray(basis @ solved[:-1], np.float64)
         wrong = target - values
         worst = int(np.abs(wrong).argmax())
         if abs(wrong[worst]) <= abs(solved[-1]) * (1 + 1e-9) + 1e-13:

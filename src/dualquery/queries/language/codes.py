@@ -158,10 +158,10 @@ def _list(domain: CodeTable, tokens: list[Token]) -> Lists:
     if kinds == ["(", "quoted", ",", "quoted", ")", "end"]:
         path, name = tokens[4].text, tokens[6].text
         group = lists_of(domain, path)
-        said = f"record in list({_quoted(path)}, {_quoted(name)})"
-        if said not in group.said:
+        wanted = f"record in list({_quoted(path)}, {_quoted(name)})"
+        if wanted not in group.said:
             raise Fault(tokens[6].column, f"'{path}' has no list of this name in its column '{LIST}'")
-        return group.take(np.array([group.said.index(said)], np.int64))
+        return group.take(np.array([group.said.index(wanted)], np.int64))
     raise Fault(tokens[3].column, "a list reads like record in list('codes.csv')")
 
 
