@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -53,7 +54,7 @@ def measure(data: Data, case: str, method: str, seed: int) -> dict[str, Value]:
         answers = by_hand(records, workload, seed)
     else:
         name, _, blocks = method.partition(", ")
-        options = {"blocks": 25} if blocks else {}
+        options: dict[str, Any] = {"blocks": 25} if blocks else {}
         run = run_of(MECHANISMS[name], records, workload, special_budget(), seed, **options)
         answers, seconds = answers_of(run.outcome, workload), run.seconds
     errors = errors_of(answers, truth)

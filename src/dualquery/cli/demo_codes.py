@@ -49,9 +49,7 @@ def show(out: Path, epsilon: float, quiet: bool) -> None:
     print_summary(folder, made.certificate)
     print("\n*** what follows is not private: for the curator's eyes (and these people are invented) ***\n")
     truth = workload.fractions(records)
-    off = records.rows * np.abs(
-        np.concatenate([made.artefact.fractions(g) for g in workload.groups]) - truth
-    )
+    off = records.rows * np.abs(np.concatenate([made.artefact.fractions(g) for g in workload.groups]) - truth)
     output.print_table(
         "Errors, in records",
         ["look-ups", "mean", "max", "largest count"],

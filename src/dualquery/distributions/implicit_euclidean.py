@@ -132,8 +132,7 @@ class SignedDensity:
     def _weights(self) -> Reals:
         """c, of each measurement."""
         spread = self._spread()
-        weights: Reals = spread * np.linalg.solve(self._noisy_gram(spread), self._gaps())
-        return weights
+        return np.asarray(spread * np.linalg.solve(self._noisy_gram(spread), self._gaps()), np.float64)
 
     def _spread(self) -> float:
         """s² by the likelihood of what was measured: gaps ~ N(0, s² G + v·Id)."""

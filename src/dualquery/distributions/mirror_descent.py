@@ -1,8 +1,8 @@
 """Mirror descent over a distribution that is written out: how it hears, for any mirror map.
 
-A step is Newton's, in the dual, for q(w) = m: η = (m − q(w)) / Σ D (q − q̄)², D the stiffness of the map and
-q̄ the mean of q under it; it is halved as long as it would leave the answer farther off than it was. After
-each new measurement the learner goes over all of them, as MWEM's does. Nothing here knows of privacy.
+A step is Newton's, in the dual, for q(w) = m: η = (m − q(w)) / slope, how fast the answer follows a step by the map;
+it is halved as long as it would leave the answer farther off than it was. After each new measurement the learner
+goes over all of them, as MWEM's does. Nothing here knows of privacy.
 """
 
 from __future__ import annotations
@@ -60,16 +60,11 @@ class MirrorDescent:
         gap = value - float(query @ self._weights)
         if abs(gap) <= NOTHING:
             return abs(gap)
-        stiffness = self._mirror.stiffness(self._weights)
-        total = float(stiffness.sum())
-        centred = query - float(stiffness @ query) / total
-        slope = float(stiffness @ centred**2)
-        if (
-            slope <= NOTHING * total
-        ):  # the query is the same wherever there is weight: let all cells have some
+        slope = self._mirror.slope(self._weights, query)
+        if slope <= NOTHING:  # the query is the same wherever there is weight: let all cells have some
             self._weights = self._weights + NOTHING
             self._weights /= self._weights.sum()
-            slope = max(slope, NOTHING * total)
+            slope = NOTHING
         step, dual = gap / slope, self._mirror.dual(self._weights)
         for _ in range(HALVINGS):
             weights = self._mirror.primal(dual + step * query)

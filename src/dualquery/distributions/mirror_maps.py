@@ -27,6 +27,7 @@ Reals = NDArray[np.float64]
 
 STEPS = 100  # of false position, to find λ in an interval of length one; about ten are needed
 CLOSE = 1e-13
+GENTLE = 1 / 8
 
 
 class MirrorMap(Protocol):
@@ -38,8 +39,8 @@ class MirrorMap(Protocol):
     def primal(self, dual: Reals) -> Reals:
         """The distribution that a dual point stands for."""
 
-    def stiffness(self, weights: Reals) -> Reals:
-        """How fast each weight follows its own dual coordinate, ∂w/∂θ before normalisation."""
+    def slope(self, weights: Reals, query: Reals) -> float:
+        """How fast the answer to a query follows a step along it, or a bound of it where that is gentler."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,12 @@ class Entropy:
         grown: Reals = np.exp(dual - dual.max())
         return grown / grown.sum()
 
-    def stiffness(self, weights: Reals) -> Reals:
-        return weights
+    def slope(self, weights: Reals, query: Reals) -> float:
+        """The variance of the query, at most a quarter of its squared range, and no less than `GENTLE` of that.
+
+        (Hoeffding.) So rare queries move gently, as noise deserves.
+        """
+        return max(_spread(weights, query), GENTLE * float(query.max() - query.min()) ** 2)
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,8 @@ class Euclidean:
     def primal(self, dual: Reals) -> Reals:
         return nearest_probabilities(dual)
 
-    def stiffness(self, weights: Reals) -> Reals:
-        return (weights > 0).astype(np.float64)
+    def slope(self, weights: Reals, query: Reals) -> float:
+        return _spread((weights > 0).astype(np.float64), query)
 
 
 @dataclass(frozen=True)
@@ -115,9 +120,15 @@ class PNorm:
         length = float((raised * above).sum())
         return raised * (length ** (-(2 - self.p) / self.p) if length > 0 else 0.0)
 
-    def stiffness(self, weights: Reals) -> Reals:
+    def slope(self, weights: Reals, query: Reals) -> float:
         length = float((weights**self.p).sum()) ** ((self.p - 2) / self.p)
         held = weights > 0
-        out = np.zeros_like(weights)
-        out[held] = length * weights[held] ** (2 - self.p) / (self.p - 1)
-        return out
+        stiffness = np.zeros_like(weights)
+        stiffness[held] = length * weights[held] ** (2 - self.p) / (self.p - 1)
+        return _spread(stiffness, query)
+
+
+def _spread(stiffness: Reals, query: Reals) -> float:
+    """Σ D (q − q̄)², D how fast each weight follows its own dual coordinate and q̄ the mean of q under it."""
+    centred = query - float(stiffness @ query) / float(stiffness.sum())
+    return float(stiffness @ centred**2)

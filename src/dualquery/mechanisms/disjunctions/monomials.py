@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.distributions.multiplicative_weights import Schedule, StepSize
-from dualquery.distributions.signed_monomials import SignedMonomials
+from dualquery.distributions.signed_monomials import MonomialBelief, SignedMonomials
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.game.best_response_query_player import BestResponseQueryPlayer
+from dualquery.game.best_response_query_player import BestResponseQueryPlayer, Questions
 from dualquery.game.learning_data_player import LearningDataPlayer
+from dualquery.game.moves import HeardQuery
 from dualquery.game.play import play
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.disjunctions.basis import check_basis, incidence_of, number_of_functions
@@ -154,7 +155,9 @@ def run(
     belief = SignedMonomials(
         incidence, weight=chosen.weight, schedule=Schedule(StepSize.FULL, PASSES, chosen.noise / task.rows)
     )
-    questions = NumberedQueries(task.workload, task.rows, belief.snapshot())
+    questions: Questions[HeardQuery, MonomialBelief] = NumberedQueries(
+        task.workload, task.rows, belief.snapshot()
+    )
     transcript = play(
         BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement),
         LearningDataPlayer(belief),

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class ByOrder:
         return answers, np.sqrt(signed.variances(measured))
 
 
-def plan(task: Task, wanted: ParityWishes) -> Plan[ByOrder] | Plan[ByItems]:
+def plan(task: Task, wanted: ParityWishes) -> Plan[Any]:
     """By order where all parities can be measured; by items where a basket has very many."""
     available_rho(task)  # refuses accountings that do not pay for Gaussian noise
     if wanted.widest is not None:
@@ -136,12 +137,11 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
     )
 
 
-def run(
-    plan: Plan[ByOrder | ByItems], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
+def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     """Measure as planned, and sum."""
     workload: Workload = plan.task.workload
-    answers, deviations = plan.parameters.answers(curator, plan.task, rng, progress)
+    way: ByOrder | ByItems = plan.parameters
+    answers, deviations = way.answers(curator, plan.task, rng, progress)
     answers = np.clip(answers, 0.0, 1.0)
     bars = np.maximum(NormalDist().inv_cdf(0.5 + LEVEL / 2) * deviations, 1 / plan.task.rows)
     artefact = BareAnswers(list(workload.texts()), answers, bars)

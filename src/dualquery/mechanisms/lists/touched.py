@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dualquery.distributions.touched_weights import TouchedWeights
 from dualquery.errors import DualQueryError
-from dualquery.game.best_response_query_player import BestResponseQueryPlayer
+from dualquery.game.best_response_query_player import BestResponseQueryPlayer, Questions
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import HeardQuery
 from dualquery.game.play import play
@@ -123,7 +123,9 @@ def run(
     chosen, task = plan.parameters, plan.task
     lists = lists_of(task.workload)
     belief = TouchedBelief(lists, TouchedWeights(2.0**chosen.universe), floor=0.5 / task.rows)
-    questions = NumberedQueries(task.workload, task.rows, belief.snapshot())
+    questions: Questions[HeardQuery, TouchedSnapshot] = NumberedQueries(
+        task.workload, task.rows, belief.snapshot()
+    )
     last = play(
         BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement),
         LearningDataPlayer(belief),

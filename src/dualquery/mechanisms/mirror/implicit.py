@@ -20,8 +20,9 @@ import numpy as np
 
 from dualquery.distributions.implicit_euclidean import ImplicitEuclidean, SignedDensity
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.game.best_response_query_player import BestResponseQueryPlayer
+from dualquery.game.best_response_query_player import BestResponseQueryPlayer, Questions
 from dualquery.game.learning_data_player import LearningDataPlayer
+from dualquery.game.moves import HeardQuery
 from dualquery.game.play import play
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
@@ -134,7 +135,9 @@ def run(
     noisy = curator.measure(chosen.base.interactions, noise=chosen.base_noise)
     base = chosen.base.base(noisy, floor=0.5 / task.rows)
     belief = ImplicitEuclidean(task.workload, base, variance=chosen.variance(task.rows))
-    questions = NumberedQueries(task.workload, task.rows, belief.snapshot())
+    questions: Questions[HeardQuery, SignedDensity] = NumberedQueries(
+        task.workload, task.rows, belief.snapshot()
+    )
     query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement)
     density = play(
         query_player,
