@@ -21,8 +21,8 @@ from experiments.special_cases import EPSILON, independent, popular_items, speci
 NOISE, BY_HAND = "independent noise", "by hand"
 NARROW, WIDE = "all of 50 items", "20,000 of 1,000 items"
 WORDS = {
-    "projection": "projection (chosen)",
-    "parities": "parities by order",
+    "projection": "projection (chosen for 50 items)",
+    "parities": "parities (chosen for 1,000 items)",
     "monomials": "weights over monomials",
     "monomials, 25 blocks": "the same, 25 blocks",
     NOISE: "independent noise (2c − n)",
