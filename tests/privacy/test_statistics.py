@@ -21,18 +21,22 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.privacy import cell_statistics as cell_statistics_module
 from dualquery.privacy import misfits as misfits_module
+from dualquery.privacy import parity_statistics as parity_statistics_module
 from dualquery.privacy import scores as scores_module
 from dualquery.privacy import signed_tables as signed_tables_module
 from dualquery.privacy import special_statistics as special_statistics_module
 from dualquery.privacy import statistics as statistics_module
 from dualquery.privacy import wide_statistics as wide_statistics_module
 from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.cell_statistics import CellCounts
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.misfits import Misfits
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
+from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
@@ -74,9 +78,11 @@ from dualquery.queries.distances import Distances
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.knots import Knots
+from dualquery.queries.lists import NamedCells
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
+from dualquery.table.codes import codes_table
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.graph import graph_of
 from dualquery.table.records import Records, SparseItems
@@ -151,6 +157,12 @@ APART = from_texts(
 CONSTANT = Workload(MIXED, (Tables(MIXED, ((),)),), "everybody")
 CELLS = Tables(MIXED, ((0,), (1,), (0, 1), (2,), ()))
 RANK = np.array([2, 0, 3, 1])
+CODES = codes_table({"a": (0, 1), "b": (5, 7)})
+# Four of the six records, and lists in which one of them lies twice, or three times.
+LISTS = from_texts(
+    CODES, ["a = 0 & b = 5", "a = 1 & b = 7", "a = 0 & b = 6", "a = 0 & b = 5", "a = 1 & b = 5"]
+)
+LOOKED_UP = np.unique(LISTS.groups[0].cells)
 
 
 # ── The cases ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -332,6 +344,23 @@ STATISTICS = [
     Case("tables, multiplied", MIXED, Multiplied(GroupCounts(CELLS), 5)),
     Case("parities of one", BINARY, GroupCounts(parities(BINARY, 1).groups[0])),
     Case("parities of two", BINARY, GroupCounts(parities(BINARY, 2).groups[0]), both(REPLACE, BOUND)),
+    Case("cells", CODES, CellCounts(NamedCells(LOOKED_UP))),
+    Case(
+        "a cell",
+        CODES,
+        CellCounts(NamedCells(LOOKED_UP[:1])),
+        both(REPLACE, "two records do not lie in one cell; one price serves all lists of cells"),
+    ),
+    Case("lists", CODES, GroupCounts(LISTS.groups[0])),
+    Case("parity balances of one", BINARY, ParityBalances(parities(BINARY, 1).groups[0])),
+    Case("parity balances of two", BINARY, ParityBalances(parities(BINARY, 2).groups[0].take(np.arange(3, 6)))),
+    Case("parity balances of three", BINARY, ParityBalances(parities(BINARY, 3).groups[0].take(np.arange(6, 7)))),
+    Case(
+        "parity balances of several orders",
+        BINARY,
+        ParityBalances(parities(BINARY, 3).groups[0]),
+        both(REPLACE, BOUND),
+    ),
     Case("graded queries", GRADED.domain, GroupCounts(GRADED)),
     Case("balance", MIXED, Balance(TEXTS, 2)),
     Case("balance of a cell", MIXED, Balance(Workload(MIXED, (CELLS,), "cells"), 7)),
@@ -615,6 +644,8 @@ def test_no_statistic_and_no_score_is_left_out(member: str, cases: list[Case]) -
         wide_statistics_module,
         scores_module,
         signed_tables_module,
+        parity_statistics_module,
+        cell_statistics_module,
         special_statistics_module,
     )
     known = set().union(*(classes_with(module, "of", member) for module in modules))

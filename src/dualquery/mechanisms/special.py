@@ -15,6 +15,8 @@ from dualquery.mechanisms.distances.coordinate_wise import COORDINATE_WISE
 from dualquery.mechanisms.distances.curves import DISTANCE_CURVES
 from dualquery.mechanisms.graphs.coarsenings import COARSENINGS
 from dualquery.mechanisms.graphs.frieze_kannan import FRIEZE_KANNAN
+from dualquery.mechanisms.lists.noisy_cells import NOISY_CELLS
+from dualquery.mechanisms.lists.touched import TOUCHED_WEIGHTS
 from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
 
 AnyMechanism = Mechanism[Any, Any]
@@ -28,6 +30,10 @@ PREFERENCES: dict[str, tuple[tuple[AnyMechanism, str], ...]] = {
     "points": (
         (DISTANCE_CURVES, "Chosen because Gaussian noise can be paid for, where curves answer every point."),
         (COORDINATE_WISE, "Chosen because Gaussian noise cannot be paid for."),
+    ),
+    "codes": (
+        (NOISY_CELLS, "Chosen because one noisy histogram answers every look-up and every list."),
+        (TOUCHED_WEIGHTS, "Chosen because a histogram cannot be paid for."),
     ),
 }
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.disjunctions import disjunctions
 from dualquery.queries.draws import Stream, Urn, range_pairs
 from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
@@ -236,8 +237,8 @@ def from_file(domain: Domain, path: str | Path) -> Workload:
 def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     """The workload that a SPEC names, or several joined by `+` or given as a list.
 
-    marginals:K, random:K:COUNT[:SEED], parities:K, ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the
-    path of a file with one query a line.
+    marginals:K, random:K:COUNT[:SEED], parities:K, disjunctions:K[:COUNT[:SEED]],
+    ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the path of a file with one query a line.
     """
     parts: list[str] = []
     for text in [spec] if isinstance(spec, str) else spec:
@@ -265,12 +266,16 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
             raise QueryError(f"'{spec}' should read random:K:COUNT or random:K:COUNT:SEED")
         k, count = _integer(fields[0], "K", spec), _integer(fields[1], "COUNT", spec)
         return random_conjunctions(domain, k, count, _integer(fields[2], "SEED", spec) if fields[2:] else 0)
+    if colon and family == "disjunctions":
+        if len(fields) > 3:
+            raise QueryError(f"'{spec}' should read disjunctions:K, or disjunctions:K:COUNT:SEED")
+        return disjunctions(domain, *(_integer(text, "K, COUNT or SEED", spec) for text in fields))
     if colon and family == "ranges":
         return _ranges_from_spec(domain, fields, spec)
     if not isfile(spec):
         raise QueryError(
             f"'{spec}' is neither a family of queries (marginals:K, random:K:COUNT, parities:K, "
-            "ranges:ATTRIBUTE:COUNT) nor a file"
+            "disjunctions:K, ranges:ATTRIBUTE:COUNT) nor a file"
         )
     return from_file(domain, spec)
 

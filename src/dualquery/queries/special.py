@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dualquery.errors import QueryError
 from dualquery.queries.group import Group
-from dualquery.queries.language import cuts, distances
+from dualquery.queries.language import codes, cuts, distances
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
@@ -39,6 +39,13 @@ LANGUAGES: dict[str, Language] = {
         "points:FILE, points:random:COUNT",
         distances.groups_of,
         distances.family_of,
+    ),
+    "codes": Language(
+        "look-ups and lists",
+        codes.example_of,
+        "lookups:FILE, lists:FILE",
+        codes.groups_of,
+        codes.family_of,
     ),
 }
 

@@ -35,6 +35,12 @@ CALLED: dict[str, Called] = {
         "a table",
         "It protects one point. A person with several points in the table is protected less.",
     ),
+    "codes": Called(
+        "record",
+        "records",
+        "a table",
+        "It protects one record. A person with several records in the table is protected less.",
+    ),
 }
 
 

@@ -14,6 +14,9 @@ from dualquery.mechanisms.distances.artefact import DistanceCurves
 from dualquery.mechanisms.filed import Filed
 from dualquery.mechanisms.graphs.artefact import BLOCKS, EDGES, PAIRS, VERTICES, WeightedGraph
 from dualquery.mechanisms.graphs.rectangles import RECTANGLES, RectangleGraph
+from dualquery.mechanisms.lists.artefact import FILE as CELLS_FILE
+from dualquery.mechanisms.lists.artefact import CellFractions
+from dualquery.releases.cell_pictures import cell_pictures
 from dualquery.releases.curve_pictures import curve_pictures
 from dualquery.releases.graph_pictures import graph_pictures
 from dualquery.releases.pictures import Picture
@@ -58,6 +61,15 @@ LEAVING: dict[str, Leaving] = {
         "distance to a point is the sum over its columns; asking for it costs no privacy, as often as you like.",
         "The mean distance, column by column",
         curve_pictures,
+    ),
+    CELLS_FILE: Leaving(
+        (CELLS_FILE,),
+        CellFractions.of_files,
+        f"`{CELLS_FILE}` holds every record that was asked about, the fraction of the table that is such a record, "
+        "and how far off that may be. A list is the sum of its records; asking for it costs no privacy, as often as "
+        "you like.",
+        "The records that were asked about, by how many there are",
+        cell_pictures,
     ),
 }
 

@@ -32,6 +32,7 @@ from dualquery.table.cells import (
     texts_of,
     without_padding,
 )
+from dualquery.table.codes import OpenText, WholeRange, open_codes
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.lookup import bins_of, looked_up
@@ -143,6 +144,8 @@ def _floats(cells: pa.ChunkedArray) -> NDArray[np.float64]:
 def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
     if isinstance(column, Items):
         return _encoded_items(column, cells)
+    if isinstance(column, OpenText | WholeRange):
+        return open_codes(column, cells)
     if isinstance(column, Dates) and pa.types.is_temporal(cells.type):
         codes = _numeric_codes(column, column.typed_numbers(cells))
     elif isinstance(column, Numeric) and not isinstance(column, Dates) and is_numeric(cells.type):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dualquery.errors import SchemaError
-from dualquery.table import graph, points
+from dualquery.table import codes, graph, points
 from dualquery.table.domain import Column, Domain
 
 
@@ -30,7 +30,7 @@ class Section(Protocol):
         """The sections of a domain, complete: nothing is left to other files."""
 
 
-SECTIONS: dict[str, Section] = {"graph": graph, "points": points}
+SECTIONS: dict[str, Section] = {"graph": graph, "points": points, "codes": codes}
 
 
 def read_special(
