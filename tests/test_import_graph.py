@@ -31,6 +31,7 @@ STEPS = [
     {"releases"},
     {"audits"},
     {"example"},
+    {"clinic"},
     {"asking"},
     {"service"},
     {"cli"},

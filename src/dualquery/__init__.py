@@ -28,6 +28,8 @@ _HOMES = {
     "Certificate": "dualquery.releases.certificate",
     "DataError": "dualquery.errors",
     "Domain": "dualquery.table.domain",
+    "Dates": "dualquery.table.dates",
+    "Draft": "dualquery.table.draft",
     "DualQueryError": "dualquery.errors",
     "Evaluation": "dualquery.releases.evaluation",
     "Items": "dualquery.table.domain",
@@ -46,6 +48,7 @@ _HOMES = {
     "SchemaError": "dualquery.errors",
     "Verification": "dualquery.releases.verification",
     "Workload": "dualquery.queries.workload",
+    "dates": "dualquery.table.dates",
     "default_delta": "dualquery.privacy.budget",
     "encode": "dualquery.table.encoding",
     "equal_width": "dualquery.table.domain",
@@ -59,6 +62,7 @@ _HOMES = {
     "ranges": "dualquery.queries.families",
     "release": "dualquery.releases.making",
     "read_schema": "dualquery.table.schema",
+    "schema_draft": "dualquery.table.draft",
     "verify": "dualquery.releases.verification",
 }
 
@@ -70,7 +74,9 @@ __all__ = [
     "Categorical",
     "Certificate",
     "DataError",
+    "Dates",
     "Domain",
+    "Draft",
     "DualQueryError",
     "Evaluation",
     "Items",
@@ -90,6 +96,7 @@ __all__ = [
     "Verification",
     "Workload",
     "__version__",
+    "dates",
     "default_delta",
     "encode",
     "equal_width",
@@ -103,6 +110,7 @@ __all__ = [
     "ranges",
     "read_schema",
     "release",
+    "schema_draft",
     "verify",
 ]
 
@@ -129,7 +137,9 @@ if TYPE_CHECKING:
     from dualquery.releases.making import release
     from dualquery.releases.release import Answer, Release
     from dualquery.releases.verification import Verification, verify
+    from dualquery.table.dates import Dates, dates
     from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width
+    from dualquery.table.draft import Draft, schema_draft
     from dualquery.table.encoding import encode
     from dualquery.table.records import Records
     from dualquery.table.schema import Schema, read_schema

@@ -17,7 +17,7 @@ from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.plan import plan
 from dualquery.cli.release import release
-from dualquery.cli.schema import draft
+from dualquery.cli.schema import check, draft
 from dualquery.cli.serve import serve
 from dualquery.cli.verify import verify
 
@@ -31,6 +31,7 @@ app = typer.Typer(
 
 schema = typer.Typer(help="The public description of a table.", rich_markup_mode="markdown")
 schema.command("draft")(draft)
+schema.command("check")(check)
 
 ledger = typer.Typer(help="What all releases of a dataset may cost together.", rich_markup_mode="markdown")
 ledger.command("create")(create)

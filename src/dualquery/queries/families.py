@@ -7,6 +7,7 @@ twice, it is asked twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from os.path import isfile
 from pathlib import Path
@@ -21,7 +22,13 @@ from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
-from dualquery.queries.limits import check_count, check_order, check_tables, number_of_sets_up_to
+from dualquery.queries.limits import (
+    affordable_order,
+    check_count,
+    check_order,
+    check_tables,
+    number_of_sets_up_to,
+)
 from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE, Predicates, concatenated, equalities, equality_literal
 from dualquery.queries.tables import Tables
@@ -227,7 +234,8 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
         parts += [text] if isfile(text) else [part.strip() for part in text.split("+")]
     workloads = [_from_one_spec(domain, part) for part in parts]
     groups = tuple(group for workload in workloads for group in workload.groups)
-    return Workload(domain, groups, " + ".join(workload.spec for workload in workloads))
+    notes = tuple(note for workload in workloads for note in workload.notes)
+    return Workload(domain, groups, " + ".join(workload.spec for workload in workloads), notes)
 
 
 def _from_one_spec(domain: Domain, spec: str) -> Workload:
@@ -237,7 +245,7 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
         if len(fields) != 1:
             raise QueryError(f"'{spec}' should read {family}:K")
         k = _integer(fields[0], "K", spec)
-        return marginals(domain, k) if family == "marginals" else parities(domain, k)
+        return _affordable_marginals(domain, k) if family == "marginals" else parities(domain, k)
     if colon and family == "random":
         if len(fields) not in (2, 3):
             raise QueryError(f"'{spec}' should read random:K:COUNT or random:K:COUNT:SEED")
@@ -251,6 +259,18 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
             "ranges:ATTRIBUTE:COUNT) nor a file"
         )
     return from_file(domain, spec)
+
+
+def _affordable_marginals(domain: Domain, k: int) -> Workload:
+    """All tables over k attributes, or over fewer where these are too many, with a note that says so."""
+    less = affordable_order(domain, k)
+    if less == k:
+        return marginals(domain, k)
+    note = (
+        f"marginals:{k} of {domain.width} attributes are too many tables, so it is made for marginals:{less}; "
+        "larger tables can be asked all the same, and are as good as their pairs say"
+    )
+    return replace(marginals(domain, less), notes=(note,))
 
 
 def _ranges_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:

@@ -31,7 +31,8 @@ from dualquery.releases.keys import read_private_key
 from dualquery.releases.release import Release
 from dualquery.releases.report import report_html
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, sealed
-from dualquery.table.encoding import decode, encode
+from dualquery.table.decoding import decode
+from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 
 SYNTHETIC = "synthetic.parquet"

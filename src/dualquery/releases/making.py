@@ -14,6 +14,7 @@ from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
+from dualquery.mechanisms.rules import obeying
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget
@@ -21,6 +22,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec
+from dualquery.queries.rules import check_rules
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
 from dualquery.releases.certificate import certify
@@ -67,6 +69,7 @@ def release(
         workload = from_spec(described.domain, workload)
     if workload.domain != described.domain:
         raise DualQueryError("the workload was made for another schema than the table's")
+    check_rules(described.domain)
     wanted = checked_options(options)
     refuse_dropping(described, budget.neighbours)
     budget = replace(budget, adaptive=measures_rows(budget, public_rows))
@@ -84,7 +87,7 @@ def release(
     chosen, plan = settled.planned or plan_for(task, wanted, mechanism)
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
-    outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
+    outcome = obeying(chosen.run(plan, curator, entropy.public_generator(), tell), entropy)
     draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
     replicas = made_replicas(chosen, plan, outcome, draw, tell)
     certificate = certify(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dualquery.errors import BudgetError, DualQueryError
@@ -21,9 +22,12 @@ def plan_for(
         raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
     if mechanism is None:
         chosen = choose(task, options)
-        return MECHANISMS[chosen.mechanism], chosen
-    check_mechanism(mechanism)
-    return MECHANISMS[mechanism], MECHANISMS[mechanism].plan_for(task, options)
+    else:
+        check_mechanism(mechanism)
+        chosen = MECHANISMS[mechanism].plan_for(task, options)
+    return MECHANISMS[mechanism or chosen.mechanism], replace(
+        chosen, notes=(*task.workload.notes, *chosen.notes)
+    )
 
 
 def check_mechanism(name: str | None) -> None:

@@ -21,6 +21,7 @@ def report_html(release: Release, certificate: Certificate) -> str:
         _alarm(certificate),
         _certificate(certificate),
         _use(release, certificate),
+        _rules(release),
         _records(release),
         _errors(certificate),
         _parameters(certificate),
@@ -152,6 +153,15 @@ def _example_query(domain: Domain) -> str:
 
 def _shell_quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _rules(release: Release) -> str:
+    rules = release.domain.rules
+    if not rules or release.records is None:
+        return ""
+    said = "".join(f"<li><code>{escape(rule.says)}</code></li>" for rule in rules)
+    note = "Declared in the schema, without looking at the table. No synthetic record breaks one."
+    return _section("What cannot be", f'<p class="note">{note}</p><ul>{said}</ul>')
 
 
 def _records(release: Release) -> str:

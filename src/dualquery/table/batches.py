@@ -21,7 +21,7 @@ from dualquery.table.delimited import delimited_batches
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.parts import is_pattern, matching, same_kinds
 from dualquery.table.postgresql import PostgresTable
-from dualquery.table.source import PARQUET, TEXT, Source, describe, read_table, selected
+from dualquery.table.source import PARQUET, TEXT, Source, describe, picks_columns, read_table, selected
 from dualquery.table.transactions import transactions
 
 Told = Callable[[int], None]  # how many bytes of the files have been read
@@ -33,6 +33,7 @@ def batches(
     *,
     rows: int,
     lists: Collection[str] = (),
+    encoding: str | None = None,
     tell: Told = lambda _: None,
 ) -> Iterator[pa.Table]:
     """The named columns of a source, in that order, in tables of at most about so many rows."""
@@ -45,7 +46,7 @@ def batches(
         return
     done, kinds = 0, None
     for part in _parts(source):
-        for batch in _of_file(part, names, lists, rows):
+        for batch in _of_file(part, names, lists, rows, encoding):
             kinds = same_kinds(batch, kinds, part)
             yield batch
         done += part.stat().st_size
@@ -90,20 +91,22 @@ def _parts(source: Any) -> list[Path]:
 
 def _of_stream(source: Any, names: Sequence[str], rows: int) -> Iterator[pa.Table]:
     """A frame that hands its rows over one batch after another (a DuckDB relation), or one that is in memory."""
-    if isinstance(source, pa.Table) or (hasattr(source, "columns") and hasattr(source, "__getitem__")):
+    if isinstance(source, pa.Table) or picks_columns(source):
         yield from _slices(read_table(source, names), rows)
         return
     for batch in pa.RecordBatchReader.from_stream(source):
         yield from _slices(selected(pa.table(batch), names, describe(source)), rows)
 
 
-def _of_file(path: Path, names: Sequence[str], lists: Collection[str], rows: int) -> Iterator[pa.Table]:
+def _of_file(
+    path: Path, names: Sequence[str], lists: Collection[str], rows: int, encoding: str | None
+) -> Iterator[pa.Table]:
     kind = kind_of(path)
     with reading(path):
         if kind in PARQUET:
             yield from _of_parquet(path, names, rows)
         elif kind in TEXT:
-            with open_file(path) as stream:
+            with open_file(path, encoding) as stream:
                 yield from delimited_batches(stream, names, quoted_path(path))
         else:
             yield from _slices(read_table(path, names, lists=lists), rows)

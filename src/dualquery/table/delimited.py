@@ -41,9 +41,9 @@ MARK = b"\xef\xbb\xbf"  # that some programs put before UTF-8 text
 QUOTE, LF, CR = 34, 10, 13
 
 
-def read_delimited(path: Path, names: Sequence[str] | None) -> pa.Table:
+def read_delimited(path: Path, names: Sequence[str] | None, encoding: str | None = None) -> pa.Table:
     """The named columns of a text table as texts, an empty cell as null; all of them without names."""
-    with open_file(path) as stream:
+    with open_file(path, encoding) as stream:
         text = _Text.of(stream, names, quoted_path(path))
         with text.words():
             table = pyarrow.csv.read_csv(text.checked, **text.options)
