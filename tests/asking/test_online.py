@@ -42,6 +42,12 @@ def test_easy_questions_are_verified_and_free(open_table) -> None:
     assert after.answers == {"verified": 4}
 
 
+def test_a_budget_that_names_no_accounting_pays_for_questions() -> None:
+    budget = Budget(epsilon=BUDGET.epsilon, delta=BUDGET.delta, neighbours=BUDGET.neighbours)
+    online = dualquery.online(records(), budget=budget, release=release_of(), seed=1)
+    assert online.ask("sex = m").badge is Badge.VERIFIED
+
+
 def test_a_surprise_is_measured_costs_the_price_and_mends_the_hypothesis(open_table) -> None:
     online = open_table(lean=0.2, share=0.5)
     before = online.status()

@@ -186,5 +186,8 @@ def test_rules_that_leave_nobody() -> None:
     schema = parse_schema(text, origin="t")
     with pytest.raises(SchemaError, match="no record possible"):
         dualquery.release(
-            people(50), schema=schema, workload="marginals:1", budget=Budget(1, 1e-6, Neighbours.REPLACE)
+            people(50),
+            schema=schema,
+            workload="marginals:1",
+            budget=Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE),
         )

@@ -26,6 +26,7 @@ from dualquery.asking.rule import (
     budget_of_release,
     cap_of,
     check_wishes,
+    of_questions,
     order_of,
 )
 from dualquery.asking.state import State
@@ -77,14 +78,14 @@ def online(
 ) -> Online:
     """A private table that answers questions one at a time (docs/online.md).
 
-    `budget` is one of renyi accounting, and all that is ever told together keeps it. Without `release` one is made
+    All that is ever told together keeps the `budget` (by renyi accounting). Without `release` one is made
     with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.
     `tolerance` is how far off, as a fraction of the table, an answer may be before it should be noticed; without it,
     what a fire of 1% of the budget can notice. `journal` keeps what happened; without it, for the life of the
     process. A journal that has entries goes on from them, with the release that it began with. A table that takes
     more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
     """
-    public = public_schema(table, domain, schema)
+    public, budget = public_schema(table, domain, schema), of_questions(budget)
     refuse_dropping(public, budget.neighbours)
     check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
     kept = MemoryJournal() if journal is None else journal
@@ -150,7 +151,7 @@ def first_release(
     progress: Progress | None = None,
 ) -> Release:
     """The projection release that a table starts from, for a share of its budget; charged to the journal before."""
-    public = public_schema(table, domain, schema)
+    public, budget = public_schema(table, domain, schema), of_questions(budget)
     _refuse_other_accounting(budget)
     part = budget_of_release(budget, decimal(share))
     if journal is not None:

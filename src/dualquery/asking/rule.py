@@ -45,6 +45,13 @@ MENU = (Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2)
 LEAST_BOUND, MOST_BOUND = 3, 20_000  # records; a larger one would need a table that takes minutes to make
 
 
+def of_questions(budget: Budget) -> Budget:
+    """A budget that names no accounting is added up by the one that can pay for questions."""
+    if budget.accounting is Accounting.TIGHTEST:
+        return replace(budget, accounting=Accounting.RENYI)
+    return budget
+
+
 @dataclass(frozen=True)
 class Rule:
     """Everything that a question goes by. Public, and fixed when the table is opened."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from dualquery.table.cells import (
     is_list,
     is_numeric,
     number_in,
+    numbers_of,
     plain,
     spellings,
     texts_of,
@@ -48,14 +48,7 @@ from dualquery.table.records import (
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source, is_transaction_file, read_table
 from dualquery.table.transactions import read_transactions, transactions
-
-
-class Unplaced(IntEnum):
-    """Why a cell has no code."""
-
-    EMPTY = -1
-    OUTSIDE = -2
-    NOT_A_NUMBER = -3
+from dualquery.table.unplaced import Unplaced, advice
 
 
 def encode(source: Source, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
@@ -157,7 +150,7 @@ def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
         held = distinct(cells, column.name)
         texts = _without_empty(column, texts_of(held.values, column.name))
         if isinstance(column, Numeric):
-            code_of, empty = _numeric_code_of(column, texts)
+            code_of, empty = _numeric_code_of(column, held.values, texts)
         else:
             code_of, empty = _categorical_code_of(column, texts, padded=has_padding(held.values.type))
         codes = looked_up(np.append(code_of, empty), held.index)
@@ -175,41 +168,8 @@ def _placed(column: Categorical | Numeric, codes: NDArray[np.signedinteger]) -> 
     """The codes in the smallest type, once every cell has one."""
     worst = int(codes.min(initial=0))
     if worst < 0:
-        raise DataError(_advice(column, Unplaced(worst)))
+        raise DataError(advice(column, Unplaced(worst)))
     return codes.astype(smallest_type(len(column.labels)), copy=False)
-
-
-def _advice(column: Categorical | Numeric, reason: Unplaced) -> str:
-    name = column.name
-    if reason is Unplaced.NOT_A_NUMBER and isinstance(column, Dates):
-        return (
-            f"column '{name}' holds cells that are no dates such as 2024-03-01, or longer than a {column.by}; "
-            'mend them, or list the texts that stand for a missing date: empty = ["..."] in the schema'
-        )
-    if reason is Unplaced.NOT_A_NUMBER:
-        return (
-            f"column '{name}' holds cells that are not numbers; mend them, list the texts that stand for a "
-            'missing number, empty = ["..."] in the schema, or make the attribute categorical'
-        )
-    if isinstance(column, Numeric):
-        if reason is Unplaced.EMPTY:
-            return (
-                f"column '{name}' has empty cells or NaN; set missing = \"missing\" for it in the schema "
-                "to give them a place"
-            )
-        return (
-            f"column '{name}' holds numbers beyond its bin edges; widen the edges in the schema, "
-            "or set clamp = true to send such numbers to the nearest end"
-        )
-    if reason is Unplaced.EMPTY:
-        return (
-            f"column '{name}' has empty cells; set missing = \"...\" for it in the schema "
-            "to the listed value that stands for them"
-        )
-    return (
-        f"column '{name}' holds values that the schema does not list; add them to its values, "
-        'or set unknown = "..." to the listed value that stands for them'
-    )
 
 
 def _categorical_code_of(
@@ -234,9 +194,13 @@ def _categorical_code_of(
     return np.fromiter(map(code, texts), np.int64, len(texts)), empty
 
 
-def _numeric_code_of(column: Numeric, texts: list[str | None]) -> tuple[NDArray[np.signedinteger], int]:
+def _numeric_code_of(
+    column: Numeric, values: pa.Array, texts: list[str | None]
+) -> tuple[NDArray[np.signedinteger], int]:
     if isinstance(column, Dates):
         numbers, junk = column.numbers_of(texts)
+    elif is_numeric(values.type):
+        numbers, junk = numbers_of(values, column.name)
     else:
         numbers, junk = numbers_written(column, texts)
     if column.missing is not None and junk.any():
