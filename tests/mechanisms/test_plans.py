@@ -14,6 +14,7 @@ from dualquery.counting.counter import Countable, Integers
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.independent import IndependentParameters
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown, silent
 from dualquery.mechanisms.projection.by_tables import ByTables
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs
@@ -159,8 +160,10 @@ def test_a_private_number_of_records_is_measured_once_and_first(case: Case) -> N
     first = priced.noise.event(Sensitivity(priced.times * moved, priced.times**2 * moved))
     assert ledger.events[0] == first
     assert Counter(ledger.events[1:]) == planned(plan)
-    # Where records are few, the number is worth measuring again, with the one-way tables.
-    assert counter.totals == 1 or isinstance(plan.parameters, ByChosenPairs | ByTables)
+    # Where records are few, the number is worth measuring again with the one-way tables; and balances 2c − n need it.
+    assert counter.totals == 1 or isinstance(
+        plan.parameters, ByChosenPairs | ByTables | IndependentParameters
+    )
     assert plan.task.budget == left
     assert not any("number of records" in step.words for step in plan.steps)
     assert ledger.spent().epsilon <= ledger.budget.epsilon
