@@ -1,7 +1,8 @@
 """Questions a second over HTTP, with the disk's syncs and without them, from many connections at once.
 
-The table has 100,000 invented records. The server is a process of its own; this one asks. Beside the rate stands the
-time of a processor that a question takes in the server: on a machine with other work, that is the number to look at.
+The table has 100,000 invented records. The server is a process of its own; this one asks. Servers with and without
+syncs take turns, and the best turn of each counts: on a machine with other work a rate says how much of it was left.
+Beside the rate stands the time of a processor that a question takes in the server, which says more then.
 
     python -m benchmarks.serving [SECONDS]
 """
@@ -19,6 +20,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import psutil
@@ -32,6 +34,7 @@ from dualquery.service.storage import Storage
 
 ROWS = 100_000
 CONNECTIONS = 32
+TURNS = 3
 
 
 def questions(count: int) -> list[str]:
@@ -147,15 +150,20 @@ def main(seconds: float) -> None:
             questions=10**6,  # hardly a false fire
         )
         token = tokens.add(Storage(settings.place), "bench", quota=1.0)
-        with_sync, cost = measured(folder / "service.toml", token, seconds, synced=True)
-        without, _ = measured(folder / "service.toml", token, seconds, synced=False)
+        turns = [
+            [measured(folder / "service.toml", token, seconds, synced=synced) for synced in (True, False)]
+            for _ in range(TURNS)
+        ]
+    (with_sync, _), (without, _) = (max(each) for each in zip(*turns, strict=True))
+    cost = min(one[1] for one, _ in turns)
+    ratio = median(one[0] / other[0] for one, other in turns)
     load = os.getloadavg()[0]
     show(
         f"Questions over HTTP, {ROWS:,} records, {CONNECTIONS} connections (load of the machine {load:.1f})",
         [
             Figure("questions a second", with_sync, 300, at_least=True),
             Figure("the same without syncs", without),
-            Figure("with over without", with_sync / without, 0.5, at_least=True),
+            Figure("with over without, median of the turns", ratio, 0.5, at_least=True),
             Figure("processor time a question", cost, unit="ms"),
         ],
     )
@@ -165,4 +173,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--server"]:
         serve(sys.argv[2], int(sys.argv[3]), sys.argv[4] == "1")
     else:
-        main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0)
+        main(float(sys.argv[1]) if len(sys.argv) > 1 else 5.0)

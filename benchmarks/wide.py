@@ -2,16 +2,17 @@
 
 python -m benchmarks.wide                       # everything; the 512,000 attributes need 7 GB of disk
 python -m benchmarks.wide mixture kosarak       # some sections
+python -m benchmarks.wide chain --seeds 0       # with one seed
 Sections: mixture independent widest kosarak chain others
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,12 +23,15 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import RESULTS, Figure, in_fresh_process, records_of, show
 from dualquery.counting.memory import MemoryCounter
+from dualquery.mechanisms.error_bars import STUDENT, Replica, learned_curves, narrowest
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.replicas import Draw, made_replicas
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.draws import Stream
 from dualquery.queries.families import random_conjunctions, weighted_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
@@ -84,10 +88,14 @@ class Result:
     held_out_1: float
     held_out_2: float
     held_out_3: float
+    own_1: float  # the same questions of one and two attributes, asked of releases that were made for them;
+    own_2: float  # Kosarak only, else 0
     said_mean: float  # by the plan
     said_rms: float  # by the error bars
     true_rms: float
+    covered: float  # the part of the workload whose truth lies within its 95% bar
     synthetic_rows: int
+    rows_seconds: float  # until there are rows; replicas follow
     seconds: float
     processor_seconds: float
     said_seconds: float
@@ -191,23 +199,42 @@ def _kosarak(records: Records, *, by_popularity: bool) -> tuple[Workload, list[W
 # ── Runs ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def release(
-    records: Records, workload: Workload, seed: int
-) -> tuple[Records, dict[str, float], NDArray[np.float64]]:
-    """One release: its records, what it took and what the plan said, and its error bars."""
+@dataclass(frozen=True)
+class Made:
+    """A release as `dualquery release` makes it, replicas included; what it took, and what the plan said."""
+
+    records: Records
+    replicas: tuple[Replica, ...]
+    taken: dict[str, float]
+
+    def bars(self, workload: Workload, rows: int) -> NDArray[np.float64]:
+        """The 95% bar of every query."""
+        curves = learned_curves(self.records, rows, self.replicas, Stream(0))
+        seen = [
+            np.concatenate([each.seen(group).errors for group in workload.groups]) for each in self.replicas
+        ]
+        answers = workload.fractions(self.records)
+        widths = curves.bars(answers, np.full(len(answers), workload.order), seen)
+        return np.maximum(widths, narrowest(rows, self.records.rows))
+
+
+def release(records: Records, workload: Workload, seed: int, *, with_replicas: bool = True) -> Made:
     started = time.perf_counter(), time.process_time()
     plan = PROJECTION.plan_for(Task(workload, records.rows, BUDGET), {})
     curator = Curator(MemoryCounter(records), Ledger(BUDGET), SeededEntropy(seed))
     outcome = PROJECTION.run(plan, curator, np.random.default_rng(seed), silent)
+    rows_seconds = time.perf_counter() - started[0]
+    draw = Draw.of(outcome.artefact, records.rows, seed)
+    replicas = made_replicas(PROJECTION, plan, outcome, draw, silent) if with_replicas else ()
     taken = {
+        "rows_seconds": rows_seconds,
         "seconds": time.perf_counter() - started[0],
         "processor_seconds": time.process_time() - started[1],
         "said_mean": plan.mean_error,
         "said_seconds": plan.seconds,
         "said_gigabytes": plan.bytes / 1e9,
     }
-    assert outcome.error_bars is not None
-    return synthetic_of(outcome), taken, outcome.error_bars
+    return Made(synthetic_of(outcome), replicas, taken)
 
 
 def warm_up() -> None:
@@ -219,41 +246,55 @@ def warm_up() -> None:
         release(records, random_conjunctions(records.domain, 3, 30_000, seed=2), 0)
 
 
-def measure(data: str, attributes: int) -> list[Result]:
+def measure(data: str, attributes: int, seeds: Sequence[int]) -> list[Result]:
     """A table and a release for each seed."""
     warm_up()
-    return [_measure(data, attributes, seed) for seed in SEEDS]
+    return [_measure(data, attributes, seed) for seed in seeds]
 
 
 def _measure(data: str, attributes: int, seed: int) -> Result:
     with load(data, attributes, seed) as (records, workload, held_out):
-        made, taken, bars = release(records, workload, seed)
-        error = workload.fractions(made) - workload.fractions(records)
-        outside = [float(np.abs(w.fractions(made) - w.fractions(records)).mean()) for w in held_out]
+        released = release(records, workload, seed)
+        made, bars = released.records, released.bars(workload, records.rows)
+        error = np.abs(workload.fractions(made) - workload.fractions(records))
+        outside = [_mean_error(each, made, records) for each in held_out]
+        for_them = [0.0, 0.0]
+        if data.startswith("kosarak"):
+            for_them = [
+                _mean_error(each, release(records, each, seed, with_replicas=False).records, records)
+                for each in held_out[:2]
+            ]
     return Result(
         data=data,
         attributes=attributes,
         seed=seed,
-        mean=float(np.abs(error).mean()),
-        largest=float(np.abs(error).max()),
+        mean=float(error.mean()),
+        largest=float(error.max()),
         held_out_1=outside[0],
         held_out_2=outside[1],
         held_out_3=outside[2],
-        said_rms=float(np.sqrt(np.mean(bars**2))),
+        own_1=for_them[0],
+        own_2=for_them[1],
+        said_rms=float(np.sqrt(np.mean(bars**2))) / STUDENT,
         true_rms=float(np.sqrt(np.mean(error**2))),
+        covered=float((error <= bars).mean()),
         synthetic_rows=made.rows,
-        **taken,
+        **released.taken,
     )
+
+
+def _mean_error(workload: Workload, made: Records, records: Records) -> float:
+    return float(np.abs(workload.fractions(made) - workload.fractions(records)).mean())
 
 
 def only_released(data: str, attributes: int) -> dict[str, float]:
     """A release and nothing else, for its memory."""
     with load(data, attributes, 0) as (records, workload, _):
-        return release(records, workload, 0)[1]
+        return release(records, workload, 0).taken
 
 
-def requirements(wanted: Wanted) -> list[Result]:
-    results: list[Result] = in_fresh_process(measure, wanted.data, wanted.attributes)[0]
+def requirements(wanted: Wanted, seeds: Sequence[int]) -> list[Result]:
+    results: list[Result] = in_fresh_process(measure, wanted.data, wanted.attributes, seeds)[0]
     _, peak = in_fresh_process(only_released, wanted.data, wanted.attributes)
 
     def mean(name: str) -> float:
@@ -268,16 +309,30 @@ def requirements(wanted: Wanted) -> list[Result]:
             for k in (1, 2, 3)
         ),
         Figure("mean error, as planned", mean("said_mean")),
+        *(
+            Figure(
+                f"held-out, {k}-way, over a release for them",
+                mean(f"held_out_{k}") / mean(f"own_{k}"),
+                HELD_OUT_RATIO,
+            )
+            for k in (1, 2)
+            if mean(f"own_{k}") > 0
+        ),
         Figure("rms error, by the error bars", mean("said_rms")),
         Figure("rms error, true", mean("true_rms")),
+        Figure("truth within its bar", mean("covered")),
         Figure("synthetic records", mean("synthetic_rows")),
         Figure("seconds", mean("seconds"), wanted.seconds),
+        Figure("seconds until there are rows", mean("rows_seconds")),
         Figure("processor seconds of all cores", mean("processor_seconds")),
         Figure("seconds, as planned", mean("said_seconds")),
         Figure("GB of the process, the table included", peak, wanted.gigabytes),
         Figure("GB, as planned", mean("said_gigabytes")),
     ]
-    show(f"{wanted.data}, {wanted.attributes:,} attributes, ε = 1, δ = 0.001, {len(SEEDS)} seeds", figures)
+    show(
+        f"{wanted.data}, {wanted.attributes:,} attributes, ε = 1, δ = 0.001, seeds {', '.join(map(str, seeds))}",
+        figures,
+    )
     return results
 
 
@@ -286,10 +341,12 @@ def _ratio(wanted: Wanted) -> float | None:
 
 
 def main() -> None:
-    asked = sys.argv[1:] or list(WANTED)
-    unknown = [name for name in asked if name not in WANTED]
-    if unknown:
-        sys.exit(f"no section '{unknown[0]}'; there are {', '.join(WANTED)}")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.wide", description="Wide binary tables.")
+    parser.add_argument(
+        "sections", nargs="*", choices=[[], *WANTED], metavar="SECTION", help=", ".join(WANTED)
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    arguments = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "wide.csv"
     fresh = not path.exists()
@@ -297,9 +354,9 @@ def main() -> None:
         writer = csv.DictWriter(stream, list(Result.__dataclass_fields__))
         if fresh:
             writer.writeheader()
-        for section in asked:
+        for section in arguments.sections or WANTED:
             for wanted in WANTED[section]:
-                for result in requirements(wanted):
+                for result in requirements(wanted, arguments.seeds):
                     writer.writerow(asdict(result))
                 stream.flush()
 

@@ -21,6 +21,7 @@ from dualquery.asking.answers import Badge, OnlineAnswer
 from dualquery.asking.opening import first_release
 from dualquery.asking.rule import Rule
 from dualquery.counting.columns import ColumnCounter
+from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.online_pmw.game import online_pmw
 from dualquery.mechanisms.online_pmw.parameters import Update, parameters_of
 from dualquery.privacy.conversion import rho_of
@@ -190,7 +191,7 @@ def measure_textbook(data: Data, name: str, update: Update, questions: int, seed
         update=update,
         part_cells=PART_CELLS,
     )
-    curator = Curator(ColumnCounter(records), Ledger(budget), SeededEntropy(seed))
+    curator = Curator(ColumnCounter(MemoryCounter(records)), Ledger(budget), SeededEntropy(seed))
     found = online_pmw(
         curator,
         (reader.read(text) for text in texts),
@@ -209,7 +210,7 @@ def measure_planted(times: int, seed: int) -> dict[str, Value]:
     off = int(np.ceil(rule.bound(rule.test) * rows))
     records = Records.from_rows(domain, (np.arange(rows) < 5000 + off)[:, None].astype(np.int64))
     question = QuestionReader(domain).read("a = yes")
-    counter, entropy, silent = ColumnCounter(records), SeededEntropy(seed), 0
+    counter, entropy, silent = ColumnCounter(MemoryCounter(records)), SeededEntropy(seed), 0
     for _ in range(times):
         ledger = Ledger(BUDGET)
         slot = Slot(ledger, rule.test.event, rule.measured)

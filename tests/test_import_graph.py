@@ -30,7 +30,8 @@ STEPS = [
     {"mechanisms"},
     {"releases"},
     {"audits"},
-    {"example"},
+    {"example", "example_codes", "example_special"},
+    {"clinic"},
     {"asking"},
     {"service"},
     {"cli"},
@@ -286,6 +287,7 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
     assert one_by_one == {"dualquery.asking.opening"}
     released = "dualquery.mechanisms.replicas"  # whose records are released ones
     assert users == {
+        "dualquery.counting.columns",
         "dualquery.counting.opening",
         "dualquery.releases.making",
         "dualquery.releases.evaluation",

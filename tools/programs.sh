@@ -1,9 +1,10 @@
 #!/bin/sh
-# Programs that tests start: a database server, a browser, a compiler. Installed where that is possible; where it is
+# Programs that tests start: a database server, a browser, Java, a compiler. Installed where that is possible; where it is
 # not, the tests that need them are skipped, and this says so.
 wanted=""
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || wanted="$wanted postgresql"
 command -v chromium >/dev/null || wanted="$wanted chromium"
+[ -n "$JAVA_HOME" ] || command -v java >/dev/null || wanted="$wanted openjdk-17-jre-headless"
 command -v cc >/dev/null || wanted="$wanted gcc libc6-dev"
 [ -z "$wanted" ] && exit 0
 echo "Tests start programs that are not here:$wanted. Trying to install them."

@@ -28,6 +28,8 @@ _HOMES = {
     "Comparison": "dualquery.releases.comparing",
     "DataError": "dualquery.errors",
     "Domain": "dualquery.table.domain",
+    "Dates": "dualquery.table.dates",
+    "Draft": "dualquery.table.draft",
     "DualQueryError": "dualquery.errors",
     "Evaluation": "dualquery.releases.evaluation",
     "Figure": "dualquery.releases.figures",
@@ -48,6 +50,7 @@ _HOMES = {
     "Verification": "dualquery.releases.verification",
     "Workload": "dualquery.queries.workload",
     "compare": "dualquery.releases.comparing",
+    "dates": "dualquery.table.dates",
     "default_delta": "dualquery.privacy.budget",
     "encode": "dualquery.table.encoding",
     "equal_width": "dualquery.table.domain",
@@ -61,6 +64,7 @@ _HOMES = {
     "ranges": "dualquery.queries.families",
     "release": "dualquery.releases.making",
     "read_schema": "dualquery.table.schema",
+    "schema_draft": "dualquery.table.draft",
     "verify": "dualquery.releases.verification",
 }
 
@@ -73,7 +77,9 @@ __all__ = [
     "Certificate",
     "Comparison",
     "DataError",
+    "Dates",
     "Domain",
+    "Draft",
     "DualQueryError",
     "Evaluation",
     "Figure",
@@ -95,6 +101,7 @@ __all__ = [
     "Workload",
     "__version__",
     "compare",
+    "dates",
     "default_delta",
     "encode",
     "equal_width",
@@ -108,6 +115,7 @@ __all__ = [
     "ranges",
     "read_schema",
     "release",
+    "schema_draft",
     "verify",
 ]
 
@@ -136,7 +144,9 @@ if TYPE_CHECKING:
     from dualquery.releases.making import release
     from dualquery.releases.release import Answer, Release
     from dualquery.releases.verification import Verification, verify
+    from dualquery.table.dates import Dates, dates
     from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width
+    from dualquery.table.draft import Draft, schema_draft
     from dualquery.table.encoding import encode
     from dualquery.table.records import Records
     from dualquery.table.schema import Schema, read_schema

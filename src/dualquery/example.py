@@ -75,7 +75,6 @@ values = ["never", "formerly", "yes"]
 name = "health"
 values = ["poor", "fair", "good", "very good"]
 ordered = true
-missing = "fair"
 """
 
 QUERIES = "marginals:3"
@@ -85,7 +84,7 @@ Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class _Chance:
+class Chance:
     """Draws for all people at once, from uniform numbers alone."""
 
     rng: np.random.Generator
@@ -107,7 +106,7 @@ class _Chance:
 
 def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
     """The invented answers, one row a person."""
-    chance = _Chance(np.random.default_rng(seed), people)
+    chance = Chance(np.random.default_rng(seed), people)
     region = chance.one_of(0.18, 0.17, 0.22, 0.21, 0.22)
     capital = region == 4
     age = _age(chance, capital)
@@ -148,34 +147,35 @@ def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
     return pa.table(
         {
             "age": pa.array(age, pa.int32()),
-            "sex": _words(male, ["female", "male"]),
-            "region": _words(region, ["north", "east", "south", "west", "capital"]),
-            "education": _words(education, ["school", "vocational", "college", "university"]),
-            "employment": _words(
+            "sex": words(male, ["female", "male"]),
+            "region": words(region, ["north", "east", "south", "west", "capital"]),
+            "education": words(education, ["school", "vocational", "college", "university"]),
+            "employment": words(
                 employment, ["employed", "self-employed", "unemployed", "student", "retired", "at home"]
             ),
             "income": pa.array(income, pa.int32()),
-            "marital_status": _words(marital, ["single", "married", "divorced", "widowed"]),
-            "household": _words(household, ["1", "2", "3", "4", "5 or more"]),
-            "housing": _words(housing, ["owns", "rents", "with family"]),
-            "commute": _words(commute, ["none", "car", "transit", "bicycle", "on foot"]),
-            "smokes": _words(smokes, ["never", "formerly", "yes"]),
-            "health": _words(health, ["poor", "fair", "good", "very good"]),
+            "marital_status": words(marital, ["single", "married", "divorced", "widowed"]),
+            "household": words(household, ["1", "2", "3", "4", "5 or more"]),
+            "housing": words(housing, ["owns", "rents", "with family"]),
+            "commute": words(commute, ["none", "car", "transit", "bicycle", "on foot"]),
+            "smokes": words(smokes, ["never", "formerly", "yes"]),
+            "health": words(health, ["poor", "fair", "good", "very good"]),
         }
     )
 
 
-def _words(codes: NDArray[np.generic], words: Sequence[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), words).cast(pa.string())
+def words(codes: NDArray[np.generic], of: Sequence[str]) -> pa.Array:
+    """The word of each code."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), list(of)).cast(pa.string())
 
 
-def _age(chance: _Chance, capital: NDArray[np.bool_]) -> Codes:
+def _age(chance: Chance, capital: NDArray[np.bool_]) -> Codes:
     """Whole years from 18; people of the capital are somewhat younger."""
     years = 18 + np.floor(74 * chance.uniform() ** np.where(capital, 1.55, 1.20))
     return years.astype(np.int64)
 
 
-def _employment(chance: _Chance, age: Codes, male: NDArray[np.bool_], education: Codes) -> Codes:
+def _employment(chance: Chance, age: Codes, male: NDArray[np.bool_], education: Codes) -> Codes:
     working = np.where(age < 65, 0.62 + 0.05 * education, 0.05)
     return chance.one_of(
         working * np.where(age < 25, 0.55, 1.0),
@@ -188,7 +188,7 @@ def _employment(chance: _Chance, age: Codes, male: NDArray[np.bool_], education:
 
 
 def _income(
-    chance: _Chance,
+    chance: Chance,
     age: Codes,
     male: NDArray[np.bool_],
     education: Codes,
@@ -203,7 +203,7 @@ def _income(
     return np.clip(np.round(earned * np.exp2(spread * 1.44 * chance.bell()), -2), 0, 240_000).astype(np.int64)
 
 
-def _marital_status(chance: _Chance, age: Codes, male: NDArray[np.bool_]) -> Codes:
+def _marital_status(chance: Chance, age: Codes, male: NDArray[np.bool_]) -> Codes:
     grown = np.clip((age - 20) / 18.0, 0.0, 1.0)
     return chance.one_of(
         1.05 - 0.88 * grown,
@@ -213,7 +213,7 @@ def _marital_status(chance: _Chance, age: Codes, male: NDArray[np.bool_]) -> Cod
     )
 
 
-def _household(chance: _Chance, age: Codes, marital: Codes) -> Codes:
+def _household(chance: Chance, age: Codes, marital: Codes) -> Codes:
     married, young = marital == 1, age < 25
     parents = married & (age >= 28) & (age < 55)
     return chance.one_of(
@@ -225,7 +225,7 @@ def _household(chance: _Chance, age: Codes, marital: Codes) -> Codes:
     )
 
 
-def _commute(chance: _Chance, employment: Codes, region: Codes, income: Codes) -> Codes:
+def _commute(chance: Chance, employment: Codes, region: Codes, income: Codes) -> Codes:
     moves = (employment <= 1) | (employment == 3)
     capital, student = region == 4, employment == 3
     return chance.one_of(

@@ -12,7 +12,7 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, BudgetError, LedgerError, Neighbours, PersonReplace, QueryError
 from dualquery.asking.answers import Badge
-from dualquery.asking.journal import Answered, Fired, Prepaid
+from dualquery.asking.journal import Answered, Fired, MemoryJournal, Prepaid
 from dualquery.asking.rule import Rule
 from dualquery.errors import DualQueryError
 from dualquery.privacy.conversion import units
@@ -40,6 +40,12 @@ def test_easy_questions_are_verified_and_free(open_table) -> None:
     after = online.status()
     assert (after.spent, after.left) == (before.spent, before.left)
     assert after.answers == {"verified": 4}
+
+
+def test_a_budget_that_names_no_accounting_pays_for_questions() -> None:
+    budget = Budget(epsilon=BUDGET.epsilon, delta=BUDGET.delta, neighbours=BUDGET.neighbours)
+    online = dualquery.online(records(), budget=budget, release=release_of(), seed=1)
+    assert online.ask("sex = m").badge is Badge.VERIFIED
 
 
 def test_a_surprise_is_measured_costs_the_price_and_mends_the_hypothesis(open_table) -> None:
@@ -146,6 +152,26 @@ def test_a_purchase_costs_its_formula(open_table) -> None:
         before = online.status().spent
         online.buy(text, error=0.02)
         assert online.status().spent - before == expected
+
+
+def test_what_was_bought_is_told_again_to_whoever_wants_no_more_precision(open_table) -> None:
+    online = open_table()
+    bought = online.buy("sex = m", error=0.02)
+    before = online.status().spent
+    assert online.quote("sex = m", error=0.03).most.units == 0
+    again = online.buy("sex = m", error=0.03)
+    assert (again.value, again.typical, again.bound) == (bought.value, bought.typical, bought.bound)
+    assert again.cost.units == 0
+    assert online.status().spent == before
+    assert online.buy("sex = m", error=0.015).cost.units > 0
+
+
+def test_what_no_rule_can_be_made_of_is_refused_before_a_release_is_paid_for() -> None:
+    for wrong in ({"share": 2.0}, {"tolerance": 2.0}, {"questions": 0}):
+        journal = MemoryJournal()
+        with pytest.raises(BudgetError):
+            dualquery.online(TRUTH, schema=DOMAIN, budget=BUDGET, journal=journal, **wrong)
+        assert not journal.entries()
 
 
 def test_a_purchase_beyond_what_is_left_says_so_and_charges_nothing(open_table) -> None:

@@ -10,9 +10,12 @@ from dualquery.game.moves import Residual, Transcript
 from dualquery.game.residual import TargetsMaker
 from dualquery.mechanisms.projection import empirical_bayes
 from dualquery.mechanisms.projection.empirical_bayes import FAR, RATIOS, relative_posterior
+from dualquery.mechanisms.projection.fit import Wanted
 from dualquery.mechanisms.projection.separable import SeparablePrior, contrasts, effective
+from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.mechanisms.projection.tree import mutual_information, spanning_tree, tree_lean, tree_of
 from dualquery.queries.tables import centred
+from dualquery.table.domain import Categorical, Domain
 
 # ── Cells around a known mean ───────────────────────────────────────────────────────────────────────────────────
 
@@ -177,3 +180,19 @@ def test_without_data_rows_are_drawn_from_the_tree(size):
     np.add.at(joint, tuple(drawn.T), 1 / len(drawn))
     expected = chain[0, 1][:, :, None] * given[None]
     assert np.abs(joint - expected).max() < 0.01
+
+
+@pytest.mark.parametrize(("size", "as_measured"), [(2, True), (3, False)])
+def test_single_numbers_are_fitted_as_they_were_measured(size, as_measured):
+    """The interaction of two attributes of two values is one number: no other cell tells anything about it."""
+    rng = np.random.default_rng(0)
+    domain = Domain(tuple(Categorical(f"a{j}", tuple("xyz"[:size])) for j in range(4)))
+    interactions = {(): np.array(1000.0)} | {
+        s: centred(rng.normal(0, 10, (size,) * len(s))) for k in (1, 2) for s in combinations(range(4), k)
+    }
+    measured = MeasuredTables(domain, interactions, dict.fromkeys(interactions, 100.0), 1000.0)
+    wanted = Wanted.of(measured, rng)
+    assert wanted.single_numbers is as_measured
+    raw = wanted.maker({s: measured.table(s) for s in wanted.likely}).targets()
+    found = wanted.at_once()
+    assert all(np.array_equal(raw.pull[s], found.pull[s]) for s in raw.pull) is as_measured

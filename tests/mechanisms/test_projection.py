@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_said():
     records = related_table((300, 200, 2), 100, 0)
     with pytest.raises(DualQueryError, match="a0 × a1"):
         play(records, marginals(records.domain, 2), memory=1_000_000)
-    with pytest.raises(DualQueryError, match="--rows"):
+    with pytest.raises(DualQueryError, match="--synthetic-rows"):
         play(TABLE, QUERIES, synthetic_rows=0)
     with pytest.raises(DualQueryError, match="items"):
         play(TABLE, QUERIES, items_per_record=3)

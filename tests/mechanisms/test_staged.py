@@ -10,7 +10,7 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.projection import fit, staged
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.projection.measuring import Stage
+from dualquery.mechanisms.projection.measuring import Stage, known_at_first
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.planning import plan_tables
 from dualquery.privacy.budget import Accounting, Budget
@@ -213,3 +213,28 @@ def test_a_share_is_what_a_measurement_costs():
     parts = [Fraction(stage.squared) / stage.noise.variance for stage in stages]
     for stage, part in zip(stages, parts, strict=True):
         assert float(part / sum(parts)) == pytest.approx(stage.share, rel=1e-3)
+
+
+def test_the_number_of_few_records_gets_more_of_the_budget():
+    """Of many records the usual share; of few as much as makes its noise clear; nothing where it is public."""
+    workload = marginals(TABLE.domain, 2)
+    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.GAUSSIAN)
+    share = [plan_tables(Task(workload, rows, budget)).ones[()] for rows in (20_000, 2500, 300)]
+    assert share == pytest.approx([0.01, share[1], 0.05])
+    assert 0.01 < share[1] < 0.05
+    before = plan_tables(Task(workload, 300, budget, rows_variance=1600.0))
+    assert before.ones[()] == pytest.approx(0.04)
+    assert () not in plan_tables(Task(workload, 20_000, budget, rows_variance=1600.0)).ones
+    public = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.GAUSSIAN)
+    assert () not in plan_tables(Task(workload, 300, public)).ones
+
+
+def test_a_number_of_records_that_was_measured_twice_is_joined():
+    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.GAUSSIAN)
+    workload = marginals(TABLE.domain, 2)
+    again = {(): np.array(330.0)}, {(): 400.0}
+    known = known_at_first(Task(workload, 300, budget, rows_variance=1200.0), *again)
+    assert known.total == pytest.approx(322.5)
+    assert known.variance[()] == pytest.approx(300.0)
+    assert known_at_first(Task(workload, 300, budget), *again).total == 330.0
+    assert known_at_first(Task(workload, 300, budget, rows_variance=1200.0), {}, {}).total == 300.0

@@ -21,7 +21,7 @@ from dualquery.mechanisms.projection.structure import (
     spectrum_of,
     upper_quantile,
 )
-from dualquery.mechanisms.projection.wide import UNASKED, ByClasses, ByItems
+from dualquery.mechanisms.projection.wide import NOT_TOGETHER, UNASKED, ByClasses, ByItems
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -246,12 +246,25 @@ def test_a_plan_says_where_plain_noise_would_do_better() -> None:
     )
 
 
+def test_plans_for_baskets_say_what_else_would_do() -> None:
+    domain = block(5000)
+    few, many = (random_conjunctions(domain, 3, number, seed=0) for number in (100, 30_000))
+    declared = [planned(domain, workload, budget(1.0), items_per_record=20).notes for workload in (few, many)]
+    assert [any("--mechanism gaussian" in note for note in notes) for notes in declared] == [True, False]
+    popular = weighted_conjunctions(domain, 3, 30_000, 1, 1 / np.arange(1, 5001) ** 1.5)
+    for workload, words in ((many, NOT_TOGETHER), (popular, "items and their pairs are measured")):
+        (note,) = (
+            note for note in planned(domain, workload, budget(1.0)).notes if "--items-per-record" in note
+        )
+        assert words in note
+
+
 def test_the_widest_tables_are_planned_within_memory() -> None:
     domain = block(512_000)
     plan = planned(domain, random_conjunctions(domain, 3, 100_000, seed=1), budget(1.0))
     assert plan.parameters.attributes < 240_000
     assert plan.parameters.pace.rows < 40_000
-    assert any("--rows" in note for note in plan.notes)
+    assert any("--synthetic-rows" in note for note in plan.notes)
     with pytest.raises(DualQueryError, match="--memory"):
         planned(block(), asked(block()), budget(1.0), memory=10_000_000)
 

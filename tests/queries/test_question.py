@@ -158,7 +158,7 @@ def test_masses_are_sums_of_weights() -> None:
 
 def test_the_counter_of_single_questions_is_the_counter_of_many() -> None:
     table = records()
-    one, other = ColumnCounter(table), MemoryCounter(table)
+    one, other = ColumnCounter(MemoryCounter(table)), MemoryCounter(table)
     assert one.true_rows == other.true_rows
     assert one.domain == other.domain
     several = Tables(DOMAIN, ((0,), (1, 2)))

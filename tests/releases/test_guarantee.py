@@ -15,7 +15,7 @@ from dualquery.errors import DataError, DualQueryError, SchemaError
 from dualquery.queries import bit_columns
 from dualquery.releases.making import refuse_dropping
 from dualquery.releases.report import report_html
-from dualquery.table.draft import draft_text
+from dualquery.table.draft import schema_draft
 from dualquery.table.schema import parse_schema, read_schema, schema_text
 
 DOMAIN = Domain((Categorical("sex", ("f", "m")), Categorical("smokes", ("no", "yes", "often"))))
@@ -88,7 +88,7 @@ def test_the_schema_of_adult_may_be_used_under_replace() -> None:
 
 def drafted(tmp_path: Path) -> tuple[Path, Schema]:
     table = people(tmp_path)
-    return table, parse_schema(draft_text(table), origin="a draft")
+    return table, parse_schema(str(schema_draft(table)), origin="a draft")
 
 
 def test_a_draft_promises_nothing(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_draft_that_was_made_public_promises_again(tmp_path: Path) -> None:
 def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = people(tmp_path)
     schema = tmp_path / "schema.toml"
-    schema.write_text(draft_text(table))
+    schema.write_text(str(schema_draft(table)))
     arguments = ["release", str(table), "--schema", str(schema), "--queries", "marginals:1", "--epsilon", "1"]
     assert run([*arguments, "--out", str(tmp_path / "out"), "--rows", "10", "--json"]) == 0
     out, err = capsys.readouterr()

@@ -32,6 +32,8 @@ os.environ["NUMBA_THREADING_LAYER"] = "workqueue"  # the one whose threads come 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import small
+import uvicorn.lifespan.on
+import uvicorn.protocols.http.auto  # noqa: F401
 from sqlalchemy import event
 
 from dualquery.asking.online import Online

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -20,14 +20,15 @@ from dualquery.service.standing import standing
 from tests.service import small
 from tests.service.conftest import Running, running
 
-MANY = int(os.environ.get("DUALQUERY_FUZZED", "150"))
 FUZZED = settings(
-    max_examples=MANY,
     deadline=None,
     database=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+
+
+fuzzed = pytest.mark.parametrize("many", [150, pytest.param(1800, marks=pytest.mark.long)])
 
 
 @pytest.fixture(scope="module")
@@ -138,21 +139,22 @@ _FORMULAS = st.lists(_CONDITIONS, min_size=1, max_size=4).flatmap(
 _QUESTIONS = _FORMULAS | st.lists(_WORDS, max_size=14).map(" ".join) | st.text(max_size=40)
 
 
-@FUZZED
-@given(question=_QUESTIONS, free=st.booleans(), tolerance=st.none() | st.floats(0.2, 1))
-def _ask(service: Running, watched: Watched, question: str, free: bool, tolerance: float | None) -> None:
-    body: dict[str, Any] = {"question": question, "free": free}
-    if tolerance is not None:
-        body["tolerance"] = tolerance
-    status, found, _ = service.request("POST", "/v1/datasets/people/ask", body)
-    watched.look(status)
-    if status == 422 and "column" in found["error"]:
-        assert 1 <= found["error"]["column"] <= len(question) + 1
-
-
-def test_the_language(service: Running) -> None:
+@fuzzed
+def test_the_language(service: Running, many: int) -> None:
     watched = Watched(service)
-    _ask(service, watched)
+
+    @settings(FUZZED, max_examples=many)
+    @given(question=_QUESTIONS, free=st.booleans(), tolerance=st.none() | st.floats(0.2, 1))
+    def ask(question: str, free: bool, tolerance: float | None) -> None:
+        body: dict[str, Any] = {"question": question, "free": free}
+        if tolerance is not None:
+            body["tolerance"] = tolerance
+        status, found, _ = service.request("POST", "/v1/datasets/people/ask", body)
+        watched.look(status)
+        if status == 422 and "column" in found["error"]:
+            assert 1 <= found["error"]["column"] <= len(question) + 1
+
+    ask()
     assert watched.seen[200] > 0
     assert watched.seen[422] > 0
     assert standing(service.desk.settings).spent <= standing(service.desk.settings).cap
@@ -173,56 +175,56 @@ _BODIES = (
 )
 
 
-@FUZZED
-@given(
-    method=st.sampled_from(["POST", "POST", "POST", "GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"]),
-    path=st.sampled_from(
-        [
-            "ask",
-            "ask",
-            "buy",
-            "buy",
-            "quote",
-            "budget",
-            "",
-            "../../health",
-            "%00",
-            "ask?x=1",
-            "buy/",
-            "a" * 300,
-        ]
-    ),
-    dataset=st.sampled_from(
-        ["people", "people", "people", "stale", "nobody", "%2e%2e", "%F0%9F%98%80", "people%00"]
-    ),
-    body=_BODIES,
-)
-def _bodies(service: Running, watched: Watched, method: str, path: str, dataset: str, body: bytes) -> None:
-    from http.client import HTTPConnection
-
-    connection = HTTPConnection("127.0.0.1", service.port, timeout=30)
-    headers = {"Authorization": f"Bearer {service.tokens['ada']}", "Content-Type": "application/json"}
-    connection.request(method, f"/v1/datasets/{dataset}/{path}", body, headers)
-    response = connection.getresponse()
-    response.read()
-    connection.close()
-    watched.look(response.status)
-
-
-def test_bodies_and_paths(service: Running) -> None:
+@fuzzed
+def test_bodies_and_paths(service: Running, many: int) -> None:
     watched = Watched(service)
-    _bodies(service, watched)
+    headers = {"Authorization": f"Bearer {service.tokens['ada']}", "Content-Type": "application/json"}
+
+    @settings(FUZZED, max_examples=many)
+    @given(
+        method=st.sampled_from(["POST", "POST", "POST", "GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"]),
+        path=st.sampled_from(
+            [
+                "ask",
+                "ask",
+                "buy",
+                "buy",
+                "quote",
+                "budget",
+                "",
+                "../../health",
+                "%00",
+                "ask?x=1",
+                "buy/",
+                "a" * 300,
+            ]
+        ),
+        dataset=st.sampled_from(
+            ["people", "people", "people", "stale", "nobody", "%2e%2e", "%F0%9F%98%80", "people%00"]
+        ),
+        body=_BODIES,
+    )
+    def send(method: str, path: str, dataset: str, body: bytes) -> None:
+        connection = HTTPConnection("127.0.0.1", service.port, timeout=30)
+        connection.request(method, f"/v1/datasets/{dataset}/{path}", body, headers)
+        response = connection.getresponse()
+        response.read()
+        connection.close()
+        watched.look(response.status)
+
+    send()
     print("bodies", dict(watched.seen))
 
 
-def test_what_the_openapi_document_allows_and_forbids(service: Running) -> None:
+@fuzzed
+def test_what_the_openapi_document_allows_and_forbids(service: Running, many: int) -> None:
     """Schemathesis makes requests from the document, good and bad ones."""
     schemathesis = pytest.importorskip("schemathesis")
     schema = schemathesis.openapi.from_url(f"{service.url}/v1/openapi.json")
     watched = Watched(service)
     headers = {"Authorization": f"Bearer {service.tokens['ada']}"}
     operations = [each.ok() for each in schema.get_all_operations()]
-    each_of_them = max(5, MANY // len(operations))
+    each_of_them = max(5, many // len(operations))
     documented = 0
     for operation in operations:
         strategy = operation.as_strategy() | operation.as_strategy(
@@ -242,12 +244,3 @@ def test_what_the_openapi_document_allows_and_forbids(service: Running) -> None:
         one()
     print("openapi", dict(watched.seen))
     assert documented == sum(watched.seen.values())
-
-
-@pytest.mark.long
-def test_five_thousand(service: Running) -> None:
-    """As above, with DUALQUERY_FUZZED=1700: three times."""
-    assert MANY >= 1700, "set DUALQUERY_FUZZED=1700"
-    test_the_language(service)
-    test_bodies_and_paths(service)
-    test_what_the_openapi_document_allows_and_forbids(service)

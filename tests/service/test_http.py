@@ -14,6 +14,7 @@ import pytest
 
 from dualquery.errors import DualQueryError
 from dualquery.service import tokens
+from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError
 from dualquery.service.limits import Rate
 from dualquery.service.problems import ProblemError
@@ -284,6 +285,17 @@ def test_the_schema_is_public_and_says_how_to_ask(service: Running) -> None:
     assert [each["name"] for each in found[0]["attributes"]] == list(small.ATTRIBUTES)
     document = service.request("GET", "/v1/openapi.json", who=None)[1]
     assert "/v1/datasets/{dataset}/ask" in document["paths"]
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/datasets", "/v1/datasets/people/budget", "/v1/nothing"])
+def test_nothing_is_kept_or_guessed_by_a_browser(service: Running, path: str) -> None:
+    connection = HTTPConnection("127.0.0.1", service.port, timeout=30)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {service.tokens['ada']}"})
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    for name, value in HEADERS.items():
+        assert response.headers.get_all(name) == [value]
 
 
 def test_a_revoked_token_opens_nothing_within_a_second_or_two(make: Make) -> None:

@@ -50,7 +50,7 @@ class Visit:
     def __init__(self, browser: Any, service: Running, **options: Any) -> None:
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(60_000)
         self.said: list[str] = []
         self.elsewhere: list[str] = []
         self.service = service
@@ -137,9 +137,10 @@ def test_an_error_points_at_the_mistake(visit: Any) -> None:
     looking = visit().sign_in("ada")
     looking.ask("colour = c0 & siz = s1")
     looking.page.wait_for_selector("#question-fault:not(:empty)")
-    said = looking.page.inner_text("#question-fault").splitlines()
-    assert said[0].startswith("column 15: unknown attribute 'siz'")
-    assert said[2].index("^") == said[1].index("siz")
+    words = looking.page.inner_text("#question-fault p")
+    assert words.startswith("column 15: unknown attribute 'siz'")
+    text, caret = looking.page.inner_text("#question-fault pre").splitlines()
+    assert caret.index("^") == text.index("siz")
     assert looking.page.get_attribute("#question", "aria-invalid") == "true"
 
 
@@ -230,6 +231,12 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Any, scheme:
     ink = page.evaluate("getComputedStyle(document.body).color")
     light = [sum(map(int, each.strip("rgba()").split(",")[:3])) for each in (ground, ink)]
     assert (light[0] > light[1]) == (scheme == "light")
+    looking.ask("colour = c0 & siz = s1")
+    page.wait_for_selector("#question-fault:not(:empty)")
+    words = page.locator("#question-fault p")
+    assert words.evaluate("each => each.scrollWidth <= each.clientWidth"), (
+        "a long sentence is broken, not cut"
+    )
 
 
 def test_everything_can_be_reached_by_keyboard(visit: Any) -> None:

@@ -160,3 +160,23 @@ def test_what_exists_is_not_overwritten(
     assert cli.run([*begin, "--out", str(out)]) == 2
     assert capsys.readouterr().err.startswith("Error: ")
     assert not (tmp_path / "service-release").exists()
+
+
+@pytest.mark.parametrize("wrong", [("--share", "2"), ("--tolerance", "2")])
+def test_what_cannot_be_begun_leaves_nothing_behind(
+    files: Path, tmp_path: Path, wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, schema, out = files / "people.csv", files / "schema.toml", tmp_path / "service.toml"
+    begin = ["serve", "init", str(table), "--schema", str(schema), "--epsilon", "1", "--out", str(out)]
+    assert cli.run([*begin, *wrong]) == 2
+    assert "between 0 and 1" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [("--buy", "0.1", "--free"), ("--buy", "0.1", "--tolerance", "0.1"), ("--free", "--tolerance", "1")],
+)
+def test_a_question_is_asked_in_one_way(ways: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["ask", "http://127.0.0.1:1", "sex = m", *ways]) == 2
+    assert "name one of them" in capsys.readouterr().err

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 from dualquery.errors import DataError
+from dualquery.table.decoding import decode
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
-from dualquery.table.encoding import decode, encode
+from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 
@@ -194,10 +195,10 @@ def test_decoded_columns() -> None:
     )
     rows = np.array([[0, 0, 1, 1, 0, 0, 0, 1], [1, 3, 10, 0, 0, 0, 0, 0]])
     table = decode(Records.from_rows(domain, rows))
-    assert table.to_pylist() == [
-        {"grade": "low", "age": 0, "rate": 0.15, "item": [1, 5]},
-        {"grade": "high", "age": 3, "rate": None, "item": []},
-    ]
+    first, second = table.to_pylist()
+    assert 0.1 <= first.pop("rate") < 0.2
+    assert first == {"grade": "low", "age": 0, "item": [1, 5]}
+    assert second == {"grade": "high", "age": 3, "rate": None, "item": []}
     assert table.schema.field("item").type == pa.list_(pa.int32())
     assert table.schema.field("age").type == pa.int64()
     assert table.schema.field("grade").type == pa.dictionary(pa.int8(), pa.string(), ordered=True)

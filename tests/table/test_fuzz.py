@@ -14,9 +14,10 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DataError, DualQueryError
+from dualquery.table.decoding import decode
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
-from dualquery.table.draft import draft_text
-from dualquery.table.encoding import decode, encode
+from dualquery.table.draft import schema_draft
+from dualquery.table.encoding import encode
 from dualquery.table.schema import Schema, parse_schema, read_schema, schema_text
 from tests.table.slow_grammar import slow_records
 
@@ -125,7 +126,7 @@ def check_files(name: str, folder: Path, count: int) -> int:
                 decode(encode(path, domain))
                 read += 1
         with suppress(DualQueryError):
-            draft_text(path)
+            str(schema_draft(path))
     return read
 
 
@@ -155,7 +156,7 @@ def check_transactions(folder: Path, count: int) -> int:
             assert encode(path, BASKETS).rows == len(lines) - (lines[-1] == b"")
             read += 1
         with suppress(DualQueryError):
-            draft_text(path)
+            str(schema_draft(path))
     return read
 
 

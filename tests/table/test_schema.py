@@ -96,7 +96,7 @@ BAD = {
     "no values": (attribute(name='"x"', values="[]"), "'x' has no values"),
     "a value twice": (attribute(name='"x"', values='["a", "a"]'), "'x' lists a value twice"),
     "unlisted place": (attribute(name='"x"', values='["a"]', unknown='"b"'), "'x'.*unknown.*not among"),
-    "unlisted place of missing": (attribute(name='"x"', values='["a"]', missing='"b"'), "'x'.*missing"),
+    "empty texts are a list": (attribute(name='"x"', values='["a"]', empty='"b"'), "'empty' must be a list"),
     "ordered is no truth": (attribute(name='"x"', values='["a"]', ordered="1"), "'ordered' must be true or"),
     "bins missing": (attribute(name='"x"', low="0", high="1"), "'x' has no 'bins'"),
     "bins not whole": (attribute(name='"x"', low="0", high="1", bins="2.5"), "'bins' must be a whole"),

@@ -18,7 +18,7 @@ import pytest
 from dualquery.errors import DataError, DualQueryError
 from dualquery.table import delimited
 from dualquery.table.domain import Categorical, Column, Domain, Items, equal_width
-from dualquery.table.draft import draft_schema, draft_text
+from dualquery.table.draft import schema_draft
 from dualquery.table.encoding import encode
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
@@ -210,7 +210,7 @@ def test_cells_of_strange_types_give_a_code_or_a_sentence(cells: pa.Array, colum
         with suppress(DataError):
             assert encode(table, schema).rows <= 1
     with suppress(DataError):
-        assert draft_schema(table).draft
+        assert schema_draft(table).schema.draft
 
 
 def test_frames_with_an_index_or_large_numbers() -> None:
@@ -221,9 +221,9 @@ def test_frames_with_an_index_or_large_numbers() -> None:
 
 def test_a_draft_carries_its_mark() -> None:
     table = pd.DataFrame({"a": ["x", "y"]})
-    schema = draft_schema(table)
+    schema = schema_draft(table).schema
     assert schema.draft
-    text = draft_text(table)
+    text = str(schema_draft(table))
     assert parse_schema(text, origin="draft") == schema
     # Without its comments it is still a draft, and so is what a certificate keeps of it.
     bare = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
@@ -243,4 +243,4 @@ def test_a_schema_says_whether_it_drops_rows() -> None:
 def test_drafts_of_numbers_that_floats_hardly_tell_apart() -> None:
     for first, step in ((-5e-323, 5e-324), (0.0, 5e-324), (1e16, 2.0), (-1e300, 1e284), (1.0, 2.3e-16)):
         table = pa.table({"a": [first + i * step for i in range(21)]})
-        assert encode(table, draft_schema(table)).rows == 21
+        assert encode(table, schema_draft(table).schema).rows == 21

@@ -126,12 +126,20 @@ class Online:
         return answer
 
     def buy(self, text: str, *, error: float, note: str = "") -> OnlineAnswer:
-        """A question measured with a standard error, a fraction of the table, for its price: Δ²/(2σ²) of ρ."""
+        """A question measured with a standard error, a fraction of the table, for its price: Δ²/(2σ²) of ρ.
+
+        What has been measured at least as precisely is told again, free.
+        """
         _check_note(note)
         question = self._reader.read(text)
         variance = variance_of(error, self.rule.rows)
         with self._lock, self._unbroken():
             state = self._state
+            if (before := state.known_within(question, variance)) is not None:
+                answer = self._of_known(question, before, FREE)
+                position = self._append(entry_of(answer, state.updates, note))
+                self._sync(position)
+                return answer
             event = state.purchase(question, variance)
             price = units(event.renyi(self.rule.order))
             if not state.ledger.affords(event):

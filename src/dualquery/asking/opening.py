@@ -19,9 +19,19 @@ from dualquery.asking.journal import (
     Reopened,
 )
 from dualquery.asking.online import Online
-from dualquery.asking.rule import QUESTIONS, SHARE, Rule, budget_of_release, cap_of, order_of
+from dualquery.asking.rule import (
+    QUESTIONS,
+    SHARE,
+    Rule,
+    budget_of_release,
+    cap_of,
+    check_wishes,
+    of_questions,
+    order_of,
+)
 from dualquery.asking.state import State
 from dualquery.counting.columns import ColumnCounter
+from dualquery.counting.counter import Counter
 from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
 from dualquery.mechanisms.mechanism import Progress, silent
@@ -35,10 +45,11 @@ from dualquery.queries.families import marginals
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
-from dualquery.releases.making import limited_records, public_schema, refuse_dropping
+from dualquery.releases.making import counting, public_schema, refuse_dropping
 from dualquery.releases.making import release as make_release
 from dualquery.releases.planning import warnings_of
 from dualquery.releases.release import Release
+from dualquery.releases.rows import shared_rows
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -48,7 +59,7 @@ ORDER = 3  # of the tables that the first release is made for, or less where the
 
 
 def online(
-    table: Source | Records,
+    table: Source | Records | Counter,
     *,
     budget: Budget,
     domain: Domain | None = None,
@@ -62,65 +73,72 @@ def online(
     journal: Journal | None = None,
     public_rows: int | None = None,
     seed: int | None = None,
+    memory: int | None = None,
     progress: Progress | None = None,
 ) -> Online:
     """A private table that answers questions one at a time (docs/online.md).
 
-    `budget` is one of renyi accounting, and all that is ever told together keeps it. Without `release` one is made
+    All that is ever told together keeps the `budget` (by renyi accounting). Without `release` one is made
     with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.
     `tolerance` is how far off, as a fraction of the table, an answer may be before it should be noticed; without it,
     what a fire of 1% of the budget can notice. `journal` keeps what happened; without it, for the life of the
-    process. A journal that has entries goes on from them, with the release that it began with.
+    process. A journal that has entries goes on from them, with the release that it began with. A table that takes
+    more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
     """
-    tell = silent if progress is None else progress
-    public = public_schema(table, domain, schema)
+    public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
     refuse_dropping(public, budget.neighbours)
+    check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
     kept = MemoryJournal() if journal is None else journal
     entries = list(kept.entries())
-    records = limited_records(table, public, budget.neighbours, tell)
+    counter = counting(table, public, budget.neighbours, memory, silent if progress is None else progress)
     if release is None:
-        if entries:
-            raise LedgerError("this journal goes on from a release; give the release that it began with")
+        _refuse_going_on(entries)
         release = first_release(
-            records,
-            schema=public,
-            budget=budget,
-            share=share,
-            workload=workload,
-            public_rows=public_rows,
-            journal=kept,
-            seed=seed,
-            progress=progress,
-        )
+            counter, schema=public, budget=budget, share=share, workload=workload, public_rows=public_rows,
+            journal=kept, seed=seed, progress=progress,
+        )  # fmt: skip
         entries = list(kept.entries())
-    counter, entropy = ColumnCounter(records), entropy_from(seed)
-    rows = _public_rows(records, budget.neighbours, public_rows, release)
+    rows = _public_rows(counter, budget.neighbours, public_rows, release)
     rule = Rule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
-    if release.records is None or release.domain != public.domain:
-        raise DualQueryError("the release must consist of records with the schema of the table; make another")
-    reader = QuestionReader(public.domain)
-    state = State(rule, WeightedRows(release.records), reader)
-    opened = _opened(rule, public.domain, release, state.hypothesis.fingerprint(), entries)
-    _replay(state, kept, entries, opened)
-    rule.test.prepare()
+    reader, entropy = QuestionReader(public.domain), entropy_from(seed)
+    state, opened = _stand(rule, reader, release, public.domain, kept, entries)
+    warnings = [*warnings_of(budget, rows, seed=seed, draft=public.draft), *_warnings_on(release)]
     return Online(
         state=state,
-        curator=Curator(counter, state.ledger, entropy),
+        curator=Curator(ColumnCounter(counter), state.ledger, entropy),
         journal=kept,
         reader=reader,
         release=release,
         published={} if published is None else published,
-        certificate=_certificate(
-            rule,
-            opened,
-            [*warnings_of(budget, rows, seed=seed, draft=public.draft), *_warnings_on(release)],
-            entropy.private and release.certificate.private,
-        ),
+        certificate=_certificate(rule, opened, warnings, entropy.private and release.certificate.private),
     )
 
 
+def _refuse_going_on(entries: Sequence[Entry]) -> None:
+    if entries:
+        raise LedgerError("this journal goes on from a release; give the release that it began with")
+
+
+def _stand(
+    rule: Rule,
+    reader: QuestionReader,
+    release: Release,
+    domain: Domain,
+    journal: Journal,
+    entries: Sequence[Entry],
+) -> tuple[State, Opened]:
+    """Where a journal stands, over the release that it began with; the tables of its test are ready."""
+    if release.records is None or release.domain != domain:
+        raise DualQueryError("the release must consist of records with the schema of the table; make another")
+    state = State(rule, WeightedRows(release.records), reader)
+    opened = _opened(rule, domain, release, state.hypothesis.fingerprint(), entries)
+    _replay(state, journal, entries, opened)
+    rule.test.prepare()
+    return state, opened
+
+
 def first_release(
-    table: Source | Records,
+    table: Source | Records | Counter,
     *,
     budget: Budget,
     domain: Domain | None = None,
@@ -133,7 +151,7 @@ def first_release(
     progress: Progress | None = None,
 ) -> Release:
     """The projection release that a table starts from, for a share of its budget; charged to the journal before."""
-    public = public_schema(table, domain, schema)
+    public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
     _refuse_other_accounting(budget)
     part = budget_of_release(budget, decimal(share))
     if journal is not None:
@@ -156,6 +174,15 @@ def first_release(
     )
 
 
+def _records_only(schema: Schema) -> Schema:
+    if schema.domain.kind != "records":
+        raise DualQueryError(
+            f"questions are asked one at a time of tables of records, and this is a table of {schema.domain.kind}; "
+            "release it, and ask the release"
+        )
+    return schema
+
+
 def _default_workload(domain: Domain) -> Workload:
     """All tables of three attributes, or of fewer where three are too many."""
     for order in range(min(ORDER, domain.width), 1, -1):
@@ -166,10 +193,10 @@ def _default_workload(domain: Domain) -> Workload:
     return marginals(domain, 1)
 
 
-def _public_rows(records: Records, neighbours: Neighbours, declared: int | None, release: Release) -> int:
+def _public_rows(counter: Counter, neighbours: Neighbours, declared: int | None, release: Release) -> int:
     """n as the public knows it: the table's where neighbours share it, else declared, or as the release has it."""
-    if neighbours.size_is_public:
-        return records.rows
+    if (shared := shared_rows(counter, neighbours)) is not None:
+        return shared
     return int(release.certificate["records"]["rows"]) if declared is None else declared
 
 

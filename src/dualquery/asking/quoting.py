@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dualquery.asking.answers import FREE, Cost, Quote
 from dualquery.asking.rule import gaussian_bound, rounded_up, variance_of
-from dualquery.asking.state import State
+from dualquery.asking.state import Known, State
 from dualquery.asking.telling import percent
 from dualquery.privacy.conversion import units
 from dualquery.privacy.hazard import HazardTest
@@ -15,8 +15,7 @@ def quote_of(state: State, question: Question, test: HazardTest) -> Quote:
     """Of a question that is tested, known already, or beyond what is left."""
     rule, known = state.rule, state.known.get(question.text)
     if known is not None:
-        width = gaussian_bound(float(known.variance) ** 0.5, question.cells) / rule.rows
-        return Quote(question.text, FREE, FREE, min(width, 1.0), "free: it has been measured")
+        return _measured(state, question, known)
     if state.open_slot is None:
         words = "free, and not verified: nothing is left to test it with"
         return Quote(question.text, FREE, FREE, None, words)
@@ -29,9 +28,16 @@ def purchase_quote(state: State, question: Question, error: float) -> Quote:
     """Of a question that is measured with this standard error."""
     rule = state.rule
     variance = variance_of(error, rule.rows)
+    if (known := state.known_within(question, variance)) is not None:
+        return _measured(state, question, known)
     cost = Cost.of(units(state.purchase(question, variance).renyi(rule.order)), rule.cap)
     bound = gaussian_bound(float(variance) ** 0.5, question.cells) / rule.rows
     return Quote(question.text, cost, cost, min(bound, 1.0), f"{percent(cost.share)} of the budget")
+
+
+def _measured(state: State, question: Question, known: Known) -> Quote:
+    width = gaussian_bound(float(known.variance) ** 0.5, question.cells) / state.rule.rows
+    return Quote(question.text, FREE, FREE, min(width, 1.0), "free: it has been measured")
 
 
 def too_dear(state: State, question: Question, price: int) -> str:

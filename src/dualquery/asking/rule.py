@@ -45,6 +45,13 @@ MENU = (Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2)
 LEAST_BOUND, MOST_BOUND = 3, 20_000  # records; a larger one would need a table that takes minutes to make
 
 
+def of_questions(budget: Budget) -> Budget:
+    """A budget that names no accounting is added up by the one that can pay for questions."""
+    if budget.accounting is Accounting.TIGHTEST:
+        return replace(budget, accounting=Accounting.RENYI)
+    return budget
+
+
 @dataclass(frozen=True)
 class Rule:
     """Everything that a question goes by. Public, and fixed when the table is opened."""
@@ -175,6 +182,13 @@ def budget_of_release(budget: Budget, share: Fraction) -> Budget:
     while rho_units_of(epsilon=epsilon, delta=budget.delta) > most:
         epsilon *= 1 - 1e-9
     return replace(budget, epsilon=epsilon, accounting=Accounting.ZCDP)
+
+
+def check_wishes(budget: Budget, *, share: float | None, questions: int, tolerance: float | None) -> None:
+    """Refuse what no rule can be made of, before a release is paid for. Without a share, none is made."""
+    Rule.of(budget, rows=1, questions=questions, tolerance=tolerance)
+    if share is not None:
+        budget_of_release(budget, decimal(share))
 
 
 def gaussian_bound(deviation: float, cells: int) -> float:

@@ -75,6 +75,11 @@ class State:
         """A slot, paid by the ledger; BudgetError where there is too little left."""
         return Slot(self.ledger, self.rule.test.event, self.rule.measured)
 
+    def known_within(self, question: Question, variance: Fraction) -> Known | None:
+        """What was measured of a question, at least as precisely as this."""
+        known = self.known.get(question.text)
+        return known if known is not None and known.variance <= variance else None
+
     def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
         moved = GroupCounts(question.group).sensitivity(self.rule.budget.neighbours)
         return GaussianMeasurement(Fraction(moved.l2_squared), variance)

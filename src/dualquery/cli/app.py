@@ -10,6 +10,7 @@ from dualquery import __version__
 from dualquery.cli.answer import answer
 from dualquery.cli.ask import ask
 from dualquery.cli.audit import audit
+from dualquery.cli.degrees import degrees
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
 from dualquery.cli.key import create as create_key
@@ -17,7 +18,7 @@ from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.plan import plan
 from dualquery.cli.release import release
-from dualquery.cli.schema import draft
+from dualquery.cli.schema import check, draft
 from dualquery.cli.serve import serve
 from dualquery.cli.verify import verify
 
@@ -31,6 +32,7 @@ app = typer.Typer(
 
 schema = typer.Typer(help="The public description of a table.", rich_markup_mode="markdown")
 schema.command("draft")(draft)
+schema.command("check")(check)
 
 ledger = typer.Typer(help="What all releases of a dataset may cost together.", rich_markup_mode="markdown")
 ledger.command("create")(create)
@@ -52,6 +54,7 @@ app.command()(audit)
 app.add_typer(serve, name="serve")
 app.command()(ask)
 app.command()(demo)
+app.command()(degrees)
 
 
 def _show_version(wanted: bool) -> None:

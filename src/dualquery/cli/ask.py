@@ -54,8 +54,11 @@ def ask(
     ```
     """
     from dualquery.cli import output
+    from dualquery.errors import DualQueryError
     from dualquery.service.client import Client
 
+    if (buy is not None) + (tolerance is not None) + free > 1:
+        raise DualQueryError("--buy, --tolerance and --free are three ways to ask; name one of them")
     asked = _question(question, by)
     with Client(url, _token(token_file), dataset=dataset) as client:
         if quote:

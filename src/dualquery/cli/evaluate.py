@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualquery.cli.flags import SPEC, JsonFlag, QuietFlag
+from dualquery.cli.source import NamedTableFlag, table_of
 
 if TYPE_CHECKING:
     from dualquery.releases.evaluation import Evaluation
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")],
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="The private table it was made from.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The private table it was made from.")],
+    named: NamedTableFlag = None,
     queries: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,7 +50,7 @@ def evaluate(
 
         release = Release.load(folder)
         asked = from_spec(release.domain, queries) if queries else None
-        found = compare(release, table, asked, progress=progress)
+        found = compare(release, table_of(table, named), asked, progress=progress)
     if json:
         output.print_json(found.to_json())
     else:

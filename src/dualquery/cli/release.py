@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from dualquery.cli import flags
+from dualquery.cli.source import Engine, EngineFlag, MasterFlag, NamedTableFlag, source_of
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
@@ -24,7 +25,7 @@ TableArgument: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="TABLE",
-        help="The private table: CSV, Parquet, Arrow, transactions, …, or a pattern of files in quotes.",
+        help="The private table: CSV, Parquet, Arrow, transactions, …, a pattern of files in quotes, or a database.",
     ),
 ]
 OutFlag: TypeAlias = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")]
@@ -78,6 +79,9 @@ def release(
     seed: SeedFlag = None,
     ledger: LedgerFlag = None,
     dataset: flags.DatasetFlag = None,
+    named: NamedTableFlag = None,
+    engine: EngineFlag = Engine.LOCAL,
+    master: MasterFlag = None,
     csv: CsvFlag = False,
     sign: SignFlag = None,
     json: flags.JsonFlag = False,
@@ -94,6 +98,8 @@ def release(
         --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
     dualquery release 'parts/part-*.parquet' --schema schema.toml \\
         --queries marginals:2 --epsilon 1 --memory 2GB --out released
+    dualquery release 'parts/*.parquet' --schema schema.toml \\
+        --queries marginals:2 --epsilon 1 --engine spark --master 'local-cluster[2,1,2048]' --out released
     ```
     """
     budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
@@ -105,7 +111,8 @@ def release(
         from dualquery.releases.rows import shared_rows
 
         described, workload = _prepared(schema, queries, mechanism, out, sign)
-        counter = _read(table, described, neighbours, options.get("memory"), progress)
+        source = source_of(table, named, described, engine, master)
+        counter = _read(source, described, neighbours, options.get("memory"), progress)
         budget = budget_for(rows=shared_rows(counter, neighbours) or records)
         made = make_release(
             counter,

@@ -12,7 +12,32 @@ from dualquery.cli.flags import QuietFlag
 
 
 def draft(
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="The private table.")],
+    table: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="TABLE",
+            help="The private table; it is not read where there is a public one.",
+            show_default=False,
+        ),
+    ] = None,
+    public_reference: Annotated[
+        Path | None,
+        typer.Option(
+            "--public-reference",
+            metavar="FILE",
+            help="A public table of the same kind (a past census, a code book): the draft is then public.",
+            show_default=False,
+        ),
+    ] = None,
+    quantiles: Annotated[
+        int | None,
+        typer.Option(
+            "--quantiles",
+            metavar="COUNT",
+            help="Put the edges of numbers at so many quantiles. [default: at round numbers]",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -30,23 +55,46 @@ def draft(
     ```
     """
     from dualquery.errors import SchemaError
-    from dualquery.table.draft import draft_text
+    from dualquery.table.draft import schema_draft
 
     if out is not None and out.exists():
         raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
-    text = draft_text(table)
+    made = schema_draft(table, quantiles=quantiles, public_reference=public_reference)
     if out is None:
-        print(text, end="")
+        print(str(made), end="")
     else:
-        try:
-            out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise SchemaError(f"'{out}' cannot be written: {error.strerror}") from None
-    if not quiet:
+        made.save(out)
+    if not quiet and not made.public:
         where = "the text" if out is None else f"'{out}'"
         print(
-            f"Warning: {where} was read off the private table, so it is private too. Keep only what anybody "
-            "would know without seeing the table, and delete the warning at its top, before you release "
-            "anything with it.",
+            f"Warning: {where} was read off the private table, so it is private too. Go through the lines that end "
+            "in '# from the data', keep only what anybody would know without seeing the table, and delete the line "
+            "'draft = true' before you release anything with it.",
             file=sys.stderr,
         )
+
+
+def check(
+    schema: Annotated[Path, typer.Argument(metavar="FILE", help="The schema.")],
+    table: Annotated[
+        Path | None,
+        typer.Argument(metavar="TABLE", help="The private table that it should fit.", show_default=False),
+    ] = None,
+    quiet: QuietFlag = False,
+) -> None:
+    """Say what is missing in a schema, and what of a table has no place in it: **for the curator's eyes**.
+
+    Example:
+
+    ```
+    dualquery schema check schema.toml people.csv
+    ```
+    """
+    from dualquery.errors import SchemaError
+    from dualquery.queries.schema_check import checked
+
+    found = checked(schema, table)
+    if not quiet:
+        print("\n".join(found.lines()))
+    if not found.sound:
+        raise SchemaError(f"'{schema}' needs {found.wrong} mended before a release can be made with it")

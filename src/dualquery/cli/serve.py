@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from typer.core import TyperGroup
@@ -21,6 +21,9 @@ from dualquery.cli.flags import (
 from dualquery.cli.token import token
 from dualquery.privacy.neighbours import Neighbours
 
+if TYPE_CHECKING:
+    from dualquery.service.settings import Settings
+
 ServiceArgument: TypeAlias = Annotated[
     Path, typer.Argument(metavar="SERVICE", help="The file that `dualquery serve init` wrote.")
 ]
@@ -29,6 +32,46 @@ TrustFlag: TypeAlias = Annotated[
     typer.Option(
         "--trust-ledger",
         help="Believe that this ledger is the newest, where the witness beside it is lost. Never after a restore.",
+    ),
+]
+TableArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="TABLE", help="The private table.")]
+OutFlag: TypeAlias = Annotated[
+    Path, typer.Option("--out", metavar="FILE", help="Where to write the service down.")
+]
+RecordsFlag: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--records", metavar="N", help="The number of records, where it is to be public."),
+]
+NameFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--dataset", metavar="NAME", help="[default: the name of the table]", show_default=False),
+]
+LedgerFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="PLACE",
+        help="A new file, or `postgresql://user@host/database`. [default: a file beside the service]",
+        show_default=False,
+    ),
+]
+ShareFlag: TypeAlias = Annotated[
+    float, typer.Option("--share", metavar="S", help="Of the budget, for the first release.")
+]
+EarlierFlag: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--release", metavar="DIR", help="Start from this earlier release of the table instead."),
+]
+QuestionsFlag: TypeAlias = Annotated[
+    int, typer.Option("--questions", metavar="K", min=1, help="One false fire in so many questions.")
+]
+ToleranceFlag: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--tolerance",
+        metavar="T",
+        help="How far off an answer may be, as a fraction of the table. [default: what 1% of the budget buys]",
+        show_default=False,
     ),
 ]
 
@@ -43,53 +86,20 @@ class ServeGroup(TyperGroup):
 
 
 def init(
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="The private table.")],
+    table: TableArgument,
     schema: SchemaFlag,
     epsilon: EpsilonFlag,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the service down.")],
+    out: OutFlag,
     delta: DeltaFlag = None,
     neighbours: NeighboursFlag = Neighbours.REPLACE,
     records_per_person: RecordsPerPersonFlag = None,
-    records: Annotated[
-        int | None,
-        typer.Option("--records", metavar="N", help="The number of records, where it is to be public."),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset", metavar="NAME", help="[default: the name of the table]", show_default=False
-        ),
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            "--ledger",
-            metavar="PLACE",
-            help="A new file, or `postgresql://user@host/database`. [default: a file beside the service]",
-            show_default=False,
-        ),
-    ] = None,
-    share: Annotated[
-        float, typer.Option("--share", metavar="S", help="Of the budget, for the first release.")
-    ] = 0.9,
-    release: Annotated[
-        Path | None,
-        typer.Option(
-            "--release", metavar="DIR", help="Start from this earlier release of the table instead."
-        ),
-    ] = None,
-    questions: Annotated[
-        int, typer.Option("--questions", metavar="K", min=1, help="One false fire in so many questions.")
-    ] = 2000,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            "--tolerance",
-            metavar="T",
-            help="How far off an answer may be, as a fraction of the table. [default: what 1% of the budget buys]",
-            show_default=False,
-        ),
-    ] = None,
+    records: RecordsFlag = None,
+    dataset: NameFlag = None,
+    ledger: LedgerFlag = None,
+    share: ShareFlag = 0.9,
+    release: EarlierFlag = None,
+    questions: QuestionsFlag = 2000,
+    tolerance: ToleranceFlag = None,
     quiet: QuietFlag = False,
 ) -> None:
     """Begin a service: open its ledger, make the first release, write it all down. **Spends** the release's share.
@@ -126,16 +136,19 @@ def init(
             progress=progress,
         )
     if not quiet:
-        output.print_facts(
-            {
-                "service": str(out),
-                "dataset": made.dataset,
-                "privacy": f"ε = {made.epsilon:g}, δ = {made.delta:g}, neighbours {made.neighbours}",
-                "release": str(made.path(made.release)),
-                "ledger": made.ledger,
-                "next": f"dualquery serve token add NAME --service {out}, then dualquery serve {out}",
-            }
-        )
+        output.print_facts(_begun(made, out))
+
+
+def _begun(made: Settings, out: Path) -> dict[str, str]:
+    """What there is now, and what to do next."""
+    return {
+        "service": str(out),
+        "dataset": made.dataset,
+        "privacy": f"ε = {made.epsilon:g}, δ = {made.delta:g}, neighbours {made.neighbours}",
+        "release": str(made.path(made.release)),
+        "ledger": made.ledger,
+        "next": f"dualquery serve token add NAME --service {out}, then dualquery serve {out}",
+    }
 
 
 def run(

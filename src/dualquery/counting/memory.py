@@ -18,6 +18,11 @@ class MemoryCounter:
         self._kept: dict[int, tuple[Countable, Integers]] = {}
 
     @property
+    def records(self) -> Records:
+        """Themselves, for who counts them in another way."""
+        return self._records
+
+    @property
     def domain(self) -> Domain:
         return self._records.domain
 

@@ -12,19 +12,22 @@ from pathlib import Path
 
 from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.counting.spilled import SpilledCounter
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.blocks import record_blocks
 from dualquery.table.encoding import encode
 from dualquery.table.files import kind_of
 from dualquery.table.parts import is_pattern, matching, size_in_bytes
+from dualquery.table.postgresql import PostgresTable
 from dualquery.table.schema import Schema
 from dualquery.table.source import PARQUET, Source
 
 MEMORY = 2_000_000_000  # bytes, where nobody says how many
 GROWTH = {True: 12, False: 3}  # bytes of memory a byte of Parquet, or of text, while a table is read at once
+UNKNOWN = 1 << 50  # bytes of a view
 LEAST_ROWS, MOST_ROWS = 1 << 12, 1 << 19  # of a block
-BYTES_A_CELL = 64  # of a block: as it is read, encoded, and counted
+BYTES_A_CELL = 24  # of a block: as it is read, encoded, and counted
 
 Stage = Callable[[str, int, int], None]
 
@@ -39,8 +42,10 @@ def open_counter(
     progress: Progress = no_progress,
 ) -> Counter:
     """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
+    if is_spark_frame(source):
+        return SparkCounter(source, schema, records_per_person=records_per_person, progress=progress)
     limit = MEMORY if memory is None else memory
-    size = size_in_bytes(source)
+    size = _size(source)
     tell("reading the table", 0, 1)
     if size is None or size * GROWTH[_is_parquet(source)] <= limit:
         records = encode(source, schema, records_per_person=records_per_person)
@@ -57,14 +62,27 @@ def open_counter(
     return SpilledCounter(schema.domain, blocks, rows=rows, progress=progress)
 
 
+def engine_of(counter: Counter) -> str:
+    """Who counts, in the words of a certificate. Memory and disk are one: which of them it was is private."""
+    return "Spark" if isinstance(counter, SparkCounter) else "one machine"
+
+
 def block_rows(schema: Schema, memory: int) -> int:
     """How many records are held at once: with their like in all stages they take a quarter of the memory."""
     cells = len(schema.domain.columns) + 4
     return max(LEAST_ROWS, min(MOST_ROWS, memory // (4 * BYTES_A_CELL * cells)))
 
 
+def _size(source: Source) -> int | None:
+    """How many bytes a table takes where it is; what a database does not know may be anything."""
+    if isinstance(source, PostgresTable):
+        size = source.size_in_bytes()
+        return UNKNOWN if size is None else size
+    return size_in_bytes(source)
+
+
 def _is_parquet(source: Source) -> bool:
     if not isinstance(source, str | os.PathLike):
-        return True
+        return not isinstance(source, PostgresTable)
     first = matching(source)[0] if isinstance(source, str) and is_pattern(source) else Path(source)
     return first.is_dir() or kind_of(first) in PARQUET

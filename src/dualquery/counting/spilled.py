@@ -46,6 +46,12 @@ class _Numbers:
             data, place = data[count:], place + count
         return out
 
+    def mapped(self) -> NDArray[Any]:
+        """All of them, mapped into memory: the system keeps of them what fits."""
+        if self.length == 0:
+            return np.empty(0, self._kind)
+        return np.asarray(np.memmap(self._file, self._kind, "r", shape=(self.length,)))
+
     def close(self) -> None:
         self._file.close()
 
@@ -56,29 +62,34 @@ class _Column:
     def __init__(self, column: Any) -> None:
         self._items = isinstance(column, Items)
         self._codes = _Numbers(np.int32 if self._items else smallest_type(len(column.labels)))
-        self._ends = _Numbers(np.int64) if self._items else None
+        self._starts = _Numbers(np.int64) if self._items else None
+        if self._starts is not None:
+            self._starts.append(np.zeros(1, np.int64))
 
     def append(self, codes: ColumnCodes, rows: int) -> None:
-        if self._ends is None:
+        if self._starts is None:
             assert isinstance(codes, np.ndarray)
             self._codes.append(codes)
             return
         assert not isinstance(codes, np.ndarray)
         items = codes if isinstance(codes, SparseItems) else as_lists(codes, rows)
-        self._ends.append(items.start[1:] + self._codes.length)
+        self._starts.append(items.start[1:] + self._codes.length)
         self._codes.append(items.ids)
 
     def read(self, first: int, last: int) -> ColumnCodes:
-        if self._ends is None:
+        if self._starts is None:
             return self._codes.read(first, last)
-        before = self._ends.read(first - 1, first) if first else np.zeros(1, np.int64)
-        start = np.concatenate([before, self._ends.read(first, last)])
+        start = self._starts.read(first, last + 1)
         return SparseItems(start - start[0], self._codes.read(int(start[0]), int(start[-1])))
+
+    def mapped(self) -> ColumnCodes:
+        codes = self._codes.mapped()
+        return codes if self._starts is None else SparseItems(self._starts.mapped(), codes)
 
     def close(self) -> None:
         self._codes.close()
-        if self._ends is not None:
-            self._ends.close()
+        if self._starts is not None:
+            self._starts.close()
 
 
 class SpilledCounter:
@@ -125,6 +136,12 @@ class SpilledCounter:
         if kept:
             self._kept[id(countable)] = (countable, counts)
         return counts
+
+    @property
+    def records(self) -> Records:
+        """All of them, their columns mapped into memory."""
+        columns = tuple(column.mapped() for column in self._columns)
+        return Records(self._domain, self._rows, columns, self._records_per_person)
 
     def _blocks(self) -> Iterator[Records]:
         for first in range(0, max(1, self._rows), self._at_once):

@@ -33,6 +33,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.draws import Stream
+from dualquery.queries.rules import obeyed
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
@@ -131,4 +132,4 @@ def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Reco
     curator = Curator(Repeated(table, times), Ledger(task.budget), SeededEntropy(seed))
     outcome = mechanism.run(replace(plan, task=replace(task, rows=told)), curator, rng, silent)
     assert isinstance(outcome.artefact, SyntheticRecords), "a mechanism that has replicas releases records"
-    return outcome.artefact.records
+    return obeyed(outcome.artefact.records, rng)

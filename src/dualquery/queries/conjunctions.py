@@ -7,6 +7,7 @@ literal, and a disjunction is the complement of a product of negated literals.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numba import get_num_threads
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from dualquery.queries.bit_columns import bits_in_place, predicate_bits, slabs
 from dualquery.queries.digest import Digest, canonical_rows, numbering_of
 from dualquery.queries.group import Integers, Listed, ProductRows, Progress
+from dualquery.queries.incidence import Incidence, incidence_of
 from dualquery.queries.kernels import add_truth, column_sums, count_blocked, count_direct, list_members
 from dualquery.queries.language.texts import texts_of
 from dualquery.queries.predicates import NONE, Predicates, literal_truth
@@ -43,10 +45,7 @@ class Conjunctions(Listed):
         return len(self.literals)
 
     def add_counts(self, records: Records, counts: Integers, progress: Progress) -> None:
-        literals, predicates = _used(self)
-        # Neighbouring queries share columns, so that the processor finds them in its caches.
-        order = _sorting(literals)
-        literals = np.ascontiguousarray(literals[order])
+        order, literals, predicates = self._sorted
         sorted_counts = np.zeros(self.size, np.int64)
         in_place = bits_in_place(predicates, records)
         if in_place is not None:
@@ -61,10 +60,30 @@ class Conjunctions(Listed):
             sorted_counts[flipped] = records.rows - sorted_counts[flipped]
         counts[order] += sorted_counts
 
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int32], Predicates]:
+        """An order of the queries, their literals in it, and the predicates that they use: for all blocks of records.
+
+        Neighbouring queries share columns, so that the processor finds them in its caches.
+        """
+        literals, predicates = _used(self)
+        order = _sorting(literals)
+        return order, np.ascontiguousarray(literals[order]), predicates
+
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         truth = literal_truth(self.predicates, record)
         complement = np.zeros(0, np.uint8) if self.complement is None else self.complement.view(np.uint8)
         add_truth(truth, self.literals, complement, answers)
+
+    def most_satisfied(self) -> int:
+        return self._incidence.satisfied
+
+    def most_differing(self) -> int:
+        return self._incidence.differing
+
+    @cached_property
+    def _incidence(self) -> Incidence:
+        return incidence_of(self.domain, self.predicates, self.literals, self.complement)
 
     def attribute_rows(self) -> NDArray[np.int32]:
         # The padding of the literals, -1, is predicate -1: the last entry.

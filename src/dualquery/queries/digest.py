@@ -45,10 +45,16 @@ class Digest:
         return self._hash.hexdigest()
 
 
+# What a code means; how cells are written, in the table or in the release, is no part of a question.
+_MEANING = {
+    "name", "values", "unknown", "missing", "ordered", "edges", "clamp", "integer", "by", "count", "first",
+}  # fmt: skip
+
+
 def _schema_text(domain: Domain) -> str:
     columns = []
     for column in domain.columns:
-        fields = asdict(column)
+        fields = {key: value for key, value in asdict(column).items() if key in _MEANING}
         if "edges" in fields:
             fields["edges"] = [float(edge) for edge in fields["edges"]]
         columns.append([type(column).__name__, fields])

@@ -22,10 +22,11 @@ from dualquery.queries.kept_kernels import (
     product_mask,
 )
 from dualquery.queries.predicates import NONE, Predicates
-from dualquery.queries.tables import Tables, attribute_codes
-from dualquery.table.records import BitItems, Records, SparseItems
+from dualquery.queries.tables import Tables
+from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 
 MOST_BYTES = 256 << 20  # kept at once
+MOST_ROWS = 1 << 22  # whose cells are kept; of more they are worked out some at a time
 
 Mask = NDArray[np.uint64]
 
@@ -33,9 +34,17 @@ Mask = NDArray[np.uint64]
 class KeptColumns:
     """Some records, and the bit columns and cells that questions about them have needed. Not for several threads."""
 
-    def __init__(self, records: Records, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        most_bytes: int = MOST_BYTES,
+        stored: Callable[[NDArray[np.integer]], NDArray[np.integer]] = lambda column: column,
+    ) -> None:
+        """`stored` puts a column where it is kept, for records that do not fit into memory."""
         self.records = records
         self._most_bytes = most_bytes
+        self._stored = stored
         self._kept: OrderedDict[Hashable, NDArray[np.integer]] = OrderedDict()
         self._bytes = 0
 
@@ -64,20 +73,33 @@ class KeptColumns:
 
     def cell_counts(self, table: Tables) -> Integers:
         sums = np.zeros(table.size, np.int64)
-        add_ones(self.cells(table), sums)
+        if self.records.rows <= MOST_ROWS:
+            add_ones(self.cells(table), sums)
+            return sums
+        (members,) = table.sets
+        for first in range(0, self.records.rows, MOST_ROWS):
+            last = min(first + MOST_ROWS, self.records.rows)
+            add_ones(self._joint_codes(members, first, last), sums)
         return sums
 
     def cells(self, table: Tables) -> NDArray[np.integer]:
         """The cell of a lone table that each record lies in."""
         (members,) = table.sets
-        return self._keep(("cells", members), lambda: self._joint_codes(members))
+        return self._keep(("cells", members), lambda: self._joint_codes(members, 0, self.records.rows))
 
-    def _joint_codes(self, members: tuple[int, ...]) -> NDArray[np.integer]:
-        cells = np.zeros(self.records.rows, np.int64)
+    def _joint_codes(self, members: tuple[int, ...], first: int, last: int) -> NDArray[np.integer]:
+        cells = np.zeros(last - first, np.int64)
         for j in members:
-            codes = attribute_codes(self.records, [j])[0]
-            cells = cells * int(self.records.domain.sizes[j]) + codes
+            cells = cells * int(self.records.domain.sizes[j]) + self._codes(j, first, last)
         return cells.astype(np.int32)
+
+    def _codes(self, attribute: int, first: int, last: int) -> NDArray[np.integer]:
+        """The codes of some records, the first a multiple of 64."""
+        codes = self.records.columns[self.records.domain.column_of(attribute)[0]]
+        if isinstance(codes, SparseItems | BitItems):
+            bits = self._keep((attribute, (1,)), lambda: self._bits(attribute, (1,))).view(np.uint64)
+            return unpack_bits(bits[None, first // 64 : -(-last // 64)], last - first)[0]
+        return codes[first:last]
 
     def _masks(self, rows: ProductRows) -> list[tuple[int, Mask, int]]:
         """Of each query its place, its mask and its count."""
@@ -122,7 +144,7 @@ class KeptColumns:
         if known is not None:
             self._kept.move_to_end(key)
             return known
-        made = self._kept[key] = make()
+        made = self._kept[key] = self._stored(make())
         self._bytes += made.nbytes
         while self._bytes > self._most_bytes and len(self._kept) > 1:
             self._bytes -= self._kept.popitem(last=False)[1].nbytes

@@ -38,6 +38,18 @@ def check_tables(domain: Domain, k: int) -> None:
         )
 
 
+def affordable_order(domain: Domain, k: int) -> int:
+    """The largest order up to k whose tables are not too many; 1 always is, or `check_tables` says why not."""
+    while 1 < k <= domain.width:
+        try:
+            check_tables(domain, k)
+        except QueryError:
+            k -= 1
+        else:
+            break
+    return k
+
+
 def number_of_sets_up_to(width: int, k: int) -> int:
     """The number of non-empty sets of at most k out of `width`, or anything past _BEYOND."""
     count = 0

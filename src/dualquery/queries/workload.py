@@ -40,6 +40,7 @@ class Workload:
     domain: Domain
     groups: tuple[Group, ...]
     spec: str
+    notes: tuple[str, ...] = ()  # what whoever asked for it should know
 
     def __post_init__(self) -> None:
         if not self.size:

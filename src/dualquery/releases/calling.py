@@ -32,7 +32,7 @@ GivenWorkload = Workload | str | Sequence[str]
 GivenBudget = Budget | float
 
 F = TypeVar("F", bound=Callable[..., Any])
-_SPEC = re.compile(r"(marginals|random|parities|ranges):")
+_SPEC = re.compile(r"(marginals|random|parities|ranges|cuts|points|lookups|lists):")
 
 
 def schema_from(given: GivenSchema) -> Schema:
@@ -91,11 +91,11 @@ def checked_seed(seed: int | None) -> int | None:
     raise DualQueryError("a seed is a whole number from 0 on, or None for the system's entropy")
 
 
-def checked_number(name: str, value: int | None) -> int | None:
-    """None, or a whole number from 1 on."""
+def checked_rows(name: str, value: int | None) -> int | None:
+    """A number of records: None, or a whole number from 1 on."""
     if value is None or (isinstance(value, Integral) and not isinstance(value, bool) and value >= 1):
         return value
-    raise DualQueryError(f"{name} must be a whole number from 1 on")
+    raise BudgetError(f"{name} must be a whole number, and at least 1")
 
 
 def checked_wish(name: str, value: object) -> object:

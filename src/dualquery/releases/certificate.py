@@ -117,7 +117,9 @@ def certify(
     accounting_reason: str,
     warnings: Sequence[str],
     notes: Sequence[str],
+    engine: str,
     book: Mapping[str, str | int] | None = None,
+    artefact: str | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
     budget, spent, workload = ledger.budget, ledger.spent(), plan.task.workload
@@ -147,9 +149,12 @@ def certify(
             },
             **({} if book is None else {"book": book}),
             "events": event_list(ledger.events),
+            "engine": engine,
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
+            **({} if schema.domain.kind == "records" else {"table": schema.domain.kind}),
+            **({} if artefact is None else {"artefact": artefact}),
             "replicas": replicas,
             "workload": {
                 "spec": workload.spec,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from dualquery.counting.counter import Counter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Progress, silent
@@ -23,15 +24,15 @@ from dualquery.releases.calling import (
     GivenSchema,
     GivenWorkload,
     budget_from,
-    checked_number,
     for_callers,
     workload_from,
 )
 from dualquery.releases.evaluation import STAMP, evaluate
 from dualquery.releases.figures import Figure
 from dualquery.releases.frames import as_frame
-from dualquery.releases.making import limited_records, public_schema, release
+from dualquery.releases.making import counting, public_schema, release
 from dualquery.releases.planning import check_mechanism
+from dualquery.releases.rows import shared_rows
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.source import Source
@@ -52,7 +53,7 @@ class Comparison(NamedTuple):
 
 @for_callers
 def compare(
-    table: Source | Records,
+    table: Source | Records | Counter,
     *,
     budget: GivenBudget,
     workload: GivenWorkload,
@@ -71,19 +72,17 @@ def compare(
     """
     tell = silent if progress is None else progress
     wanted = _wanted(mechanisms)
-    checked_number("runs", runs)
+    if not isinstance(runs, int) or runs < 1:
+        raise DualQueryError("runs must be a whole number, and at least 1")
     described = public_schema(table, domain, schema)
     asked = workload_from(described.domain, workload)
-    if isinstance(table, Records):
-        records = table
-    else:
-        relation = budget_from(budget, lambda: 2).neighbours
-        records = limited_records(table, described, relation, tell)
-    paid = budget_from(budget, lambda: records.rows)
+    relation = budget_from(budget, lambda: 2).neighbours
+    counter = counting(table, described, relation, None, tell)
+    paid = budget_from(budget, lambda: shared_rows(counter, relation) or 0)
     rows = []
     for number, (name, options) in enumerate(wanted.items()):
         tell("comparing mechanisms", number, len(wanted))
-        rows.append(_row(name, options, records, runs, schema=described, workload=asked, budget=paid))
+        rows.append(_row(name, options, counter, runs, schema=described, workload=asked, budget=paid))
     tell("comparing mechanisms", len(wanted), len(wanted))
     return Comparison(as_frame(pa.Table.from_pylist(rows, schema=_SHAPE), frame), _picture(rows))
 
@@ -114,13 +113,13 @@ def _wanted(
     return found
 
 
-def _row(name: str, options: Mapping[str, Any], records: Records, runs: int, **given: Any) -> dict[str, Any]:
+def _row(name: str, options: Mapping[str, Any], counter: Counter, runs: int, **given: Any) -> dict[str, Any]:
     """The errors of one mechanism, or why it has none."""
     found, began = [], time.process_time()
     try:
         for _ in range(runs):
-            made = release(records, mechanism=name, **given, **options)
-            found.append((evaluate(made, records, given["workload"]), made))
+            made = release(counter, mechanism=name, **given, **options)
+            found.append((evaluate(made, counter, given["workload"]), made))
     except DualQueryError as refusal:
         return {"mechanism": name, "refused": str(refusal)}
     errors = [each for each, _ in found]

@@ -13,7 +13,7 @@ from dualquery.releases.calling import (
     GivenSchema,
     GivenWorkload,
     budget_from,
-    checked_number,
+    checked_rows,
     for_callers,
     schema_from,
     workload_from,
@@ -74,7 +74,7 @@ def foreseen(
     """`plan`, with the accounting that is settled on the way."""
     if (rows is None) == (public_rows is None):
         raise DualQueryError("say how many records the table has: give one of rows and public_rows")
-    number = checked_number("the number of records", rows if rows is not None else public_rows)
+    number = checked_rows("the number of records", rows if rows is not None else public_rows)
     assert number is not None, "one of the two"
     described, budget = schema_from(schema), budget_from(budget, lambda: number)
     if not isinstance(schema, Domain):

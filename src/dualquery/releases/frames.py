@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.special import language_of
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Items
 
@@ -82,6 +83,9 @@ def cells_table(release: Release, by: str | Sequence[str], where: str | None) ->
 
 def attributes_of(release: Release, by: str | Sequence[str]) -> list[int]:
     """The numbers of some attributes by their names."""
+    language = language_of(release.domain)
+    if language is not None:
+        raise QueryError(f"this table is asked about {language.words}, one question at a time; ask `answers`")
     names, found = _names(by), []
     for name in names:
         number = release.domain.find(name) if isinstance(name, str) else None

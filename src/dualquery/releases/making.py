@@ -11,23 +11,26 @@ from dataclasses import replace
 
 from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
-from dualquery.counting.opening import open_counter
+from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
+from dualquery.mechanisms.filed import Filed
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
+from dualquery.mechanisms.rules import obeying
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
 from dualquery.releases.calling import (
     GivenBudget,
     GivenSchema,
     GivenWorkload,
     budget_from,
-    checked_number,
+    checked_rows,
     checked_seed,
     for_callers,
     schema_from,
@@ -41,7 +44,6 @@ from dualquery.releases.release import Release, records_of
 from dualquery.releases.rows import known_rows, measures_rows, shared_rows
 from dualquery.releases.tightest import by_the_book, settle
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source
@@ -65,27 +67,28 @@ def release(
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
 
-    `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, encoded records, or a counter of records
-    (`dualquery.counting`: wherever they are); `schema` (a path, a dict, a Schema or a Domain) says what is public
-    about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload, `budget` a Budget or ε alone
-    (δ = 1/n² then, and a record is replaced). Without `mechanism` the program chooses. Options of mechanisms are
-    given by name (`rounds=40`). A budget that names no accounting gets the tightest that the mechanism allows.
-    `seed` makes the release repeatable, and so not private. Where neighbours may differ in their number of records,
-    `public_rows` declares it; without it 1% of the budget measures it. `ledger` (a file or a URL) and `dataset` name
-    the book that is charged with the whole budget before a count is read, and stays charged if the release fails
-    (docs/ledger.md).
+    `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
+    executors, docs/large.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
+    Domain) says what is public about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload,
+    `budget` a Budget or ε alone (δ = 1/n² then, and a record is replaced). Without `mechanism` the program chooses.
+    Options of mechanisms are given by name (`rounds=40`). A budget that names no accounting gets the tightest that
+    the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may differ in
+    their number of records, `public_rows` declares it; without it 1% of the budget measures it. `ledger` (a file or
+    a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays charged
+    if the release fails (docs/ledger.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)
     workload = workload_from(described.domain, workload)
+    check_rules(described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
-    public_rows = checked_number("public_rows", public_rows)
+    public_rows = checked_rows("public_rows", public_rows)
     budget, table = _budget(budget, table, described, wanted, tell)
     refuse_dropping(described, budget.neighbours)
     budget = replace(budget, adaptive=measures_rows(budget, public_rows))
     booked = None if ledger is None else by_the_book(budget, mechanism)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
-    counter = _counter(table, described, budget.neighbours, wanted.get("memory"), tell)
+    counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or public_rows
     settled = booked or settle(workload, budget, wanted, mechanism, rows)
@@ -97,7 +100,7 @@ def release(
     chosen, plan = settled.planned or plan_for(task, wanted, mechanism)
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
-    outcome = chosen.run(plan, curator, entropy.public_generator(), tell)
+    outcome = obeying(chosen.run(plan, curator, entropy.public_generator(), tell), entropy)
     draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
     replicas = made_replicas(chosen, plan, outcome, draw, tell)
     certificate = certify(
@@ -108,11 +111,13 @@ def release(
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
+        artefact=outcome.artefact.words() if isinstance(outcome.artefact, Filed) else None,
         replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
         predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
         accounting_reason=settled.why,
         warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
         notes=(*plan.notes, *outcome.notes),
+        engine=engine_of(counter),
         book=entry,
     )
     return Release(certificate, workload.domain, outcome.artefact, replicas)
@@ -130,25 +135,19 @@ def _budget(
 
     def rows() -> int:
         refuse_dropping(schema, Neighbours.REPLACE)
-        opened.append(_counter(table, schema, Neighbours.REPLACE, options.get("memory"), tell))
+        opened.append(counting(table, schema, Neighbours.REPLACE, options.get("memory"), tell))
         return shared_rows(opened[0], Neighbours.REPLACE) or 0
 
     found = budget_from(given, rows)
     return found, (opened[0] if opened else table)
 
 
-def limited_records(
-    table: Source | Records, schema: Schema, neighbours: Neighbours, tell: Progress
-) -> Records:
-    """The records, of each person no more than these neighbours allow for."""
-    if isinstance(table, Records):
-        check_records(table.records_per_person, schema, neighbours)
-        return table
-    return read_records(table, schema, tell, records_per_person(schema, neighbours))
-
-
-def _counter(
-    table: Source | Records | Counter, schema: Schema, neighbours: Neighbours, memory: object, tell: Progress
+def counting(
+    table: Source | Records | Counter,
+    schema: Schema,
+    neighbours: Neighbours,
+    memory: object,
+    tell: Progress,
 ) -> Counter:
     """Whoever counts the records, of each person no more than these neighbours allow for."""
     if isinstance(table, Records):
@@ -185,18 +184,6 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
             "records is public between these neighbours; declare a value for what is missing, or release with "
             "--neighbours add-remove"
         )
-
-
-def read_records(
-    table: Source | Records, schema: Schema, tell: Progress, most_of_a_person: int | None = None
-) -> Records:
-    """The records of a table, read and encoded where that is still to be done."""
-    if isinstance(table, Records):
-        return table
-    tell("reading the table", 0, 1)
-    records = encode(table, schema, records_per_person=most_of_a_person)
-    tell("reading the table", 1, 1)
-    return records
 
 
 def public_schema(

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from dualquery import __version__
 from dualquery.errors import DualQueryError
-from dualquery.service.departures import Application, Departures
+from dualquery.service.departures import Application, Departures, Message, Receive, Scope, Send
 from dualquery.service.desk import Desk
 from dualquery.service.limits import BodyLimit, Rate
 from dualquery.service.problems import ProblemError, problem_of
@@ -70,7 +70,22 @@ def application(desk: Desk) -> Application:
     app.exception_handler(Exception)(_defect)
     http = desk.settings.http
     limited = BodyLimit(app, most=http.longest_body)
-    return Departures(limited, quantum=http.quantum)
+    return Departures(_with_headers(limited), quantum=http.quantum)
+
+
+def _with_headers(application: Application) -> Application:
+    """Every response has them: pages, answers, and what is refused."""
+    more = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        async def headed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *more]
+            await send(message)
+
+        await application(scope, receive, headed)
+
+    return called
 
 
 def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
@@ -95,15 +110,13 @@ def _file(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
     content = (files("dualquery.service") / "page" / name).read_bytes()
 
     async def give() -> Response:
-        return Response(content, media_type=kind, headers=HEADERS)
+        return Response(content, media_type=kind)
 
     return give
 
 
 def _answer(problem: ProblemError) -> Response:
-    return Response(
-        problem.body(), problem.status, media_type="application/json", headers={**HEADERS, **problem.headers}
-    )
+    return Response(problem.body(), problem.status, media_type="application/json", headers=problem.headers)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

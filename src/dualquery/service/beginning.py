@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from dualquery.asking.opening import first_release, online
-from dualquery.asking.rule import cap_of
+from dualquery.asking.rule import cap_of, check_wishes
+from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.privacy.book.book import Place
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
-from dualquery.releases.making import limited_records, refuse_dropping
+from dualquery.releases.making import counting, refuse_dropping
 from dualquery.releases.release import Release
+from dualquery.releases.rows import shared_rows
 from dualquery.service.keeping import Keeper
 from dualquery.service.lines import promised
 from dualquery.service.settings import Http, Settings
 from dualquery.service.storage import Storage
 from dualquery.service.witness import Witness
-from dualquery.table.records import Records
 from dualquery.table.schema import Schema, read_schema
 
 _ROWS_A_QUANTUM = 200_000  # a question about so many records is well within half a quantum
@@ -51,8 +54,8 @@ def begin(
         raise DualQueryError(f"'{out}' exists already; name another file with --out")
     described = read_schema(schema)
     refuse_dropping(described, neighbours)
-    records = limited_records(table, described, neighbours, progress)
-    rows = records.rows if neighbours.size_is_public else public_rows
+    counter = counting(table, described, neighbours, None, progress)
+    rows = shared_rows(counter, neighbours) or public_rows
     if delta is None and rows is None:
         raise BudgetError("the number of records is private between these neighbours, so give --delta")
     folder, stem = out.resolve().parent, out.stem
@@ -78,7 +81,10 @@ def begin(
         published={f"{stem}-release": f"{stem}-release"} if release is None else {},
         http=Http(quantum=Http.quantum * max(1, -(-(rows or 1) // _ROWS_A_QUANTUM))),
     )
-    _open(made, described, records, share=share, earlier=release, progress=progress)
+    check_wishes(
+        made.budget, share=share if release is None else None, questions=questions, tolerance=tolerance
+    )
+    _open(made, described, counter, share=share, earlier=release, progress=progress)
     write_whole(out, made.to_toml())
     return made
 
@@ -86,7 +92,7 @@ def begin(
 def _open(
     made: Settings,
     schema: Schema,
-    records: Records,
+    counter: Counter,
     *,
     share: float,
     earlier: Path | None,
@@ -102,12 +108,13 @@ def _open(
         "delta": budget.delta,
         "neighbours": str(budget.neighbours),
     }
+    _make_private(made.place)
     storage = Storage(made.place, new=True)
     storage.create(promised(made.dataset, promise, cap=cap_of(budget)))
     keeper = Keeper(storage, Witness(made.path(made.witness)), dataset=made.dataset, trust=True)
     if release is None:
         release = first_release(
-            records,
+            counter,
             schema=schema,
             budget=budget,
             share=share,
@@ -117,7 +124,7 @@ def _open(
         )
         release.save(made.path(made.release))
     online(
-        records,
+        counter,
         schema=schema,
         budget=budget,
         release=release,
@@ -128,6 +135,13 @@ def _open(
         progress=progress,
     ).close()
     keeper.close()
+
+
+def _make_private(place: Place) -> None:
+    """A file that nobody else on the machine may read: questions, replies and hashed tokens will stand in it."""
+    if "://" not in os.fspath(place):
+        with suppress(OSError):  # whoever opens it says what is wrong
+            os.close(os.open(place, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _from(folder: Path, path: Path) -> str:

@@ -44,16 +44,20 @@ Most = Annotated[int, Query(ge=1, le=1000)]
 LAST = 2**53
 
 
-def desk_of(request: Request) -> Desk:
+async def desk_of(request: Request) -> Desk:
+    """The running service. Not a plain function: those are run on threads of their own, one hop a request."""
     desk: Desk = request.app.state.desk
     return desk
 
 
+DeskOf = Annotated[Desk, Depends(desk_of)]
+
+
 async def holder_of(
-    request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+    request: Request, desk: DeskOf, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
 ) -> Holder:
     """Whoever holds the token of a request, within the rate."""
-    holder = None if given is None else desk_of(request).tokens.holder(given.credentials)
+    holder = None if given is None else desk.tokens.holder(given.credentials)
     if holder is None:
         raise ProblemError(
             401,
@@ -71,7 +75,6 @@ async def owner_of(holder: Annotated[Holder, Depends(holder_of)]) -> Holder:
     return holder
 
 
-DeskOf = Annotated[Desk, Depends(desk_of)]
 HolderOf = Annotated[Holder, Depends(holder_of)]
 OwnerOf = Annotated[Holder, Depends(owner_of)]
 

@@ -19,6 +19,7 @@ from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
 from dualquery.service.tokens import Tokens
 from dualquery.service.witness import Witness
+from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Items, Numeric
 from dualquery.table.schema import read_schema
 
@@ -130,8 +131,8 @@ def _attribute(column: Column) -> dict[str, Any]:
             "count": column.count,
             "values": [],
         }
-    if isinstance(column, Numeric):
+    if isinstance(column, Numeric) and not isinstance(column, Dates):
         ends = {"low": column.edges[0], "high": column.edges[-1]}
         return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **ends}
-    kind = "ordered" if column.ordered else "categorical"
+    kind = "ordered" if isinstance(column, Dates) or column.ordered else "categorical"
     return {"name": column.name, "kind": kind, "values": list(column.labels[:MOST_VALUES])}

@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from dualquery.errors import DataError
+from dualquery.table.cells import is_text
 from dualquery.table.delimited import delimited_batches
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.parts import is_pattern, matching, same_kinds
-from dualquery.table.source import PARQUET, TEXT, Source, describe, read_table, selected
+from dualquery.table.postgresql import PostgresTable
+from dualquery.table.source import PARQUET, TEXT, Source, describe, picks_columns, read_table, selected
 from dualquery.table.transactions import transactions
 
 Told = Callable[[int], None]  # how many bytes of the files have been read
@@ -31,15 +33,20 @@ def batches(
     *,
     rows: int,
     lists: Collection[str] = (),
+    encoding: str | None = None,
     tell: Told = lambda _: None,
 ) -> Iterator[pa.Table]:
     """The named columns of a source, in that order, in tables of at most about so many rows."""
+    if isinstance(source, PostgresTable):
+        for batch in source.batches(names, lists):
+            yield from _slices(batch, rows)
+        return
     if not isinstance(source, str | Path) and hasattr(source, "__arrow_c_stream__"):
         yield from _of_stream(source, names, rows)
         return
     done, kinds = 0, None
     for part in _parts(source):
-        for batch in _of_file(part, names, lists, rows):
+        for batch in _of_file(part, names, lists, rows, encoding):
             kinds = same_kinds(batch, kinds, part)
             yield batch
         done += part.stat().st_size
@@ -84,20 +91,23 @@ def _parts(source: Any) -> list[Path]:
 
 def _of_stream(source: Any, names: Sequence[str], rows: int) -> Iterator[pa.Table]:
     """A frame that hands its rows over one batch after another (a DuckDB relation), or one that is in memory."""
-    if isinstance(source, pa.Table) or (hasattr(source, "columns") and hasattr(source, "__getitem__")):
+    if isinstance(source, pa.Table) or picks_columns(source):
         yield from _slices(read_table(source, names), rows)
         return
     for batch in pa.RecordBatchReader.from_stream(source):
         yield from _slices(selected(pa.table(batch), names, describe(source)), rows)
 
 
-def _of_file(path: Path, names: Sequence[str], lists: Collection[str], rows: int) -> Iterator[pa.Table]:
+def _of_file(
+    path: Path, names: Sequence[str], lists: Collection[str], rows: int, encoding: str | None
+) -> Iterator[pa.Table]:
     kind = kind_of(path)
     with reading(path):
         if kind in PARQUET:
             yield from _of_parquet(path, names, rows)
         elif kind in TEXT:
-            yield from delimited_batches(path, names)
+            with open_file(path, encoding) as stream:
+                yield from delimited_batches(stream, names, quoted_path(path))
         else:
             yield from _slices(read_table(path, names, lists=lists), rows)
 
@@ -107,6 +117,9 @@ def _of_parquet(path: Path, names: Sequence[str], rows: int) -> Iterator[pa.Tabl
     with pa.parquet.ParquetFile(path, pre_buffer=False) as file:
         found = file.schema_arrow.names
         chosen = [found[i] for i in choose(names, found, where)]
+    texts = [name for name in chosen if is_text(file.schema_arrow.field(name).type)]
+    # Texts that repeat are kept once in the file, and so they are read.
+    with pa.parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts) as file:
         for batch in file.iter_batches(batch_size=rows, columns=chosen, use_threads=True):
             seen += batch.num_rows
             yield selected(pa.table(batch).select(chosen), None, where).rename_columns(list(names))

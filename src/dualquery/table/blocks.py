@@ -43,7 +43,9 @@ def record_blocks(
     if wanted.transactions:
         read = transaction_batches(source, wanted.names[0], rows=rows, tell=tell)
     else:
-        read = batches(source, wanted.names, rows=rows, lists=wanted.lists, tell=tell)
+        read = batches(
+            source, wanted.names, rows=rows, lists=wanted.lists, encoding=schema.encoding, tell=tell
+        )
     if owned:
         assert schema.unit is not None
         read = _person_by_person(read, schema.unit)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 
+_FEW = 255  # whole numbers between the least and the largest of a column
 _WHOLE = re.compile(r"(-?[0-9]+)(\.0*)?")
 _PADDING = re.compile(r"(\.[0-9]*[1-9])0+(?![0-9])|\.0+(?![0-9])")
 _TRUTHS = {"true": ("true", "True", "TRUE", "1"), "false": ("false", "False", "FALSE", "0")}
@@ -31,7 +32,7 @@ class Distinct:
     """A column as its distinct cells: row r holds values[index[r]], and is empty at index len(values)."""
 
     values: pa.Array
-    index: NDArray[np.int64]
+    index: NDArray[np.integer]
 
 
 def is_numeric(kind: pa.DataType) -> bool:
@@ -74,6 +75,14 @@ def plain(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
     """The distinct cells of a column. Some may occur in no row: a source may list more than it uses."""
+    if pa.types.is_integer(cells.type) and cells.null_count == 0 and len(cells):
+        parts = [chunk.to_numpy() for chunk in cells.chunks if len(chunk)]
+        least, most = _ends(parts)
+        if most - least < _FEW and most < 1 << 63:  # all numbers between: nothing to hash
+            values = pa.array(range(least, most + 1), cells.type)
+            # Whole numbers of any type wrap around at 256 alike.
+            index = [np.subtract(part, least, dtype=part.dtype).astype(np.uint8) for part in parts]
+            return Distinct(values, index[0] if len(index) == 1 else np.concatenate(index))
     try:
         if not pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_encode()
@@ -86,10 +95,15 @@ def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
     return Distinct(values, np.concatenate([_positions(chunk.indices, len(values)) for chunk in chunks]))
 
 
-def _positions(indices: pa.Array, empty: int) -> NDArray[np.int64]:
+def _ends(parts: list[NDArray[np.integer]]) -> tuple[int, int]:
+    """The least and the largest of whole numbers."""
+    return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+
+
+def _positions(indices: pa.Array, empty: int) -> NDArray[np.integer]:
     if indices.null_count:
         indices = indices.cast(pa.int64()).fill_null(empty)
-    return indices.to_numpy().astype(np.int64, copy=False)
+    return indices.to_numpy().astype(np.uint8 if empty <= _FEW else np.int64, copy=False)
 
 
 def texts_of(values: pa.Array, name: str) -> list[str | None]:

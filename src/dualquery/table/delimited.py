@@ -41,9 +41,9 @@ MARK = b"\xef\xbb\xbf"  # that some programs put before UTF-8 text
 QUOTE, LF, CR = 34, 10, 13
 
 
-def read_delimited(path: Path, names: Sequence[str] | None) -> pa.Table:
+def read_delimited(path: Path, names: Sequence[str] | None, encoding: str | None = None) -> pa.Table:
     """The named columns of a text table as texts, an empty cell as null; all of them without names."""
-    with open_file(path) as stream:
+    with open_file(path, encoding) as stream:
         text = _Text.of(stream, names, quoted_path(path))
         with text.words():
             table = pyarrow.csv.read_csv(text.checked, **text.options)
@@ -51,17 +51,16 @@ def read_delimited(path: Path, names: Sequence[str] | None) -> pa.Table:
     return table.rename_columns(text.names)
 
 
-def delimited_batches(path: Path, names: Sequence[str] | None) -> Iterator[pa.Table]:
-    """The same, a block of the file at a time; at least one table, be it without rows."""
-    with open_file(path) as stream:
-        text, rows = _Text.of(stream, names, quoted_path(path)), 0
-        with text.words():
-            reader = pyarrow.csv.open_csv(text.checked, **text.options)
-            yield pa.Table.from_batches([], reader.schema).rename_columns(text.names)
-            for batch in reader:
-                rows += batch.num_rows
-                yield pa.Table.from_batches([batch]).rename_columns(text.names)
-        text.compare(rows)
+def delimited_batches(stream: Any, names: Sequence[str] | None, where: str) -> Iterator[pa.Table]:
+    """The same of anything that can be read, a block at a time; at least one table, be it without rows."""
+    text, rows = _Text.of(stream, names, where), 0
+    with text.words():
+        reader = pyarrow.csv.open_csv(text.checked, **text.options)
+        yield pa.Table.from_batches([], reader.schema).rename_columns(text.names)
+        for batch in reader:
+            rows += batch.num_rows
+            yield pa.Table.from_batches([batch]).rename_columns(text.names)
+    text.compare(rows)
 
 
 @dataclass(frozen=True)

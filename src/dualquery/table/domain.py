@@ -8,88 +8,50 @@ no more than a few integers here.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
+from dualquery.table.columns import (
+    MAXIMAL_BINS,
+    Attribute,
+    Categorical,
+    Column,
+    Items,
+    Numeric,
+    Spread,
+    check,
+    equal_width,
+)
+from dualquery.table.rules import Rule, check_rule
 
-MAXIMAL_BINS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Categorical:
-    """A column with a public list of values; code v stands for values[v].
-
-    `unknown` is the listed value that stands for anything unlisted, `missing` the listed value
-    that stands for an absent one. Where they are None such a cell is an error.
-    """
-
-    name: str
-    values: tuple[str, ...]
-    unknown: str | None = None
-    missing: str | None = None
-    ordered: bool = False
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.values
-
-
-@dataclass(frozen=True)
-class Numeric:
-    """A number cut at public edges: code b stands for [edges[b], edges[b + 1]), the last bin closed.
-
-    With `clamp`, a number beyond the edges goes to the nearest end; without it, it is an error.
-    With `missing` (a label), an absent number has a code of its own, after the bins.
-    `integer` says that the numbers are whole, and so are those that are read back.
-    """
-
-    name: str
-    edges: tuple[float, ...]
-    clamp: bool = False
-    missing: str | None = None
-    integer: bool = False
-
-    @property
-    def bins(self) -> int:
-        return len(self.edges) - 1
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        marks = [_short(x) for x in self.edges]
-        intervals = [f"[{a}, {b})" for a, b in pairwise(marks[:-1])]
-        intervals.append(f"[{marks[-2]}, {marks[-1]}]")
-        return (*intervals, self.missing) if self.missing is not None else tuple(intervals)
-
-
-@dataclass(frozen=True)
-class Items:
-    """A block of `count` binary attributes, `name[first]` to `name[first + count - 1]`."""
-
-    name: str
-    count: int
-    first: int = 1
-
-    labels = ("0", "1")
-
-
-Column = Categorical | Numeric | Items
-Attribute = Categorical | Numeric
+__all__ = [
+    "MAXIMAL_BINS",
+    "Attribute",
+    "Categorical",
+    "Column",
+    "Domain",
+    "Items",
+    "Numeric",
+    "Spread",
+    "equal_width",
+]
 
 
 @dataclass(frozen=True)
 class Domain:
-    """All columns of a table, and the flat numbering of their attributes."""
+    """All columns of a table, the flat numbering of their attributes, and the rules that records keep."""
 
     columns: tuple[Column, ...]
+    rules: tuple[Rule, ...] = ()
+
+    kind: ClassVar[str] = "records"  # of a special table the name of its section in the schema (`special`)
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -109,7 +71,9 @@ class Domain:
                     f"attribute '{name}' has the name of an item of a block; rename one of them"
                 )
             seen.add(name)
-            _check(column)
+            check(column)
+        for rule in self.rules:
+            check_rule(rule, {column.name: column for column in self.columns})
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -182,90 +146,3 @@ class Domain:
     def names(self) -> Iterator[str]:
         """Every attribute's name, made on the way."""
         return (self.name(j) for j in range(self.width))
-
-
-def equal_width(
-    name: str,
-    low: float,
-    high: float,
-    bins: int,
-    *,
-    clamp: bool = False,
-    missing: str | None = None,
-    integer: bool = False,
-) -> Numeric:
-    """`bins` bins of equal width from `low` to `high`; edge b is low + (high − low)·b/bins.
-
-    The edges are worked out in fractions from the decimals that `low` and `high` are written with
-    and rounded once, so that a cell which reads 0.3 lies on the edge 3/10 and not just below it.
-    """
-    if not (math.isfinite(low) and math.isfinite(high) and high > low and 1 <= bins <= MAXIMAL_BINS):
-        raise SchemaError(f"attribute '{name}' needs high > low and between 1 and {MAXIMAL_BINS:,} bins")
-    start, width = _decimal(low), (_decimal(high) - _decimal(low)) / bins
-    edges = (float(low), *(float(start + width * b) for b in range(1, bins)), float(high))
-    return Numeric(name, edges, clamp=clamp, missing=missing, integer=integer)
-
-
-def _decimal(x: float) -> Fraction:
-    """The shortest decimal that reads as x, exactly."""
-    return Fraction(repr(float(x)))
-
-
-def _short(x: float) -> str:
-    """The plain text of a number where that loses nothing."""
-    plain = f"{x:.15g}"
-    return plain if float(plain) == x else repr(x)
-
-
-def _check(column: Column) -> None:
-    if isinstance(column, Items):
-        _check_items(column)
-    elif isinstance(column, Numeric):
-        _check_numeric(column)
-    else:
-        _check_categorical(column)
-
-
-def _check_items(column: Items) -> None:
-    if column.count < 1:
-        raise SchemaError(f"item block '{column.name}' needs at least one item")
-    if column.first < 0 or column.first + column.count > 2**31:
-        raise SchemaError(f"the item ids of block '{column.name}' must lie between 0 and 2,147,483,647")
-
-
-def _check_numeric(column: Numeric) -> None:
-    name, edges = column.name, column.edges
-    if len(edges) < 2 or not all(map(math.isfinite, edges)):
-        raise SchemaError(f"attribute '{name}' needs at least two finite bin edges")
-    if any(b <= a for a, b in pairwise(edges)):
-        raise SchemaError(f"the bin edges of attribute '{name}' must increase")
-    if column.missing is not None and (not column.missing or column.missing in column.labels[:-1]):
-        raise SchemaError(f"attribute '{name}': the label for missing numbers must be a text of its own")
-    if column.missing is not None and _reads_within(column.missing, edges[0], edges[-1]):
-        raise SchemaError(f"attribute '{name}': the label for missing numbers is a number within its edges")
-    if column.integer:
-        # Past 2^53 a float no longer tells neighbouring integers apart.
-        if max(abs(edges[0]), abs(edges[-1])) > 2**53:
-            raise SchemaError(f"attribute '{name}' is integer, so its edges must lie within ±2^53")
-        if any(math.ceil(a) >= b for a, b in pairwise(edges[:-1])) or math.ceil(edges[-2]) > edges[-1]:
-            raise SchemaError(f"attribute '{name}' is integer, but no integer lies in one of its bins")
-
-
-def _reads_within(label: str, low: float, high: float) -> bool:
-    try:
-        return low <= float(label) <= high
-    except ValueError:
-        return False
-
-
-def _check_categorical(column: Categorical) -> None:
-    name = column.name
-    if not column.values:
-        raise SchemaError(f"attribute '{name}' has no values; list them, or remove it")
-    if len(set(column.values)) < len(column.values):
-        raise SchemaError(f"attribute '{name}' lists a value twice")
-    for role, place in (("unknown", column.unknown), ("missing", column.missing)):
-        if place is not None and place not in column.values:
-            raise SchemaError(
-                f"attribute '{name}': the place for {role} values, '{place}', is not among its values"
-            )

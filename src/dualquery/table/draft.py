@@ -1,75 +1,112 @@
 """A first schema read off a table, for a person to make public.
 
-What this module finds (values, ranges, which cells are empty) it finds in the private table, so the
-draft is itself private. It becomes a schema when everything in it is something one would have written
-without looking: the text says so at its top, and `draft = true` says so to every program that reads it.
+What is found in the private table (values, ranges, which cells are empty) is as private as the table. So a draft says
+of each line whether it was read off the data, and `draft = true` says so to every program that reads it. It becomes a
+schema when everything in it is something one would have written without looking.
+
+A draft from a public table of the same kind (a past census, a code book) reads nothing private: it is a schema.
 """
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal
+import os
+from dataclasses import dataclass
+from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dualquery.errors import DataError
-from dualquery.table.cells import distinct, is_list, numbers_of, plain, texts_of
-from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
-from dualquery.table.schema import Schema, schema_text
+from dualquery.errors import DataError, SchemaError
+from dualquery.table.cells import plain
+from dualquery.table.column_text import entries
+from dualquery.table.columns import Column
+from dualquery.table.domain import Domain
+from dualquery.table.drafting import LeftOut, drafted
+from dualquery.table.schema import Schema
 from dualquery.table.source import Source, describe, is_transaction_file, read_table
 from dualquery.table.toml_text import quoted
 from dualquery.table.transactions import read_transactions
 
-FEW = 20  # numbers with at most so many distinct values are categories
-MANY = 200  # texts with more distinct values are taken for names, ids or free text, and left out
-BINS = 20
+MARK = "# from the data"
+OPEN = {"name", "clamp", "by", "first", "spread"}  # keys that say nothing about anybody's cells
 
-WARNING = """\
+WARNING = f"""\
 !!! DRAFT, READ OFF THE PRIVATE TABLE: THIS FILE IS NOT PRIVATE AND NOT YET A SCHEMA !!!
 
-The values, ranges and missing places below were found in the data. No privacy guarantee holds for a
-release made with them. Go through every line: keep what anyone would know without seeing the table
-(a codebook, the form that was filled in, the law), replace the rest, give values that nobody happened
-to have their place too. When all that is left is public knowledge, delete this warning and the line
-draft = true below it."""
+Lines that end in '{MARK}' were found in the data. No privacy guarantee holds for a release made
+with them. Go through them: keep what anyone would know without seeing the table (a code book, the form
+that was filled in, the law), replace the rest, give values that nobody happened to have their place too.
+When all that is left is public knowledge, delete the line draft = true below."""
 
 
-def draft_schema(source: Source) -> Schema:
-    """A schema that fits the table, private like the table itself."""
-    return _draft(source)[0]
+@dataclass(frozen=True)
+class Draft:
+    """A drafted schema, what it leaves out and why; its text (`str`) is a schema file for a person to edit."""
 
+    schema: Schema
+    left_out: tuple[LeftOut, ...]
+    public: bool  # drafted from a public table, so that nothing in it is private
+    origin: str
 
-def draft_text(source: Source) -> str:
-    """The draft as a schema file, under its warning."""
-    schema, left_out = _draft(source)
-    heading = WARNING
-    if left_out:
-        names = "".join(f"\n  {quoted(name)}" for name in left_out)
-        heading += (
-            f"\n\nLeft out, with more than {MANY} different texts or of no type that is known here:{names}"
+    def __str__(self) -> str:
+        sections = [_commented(self._heading())]
+        if self.schema.draft:
+            sections.append("draft = true  # delete this line once every value below is public knowledge")
+        sections += [_section(column, marked=not self.public) for column in self.schema.domain.columns]
+        return "\n\n".join(sections) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the text, unless there is such a file."""
+        out = Path(path)
+        if out.exists():
+            raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
+        try:
+            out.write_text(str(self), encoding="utf-8")
+        except OSError as error:
+            raise SchemaError(f"'{out}' cannot be written: {error.strerror}") from None
+
+    def _heading(self) -> str:
+        heading = (
+            f"Drafted from {self.origin}, which is public: nothing private was read."
+            if self.public
+            else WARNING
         )
-    return schema_text(schema, heading=heading)
+        if self.left_out:
+            reasons = "".join(f"\n  {quoted(each.name)}: {each.reason}" for each in self.left_out)
+            heading += f"\n\nLeft out:{reasons}"
+        return heading
 
 
-def _draft(source: Source) -> tuple[Schema, list[str]]:
-    table = _read(source)
-    if not table.num_rows:
+def schema_draft(
+    table: Source | None = None, *, quantiles: int | None = None, public_reference: Source | None = None
+) -> Draft:
+    """A first schema for a table: print it, or save it, and edit it.
+
+    It is read off the private table, and marked so line by line. With `public_reference`, a public table of the same
+    kind, that one is read and the private one is not: then the draft is public. `quantiles` puts the edges of numbers
+    at so many quantiles of what is read, instead of round numbers.
+    """
+    source = table if public_reference is None else public_reference
+    if source is None:
+        raise DataError("give the table that the draft is for, or a public one of its kind")
+    if quantiles is not None and not 2 <= quantiles <= 1000:
+        raise SchemaError("quantiles must be between 2 and 1000 in number")
+    read = _read(source)
+    if not read.num_rows:
         raise DataError(f"{describe(source)} has no rows")
     columns: list[Column] = []
-    left_out = []
-    for name, cells in zip(table.column_names, table.columns, strict=True):
-        column = _column(name, plain(cells))
-        if column is None:
-            left_out.append(name)
+    left_out: list[LeftOut] = []
+    for name, cells in zip(read.column_names, read.columns, strict=True):
+        found = drafted(name, plain(cells), quantiles=quantiles)
+        if isinstance(found, LeftOut):
+            left_out.append(found)
         else:
-            columns.append(column)
+            columns.append(found)
     if not columns:
         raise DataError(
             f"{describe(source)} has no column that a schema can be drafted for; write one by hand"
         )
-    return Schema(Domain(tuple(columns)), draft=True), left_out
+    public = public_reference is not None
+    return Draft(Schema(Domain(tuple(columns)), draft=not public), tuple(left_out), public, describe(source))
 
 
 def _read(source: Source) -> pa.Table:
@@ -81,70 +118,16 @@ def _read(source: Source) -> pa.Table:
     return read_table(source)
 
 
-def _column(name: str, cells: pa.ChunkedArray) -> Column | None:
-    if is_list(cells.type):
-        return _items(name, cells)
-    try:
-        held = distinct(cells, name)
-        values = held.values.take(pa.array(np.unique(held.index[held.index < len(held.values)])))
-        texts = {(text or "").strip() for text in texts_of(values, name)}
-    except DataError:
-        return None
-    empty = "" in texts or bool((held.index == len(held.values)).any())
-    texts.discard("")
-    return _numeric(name, texts, empty) or _categorical(name, texts, empty)
+def _commented(text: str) -> str:
+    # Comments may not hold control characters, which names of files and columns may.
+    lines = ["".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines()]
+    return "\n".join(f"# {line}".rstrip() for line in lines)
 
 
-def _numeric(name: str, texts: set[str], empty: bool) -> Numeric | None:
-    """Bins at round numbers, where there are many numbers and at most one other text ("?")."""
-    listed = sorted(texts)
-    numbers, junk = numbers_of(pa.array(listed, pa.string()), name)
-    finite = numbers[np.isfinite(numbers)]
-    others = [text for text, odd in zip(listed, junk | np.isnan(numbers), strict=True) if odd]
-    if len(finite) <= FEW or len(others) > 1:
-        return None
-    integer = bool((finite == np.floor(finite)).all() and np.abs(finite).max() < 2**52)
-    low, high, bins = _round_bins(float(finite.min()), float(finite.max()), whole=integer)
-    missing = others[0] if others else "missing" if empty else None
-    return equal_width(name, low, high, bins, clamp=True, missing=missing, integer=integer)
-
-
-def _round_bins(smallest: float, largest: float, *, whole: bool) -> tuple[float, float, int]:
-    """At most about BINS bins of width 1, 2 or 5 times a power of ten, from one multiple of it to another."""
-    if smallest > 0 and smallest < largest / 2:
-        smallest = 0.0
-    # Numbers too close for bins of their own share one of the smallest width that floats can tell apart.
-    finest = max(math.ulp(smallest), math.ulp(largest)) * 4
-    least = max(largest / BINS - smallest / BINS, 1.0 if whole else finest)
-    power = math.floor(math.log10(least))
-    width = next(w for m in (1, 2, 5, 10) if (w := m * Decimal(10) ** power) >= Decimal(least))
-    first, last = math.floor(Decimal(smallest) / width), math.ceil(Decimal(largest) / width)
-    return float(first * width), float(last * width), last - first
-
-
-def _categorical(name: str, texts: set[str], empty: bool) -> Categorical | None:
-    if len(texts) > MANY:
-        return None
-    numbers, junk = numbers_of(pa.array(sorted(texts), pa.string()), name)
-    ordered = len(texts) > 2 and not junk.any() and not np.isnan(numbers).any()
-    values = sorted(texts)
-    if not junk.any():
-        values = [values[i] for i in np.argsort(numbers, kind="stable")]
-    missing = next((m for m in ("missing", "(missing)") if m not in texts), "((missing))") if empty else None
-    return Categorical(
-        name, (*values, missing) if missing else tuple(values), missing=missing, ordered=ordered
-    )
-
-
-def _items(name: str, cells: pa.ChunkedArray) -> Items | None:
-    try:
-        bounds = pc.min_max(pc.list_flatten(cells).cast(pa.int64())).as_py()
-    except pa.ArrowException:
-        return None
-    smallest, largest = bounds["min"] or 0, bounds["max"] or 1
-    if smallest < 0 or largest >= 2**31 - 1:
-        return None
-    first = min(smallest, 1)
-    # Rounded up to two figures: the largest id is the private table's.
-    unit = 10 ** max(len(str(largest)) - 2, 0)
-    return Items(name, min(math.ceil(largest / unit) * unit, 2**31 - 1) - first + 1, first)
+def _section(column: Column, *, marked: bool) -> str:
+    """The lines of an attribute, each with a mark where it was read off the data."""
+    lines = ["[[attribute]]"]
+    for key, value in entries(column).items():
+        for line in f"{key} = {value}".splitlines():
+            lines.append(f"{line}  {MARK}" if marked and key not in OPEN else line)
+    return "\n".join(lines)

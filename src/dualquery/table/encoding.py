@@ -1,22 +1,18 @@
-"""From readable cells to codes, and back.
+"""From readable cells to codes.
 
 Encoding goes by the distinct cells of a column: each is looked up once, then all rows at once. A
 number v gets the code b with edges[b] ≤ v < edges[b + 1], the last bin closed, found by bisection of
 the edges. For bins of equal width this is min(bins − 1, ⌊(v − low) / width⌋) in exact arithmetic; a
 division of floats would put 0.3 below the edge 3/10.
 
-Decoding gives one readable value a cell, chosen so that it encodes to the same code again: the listed
-value of a category, the middle of a bin, null for a missing number, the list of the items present.
+A missing cell is one thing, whatever the column is (`columns`): null, blanks, NaN, a text that the schema
+lists as `empty`, or the label of missing cells itself. `decoding` is the way back.
 """
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
-from enum import IntEnum
-from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -36,28 +32,25 @@ from dualquery.table.cells import (
     texts_of,
     without_padding,
 )
+from dualquery.table.codes import OpenText, WholeRange, open_codes
+from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
+from dualquery.table.lookup import bins_of, looked_up
+from dualquery.table.notation import numbers_written
 from dualquery.table.persons import baskets, kept_rows, owners_of
+from dualquery.table.points import Coordinate
 from dualquery.table.records import (
     Codes,
     ColumnCodes,
     Records,
     SparseItems,
-    as_lists,
     smallest_type,
     taken,
 )
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source, is_transaction_file, read_table
 from dualquery.table.transactions import read_transactions, transactions
-
-
-class Unplaced(IntEnum):
-    """Why a cell has no code."""
-
-    EMPTY = -1
-    OUTSIDE = -2
-    NOT_A_NUMBER = -3
+from dualquery.table.unplaced import Unplaced, advice
 
 
 def encode(source: Source, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
@@ -120,29 +113,8 @@ def _read(source: Source, schema: Schema, *, owned: bool) -> pa.Table:
         assert isinstance(source, str | os.PathLike), "only a file can hold lines"
         table = read_transactions(source, wanted.names[0])
     else:
-        table = read_table(source, wanted.names, lists=wanted.lists)
+        table = read_table(source, wanted.names, lists=wanted.lists, encoding=schema.encoding)
     return pa.table([plain(column) for column in table.columns], names=table.column_names)
-
-
-def decode(records: Records) -> pa.Table:
-    """The records as readable columns; `encode` gives the same records back."""
-    decoded = {
-        column.name: _decoded(column, codes, records.rows)
-        for column, codes in zip(records.domain.columns, records.columns, strict=True)
-    }
-    return pa.table(decoded)
-
-
-def representatives(column: Numeric) -> NDArray[np.float64]:
-    """A number for each bin that lies in it: its middle, or for integers the whole number at or below it."""
-    chosen = []
-    for low, high in pairwise(column.edges):
-        # In fractions, so that the middle of [0.1, 0.2) reads 0.15.
-        middle = float((Fraction(repr(low)) + Fraction(repr(high))) / 2)
-        if column.integer:
-            middle = float(max(math.floor(middle), math.ceil(low)))
-        chosen.append(middle if low <= middle < high or middle == column.edges[-1] else low)
-    return np.array(chosen)
 
 
 def _rows_containing(marker: str, table: pa.Table, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
@@ -172,62 +144,48 @@ def _floats(cells: pa.ChunkedArray) -> NDArray[np.float64]:
 def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
     if isinstance(column, Items):
         return _encoded_items(column, cells)
-    if isinstance(column, Numeric) and is_numeric(cells.type):
+    if isinstance(column, OpenText | WholeRange):
+        return open_codes(column, cells)
+    if isinstance(column, Dates) and pa.types.is_temporal(cells.type):
+        codes = _numeric_codes(column, column.typed_numbers(cells))
+    elif isinstance(column, Numeric) and not isinstance(column, Dates) and is_numeric(cells.type):
         codes = _numeric_codes(column, _floats(cells))
     else:
         held = distinct(cells, column.name)
+        texts = _without_empty(column, texts_of(held.values, column.name))
         if isinstance(column, Numeric):
-            code_of, empty = _numeric_code_of(column, held.values)
+            code_of, empty = _numeric_code_of(column, held.values, texts)
         else:
-            code_of, empty = _categorical_code_of(column, held.values)
-        codes = np.append(code_of, empty)[held.index]
+            code_of, empty = _categorical_code_of(column, texts, padded=has_padding(held.values.type))
+        codes = looked_up(np.append(code_of, empty), held.index)
     return _placed(column, codes)
 
 
-def _placed(column: Categorical | Numeric, codes: NDArray[np.int64]) -> Codes:
+def _without_empty(column: Categorical | Numeric, texts: list[str | None]) -> list[str | None]:
+    """The texts of distinct cells; None where the schema says that such a cell is empty."""
+    if not column.empty:
+        return texts
+    return [None if text is not None and text.strip() in column.empty else text for text in texts]
+
+
+def _placed(column: Categorical | Numeric, codes: NDArray[np.signedinteger]) -> Codes:
     """The codes in the smallest type, once every cell has one."""
     worst = int(codes.min(initial=0))
     if worst < 0:
-        raise DataError(_advice(column, Unplaced(worst)))
-    return codes.astype(smallest_type(len(column.labels)))
+        raise DataError(advice(column, Unplaced(worst)))
+    return codes.astype(smallest_type(len(column.labels)), copy=False)
 
 
-def _advice(column: Categorical | Numeric, reason: Unplaced) -> str:
-    name = column.name
-    if reason is Unplaced.NOT_A_NUMBER:
-        return (
-            f"column '{name}' holds cells that are not numbers; mend them, set missing = \"...\" in the "
-            "schema to the text that stands for a missing number, or make the attribute categorical"
-        )
-    if isinstance(column, Numeric):
-        if reason is Unplaced.EMPTY:
-            return (
-                f"column '{name}' has empty cells or NaN; set missing = \"missing\" for it in the schema "
-                "to give them a place"
-            )
-        return (
-            f"column '{name}' holds numbers beyond its bin edges; widen the edges in the schema, "
-            "or set clamp = true to send such numbers to the nearest end"
-        )
-    if reason is Unplaced.EMPTY:
-        return (
-            f"column '{name}' has empty cells; set missing = \"...\" for it in the schema "
-            "to the listed value that stands for them"
-        )
-    return (
-        f"column '{name}' holds values that the schema does not list; add them to its values, "
-        'or set unknown = "..." to the listed value that stands for them'
-    )
-
-
-def _categorical_code_of(column: Categorical, values: pa.Array) -> tuple[NDArray[np.int64], int]:
+def _categorical_code_of(
+    column: Categorical, texts: list[str | None], *, padded: bool
+) -> tuple[NDArray[np.int64], int]:
     """The code of each distinct cell, and that of an empty one."""
     place = {value: number for number, value in enumerate(column.values)}
-    if has_padding(values.type):
+    if padded:
         place = {without_padding(value): number for value, number in reversed(place.items())} | place
     unknown = int(Unplaced.OUTSIDE) if column.unknown is None else place[column.unknown]
-    # A listed empty text is the place of empty cells, unless another was declared.
-    empty = place.get("", int(Unplaced.EMPTY)) if column.missing is None else place[column.missing]
+    absent = column.missing_code
+    empty = int(Unplaced.EMPTY) if absent is None else absent
 
     def code(text: str | None) -> int:
         if text is None:
@@ -237,33 +195,43 @@ def _categorical_code_of(column: Categorical, values: pa.Array) -> tuple[NDArray
                 return place[spelling]
         return unknown if text.strip() else empty
 
-    written = texts_of(values, column.name)
-    return np.fromiter(map(code, written), np.int64, len(written)), empty
+    return np.fromiter(map(code, texts), np.int64, len(texts)), empty
 
 
-def _numeric_code_of(column: Numeric, values: pa.Array) -> tuple[NDArray[np.int64], int]:
-    numbers, junk = numbers_of(values, column.name)
+def _numeric_code_of(
+    column: Numeric, values: pa.Array, texts: list[str | None]
+) -> tuple[NDArray[np.signedinteger], int]:
+    if isinstance(column, Dates):
+        numbers, junk = column.numbers_of(texts)
+    elif is_numeric(values.type):
+        numbers, junk = numbers_of(values, column.name)
+    else:
+        numbers, junk = numbers_written(column, texts)
     if column.missing is not None and junk.any():
-        written = texts_of(values, column.name)
         label = column.missing.strip()
-        junk &= np.array([text is None or text.strip() != label for text in written])
+        junk &= np.array([text is None or text.strip() != label for text in texts])
     codes = _numeric_codes(column, numbers)
     codes[junk] = Unplaced.NOT_A_NUMBER
     return codes, int(Unplaced.EMPTY) if column.missing is None else column.bins
 
 
-def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.signedinteger]:
     """The bin of each number; NaN is an empty cell, and so is a number that is the label for one."""
     edges = np.array(column.edges)
-    codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, column.bins - 1)
+    codes = column.positions(numbers) if isinstance(column, Coordinate) else bins_of(edges, numbers)
+    least, most = numbers.min(initial=edges[0]), numbers.max(initial=edges[-1])  # NaN where there is one
+    if column.missing is None and least == edges[0] and most == edges[-1]:
+        return codes
     if not column.clamp:
         codes[(numbers < edges[0]) | (numbers > edges[-1])] = Unplaced.OUTSIDE
     empty = np.isnan(numbers)
     if column.missing is None:
         codes[empty] = Unplaced.EMPTY
     else:
-        label = number_in(column.missing)
-        codes[empty if label is None else empty | (numbers == label)] = column.bins
+        markers = [] if isinstance(column, Dates) else [column.missing, *column.empty]
+        for number in map(number_in, markers):
+            empty |= numbers == (np.nan if number is None else number)
+        codes[empty] = column.bins
     return codes
 
 
@@ -297,21 +265,3 @@ def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
         key = key[np.append(True, key[1:] != key[:-1])]
     start = np.searchsorted(key, np.arange(rows + 1) * column.count)
     return SparseItems(start.astype(np.int64), (key % column.count).astype(np.int32))
-
-
-def _decoded(column: Column, codes: ColumnCodes, rows: int) -> pa.Array:
-    if isinstance(column, Items):
-        assert not isinstance(codes, np.ndarray)
-        sparse = codes if isinstance(codes, SparseItems) else as_lists(codes, rows)
-        long = int(sparse.start[-1]) > np.iinfo(np.int32).max
-        lists, offset = (pa.LargeListArray, np.int64) if long else (pa.ListArray, np.int32)
-        return lists.from_arrays(sparse.start.astype(offset), pa.array(sparse.ids + np.int32(column.first)))
-    assert isinstance(codes, np.ndarray)
-    if isinstance(column, Categorical):
-        kind = next(t for t in (np.int8, np.int16, np.int32) if len(column.values) <= np.iinfo(t).max + 1)
-        return pa.DictionaryArray.from_arrays(
-            codes.astype(kind), pa.array(column.values, pa.string()), ordered=column.ordered
-        )
-    numbers = np.append(representatives(column), 0.0)
-    kind = pa.int64() if column.integer else pa.float64()
-    return pa.array(numbers[codes], mask=codes == column.bins).cast(kind)

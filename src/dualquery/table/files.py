@@ -7,6 +7,7 @@ a header is a record.
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from dualquery.errors import DataError
+from dualquery.errors import DataError, SchemaError
 
+# In these a letter changes the meaning of those behind it.
+STATEFUL = (
+    "utf-7",
+    "iso2022",
+    "hz",
+    "punycode",
+    "idna",
+    "raw-unicode",
+    "unicode-escape",
+)
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
@@ -29,9 +40,23 @@ def kind_of(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def open_file(path: Path) -> Any:
-    """The bytes of a file as a stream, unpacked."""
-    return pa.input_stream(str(path), compression=COMPRESSION.get(path.suffix.lower()))
+def open_file(path: Path, encoding: str | None = None) -> Any:
+    """The bytes of a file as a stream, unpacked; those of a text in another encoding as UTF-8."""
+    stream = pa.input_stream(str(path), compression=COMPRESSION.get(path.suffix.lower()))
+    return stream if encoding is None else pa.transcoding_input_stream(stream, encoding, "utf-8")
+
+
+def known_encoding(name: str) -> str:
+    """The encoding of this name, if no record can be read into another one (docs/reading.md)."""
+    try:
+        found = codecs.lookup(name)
+    except LookupError:
+        raise SchemaError(
+            f"[table]: no encoding '{name}' is known; try latin-1, cp1252, utf-16 or gbk"
+        ) from None
+    if not found._is_text_encoding or found.name.startswith(STATEFUL):
+        raise SchemaError(f"[table]: a text in '{name}' cannot be read line by line; save it as UTF-8")
+    return found.name
 
 
 @contextmanager
@@ -39,6 +64,8 @@ def reading(path: Path) -> Iterator[None]:
     """Turns what can go wrong with a file into one sentence that quotes nothing of it."""
     try:
         yield
+    except UnicodeDecodeError:
+        raise DataError(f"'{path}' is not text in the encoding that its schema declares") from None
     except FileNotFoundError:
         raise DataError(f"there is no file '{path}'") from None
     except PermissionError:

@@ -157,11 +157,13 @@ def _check_sparse(where: str, items: SparseItems, rows: int, count: int) -> None
         raise DataError(f"{where} must lie one behind the other, from the first id to the last")
     if len(ids) and (ids.min() < 0 or ids.max() >= count):
         raise DataError(f"{where} hold an item that the domain does not have")
-    falls = np.flatnonzero(ids[1:] <= ids[:-1]) + 1
-    # Only where a record begins may an id be no larger than the one before it.
-    begins = start[np.minimum(np.searchsorted(start, falls), rows)]
-    if (begins != falls).any():
-        raise DataError(f"{where} must list each item of a record once, in order")
+    for first in range(0, len(ids) - 1, _SPREAD):  # some at a time: all may be more than memory holds
+        last = min(first + _SPREAD, len(ids) - 1)
+        falls = np.flatnonzero(ids[first + 1 : last + 1] <= ids[first:last]) + first + 1
+        # Only where a record begins may an id be no larger than the one before it.
+        begins = start[np.minimum(np.searchsorted(start, falls), rows)]
+        if (begins != falls).any():
+            raise DataError(f"{where} must list each item of a record once, in order")
 
 
 def _check_bits(where: str, words: NDArray[np.uint64], rows: int, count: int) -> None:
@@ -184,7 +186,7 @@ def smallest_type(size: int) -> type[np.unsignedinteger]:
     for kind in (np.uint8, np.uint16):
         if size <= np.iinfo(kind).max + 1:
             return kind
-    return np.uint32
+    return np.uint32 if size <= 1 << 32 else np.uint64
 
 
 def pack_bits(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:

@@ -8,11 +8,14 @@ decides what a cell means: no type is guessed from the data. An empty cell is nu
     .parquet .pq, a directory   Parquet
     .arrow .feather .ipc        Arrow, as a file or a stream
     .json .jsonl .ndjson        JSON: a list of objects, or objects one after another
+    .sqlite .db .duckdb .xlsx   a database or a workbook; `clinic.sqlite#patients` names its table (`books`)
     parts/*.parquet             a pattern: all files that match, one after another
+    a `PostgresTable`           a table or view of a PostgreSQL database, read in a stream
     a frame                     pandas, Polars, Arrow, DuckDB: whatever has `__arrow_c_stream__`
 
-Text, JSON and Arrow files may be compressed (.gz, .zst, .bz2). A file that is damaged or cut short is an
-error, never a shorter table. Messages are our own: those of the readers quote cells.
+Text, JSON and Arrow files may be compressed (.gz, .zst, .bz2); text may be in an encoding that the schema
+declares. A file that is damaged or cut short is an error, never a shorter table. Messages are our own: those of the
+readers quote cells.
 
 *Reading maps neighbouring tables to neighbouring records*: each record is read by itself, whatever the
 others hold (docs/reading.md has the proof). A kind of file for which that is not known is refused.
@@ -28,10 +31,12 @@ from typing import Any, Protocol, TypeGuard
 import pyarrow as pa
 
 from dualquery.errors import DataError
+from dualquery.table.books import book_of
 from dualquery.table.delimited import read_delimited
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.json_records import read_json
 from dualquery.table.parts import is_pattern, matching, same_kinds
+from dualquery.table.postgresql import PostgresTable, is_database
 from dualquery.table.transactions import is_transaction_name
 
 TEXT = {".csv", ".tsv", ".txt", ".dat", ".data"}
@@ -47,40 +52,57 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-Source = str | os.PathLike[str] | ArrowStream
+Source = str | os.PathLike[str] | ArrowStream | PostgresTable
 
 
 def read_table(
-    source: Source, names: Sequence[str] | None = None, *, lists: Collection[str] = ()
+    source: Source,
+    names: Sequence[str] | None = None,
+    *,
+    lists: Collection[str] = (),
+    encoding: str | None = None,
 ) -> pa.Table:
     """The named columns of a source, in that order; all of them where no names are given.
 
-    `lists` names the columns that hold lists of items, for the formats that do not say it themselves.
+    `lists` names the columns that hold lists of items, for the formats that do not say it themselves; `encoding` is
+    that of a text file which is not UTF-8.
     """
+    if isinstance(source, PostgresTable):
+        return pa.concat_tables(source.batches(names, lists))
     if not isinstance(source, str | os.PathLike):
         return _from_frame(source, names)
+    if is_database(source):
+        raise DataError("name the table of the database too: --table people, or PostgresTable(url, 'people')")
     if isinstance(source, str) and is_pattern(source):
-        return _from_parts(matching(source), names, lists)
+        return _from_parts(matching(source), names, lists, encoding)
+    if (book := book_of(source)) is not None:
+        with reading(book.path):
+            return book.read(names)
     path = Path(source)
     kind = kind_of(path)
     with reading(path):
         if path.is_dir() or kind in PARQUET:
             return _from_parquet(path, names)
         if kind in TEXT:
-            return read_delimited(path, names)
+            return read_delimited(path, names, encoding)
         if kind in ARROW:
             return _from_arrow(path, names)
         os.stat(path)
         if kind in JSON:
             return read_json(path, names, lists)
-    raise DataError(f"'{path}' is of a kind that is not known here; save it as CSV, Parquet, Arrow or JSON")
+    raise DataError(
+        f"'{path}' is of a kind that is not known here; save it as CSV, Parquet, Arrow, JSON, Excel, SQLite or DuckDB"
+    )
 
 
-def _from_parts(parts: list[Path], names: Sequence[str] | None, lists: Collection[str]) -> pa.Table:
+def _from_parts(
+    parts: list[Path], names: Sequence[str] | None, lists: Collection[str], encoding: str | None
+) -> pa.Table:
     tables: list[pa.Table] = []
     kinds = None
     for part in parts:
-        tables.append(read_table(part, names or (tables[0].column_names if tables else None), lists=lists))
+        wanted = names or (tables[0].column_names if tables else None)
+        tables.append(read_table(part, wanted, lists=lists, encoding=encoding))
         kinds = same_kinds(tables[-1], kinds, part)
     return pa.concat_tables(tables, promote_options="permissive")
 
@@ -92,6 +114,8 @@ def is_transaction_file(source: Source) -> TypeGuard[str | os.PathLike[str]]:
 
 def describe(source: Source) -> str:
     """The source in the words of a message."""
+    if isinstance(source, PostgresTable):
+        return source.where
     return quoted_path(source) if isinstance(source, str | os.PathLike) else "the table"
 
 
@@ -109,12 +133,18 @@ def selected(table: pa.Table, names: Sequence[str] | None, where: str) -> pa.Tab
     return table
 
 
+def picks_columns(frame: object) -> bool:
+    """Whether a frame hands out some of its columns, as pandas and Polars do; a DuckDB relation only looks so."""
+    indexed = hasattr(frame, "columns") and hasattr(frame, "__getitem__")
+    return indexed and "duckdb" not in type(frame).__module__
+
+
 def _from_frame(source: ArrowStream, names: Sequence[str] | None) -> pa.Table:
     if not hasattr(source, "__arrow_c_stream__"):
         kind = type(source).__name__
         raise DataError(f"a {kind} is not a table; give a file name or a pandas, Polars or Arrow table")
     frame: Any = source
-    if isinstance(frame, pa.Table) or not (hasattr(frame, "columns") and hasattr(frame, "__getitem__")):
+    if isinstance(frame, pa.Table) or not picks_columns(frame):
         # A copy of an Arrow table is not only idle: of chunked dictionaries of string views it ends the process in
         # versions of Arrow before 25.
         whole = frame if isinstance(frame, pa.Table) else pa.table(frame)

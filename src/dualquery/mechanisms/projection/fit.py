@@ -22,6 +22,7 @@ from dualquery.mechanisms.projection.likely import likely_larger, likely_pairs
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.mechanisms.projection.tree import tree_lean, tree_of
+from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, smallest_type
@@ -38,7 +39,9 @@ AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how no
 LONG = 0.6  # the same for long chains that are fitted to larger sets as well
 LONG_WARM_UP = (2.0, 1.0)  # temperatures of long chains before the last, in units of it
 LEAST_TEMPERATURE = 1e-5  # of the rows
-LARGE = 10.0  # a cell of so many deviations gets half of what the temperature took from it back
+NEVER = -40.0  # the logarithm of how likely a combination is that a rule of the schema excludes
+MOST_MEMBERS, MOST_ZEROS = 3, 200_000  # attributes and cells of a rule that rows are told; others are mended
+LARGE = 30.0  # a cell of so many deviations gets half of what the temperature took from it back
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Wanted:
 
     @staticmethod
     def of(measured: MeasuredTables, rng: np.random.Generator, part: float = LIKELY) -> Wanted:
-        ones = measured.ones()
+        ones = {j: without_zeros(measured.domain, (j,), cells) for j, cells in measured.ones().items()}
         base: list[Set] = measured.of_order(2) or measured.of_order(1)
         noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
         return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise, part)
@@ -65,7 +68,8 @@ class Wanted:
         out = {}
         for members, cells in self.likely.items():
             part = self.part * (1 - cells / (cells + CERTAIN * self.measured.deviation(members)))
-            out[members] = part * cells + (1 - part) * self.measured.table(members)
+            target = part * cells + (1 - part) * self.measured.table(members)
+            out[members] = without_zeros(self.measured.domain, members, target)
         return out
 
     def maker(self, pairs: Mapping[Set, Cells]) -> TargetsMaker:
@@ -75,6 +79,9 @@ class Wanted:
             maker.add_table((j,), target, (self.noise / self.measured.deviation((j,))) ** 2)
         for members, target in pairs.items():
             maker.add_table(members, target, (self.noise / self.measured.deviation(members)) ** 2)
+        for zeros in structural_zeros(self.measured.domain):
+            if len(zeros.members) <= MOST_MEMBERS and zeros.impossible.size <= MOST_ZEROS:
+                maker.add_lean(zeros.members, np.where(zeros.impossible, NEVER, 0.0), self.heat(LEANING))
         return maker
 
     def add_larger(self, maker: TargetsMaker, interactions: Mapping[Set, Cells]) -> None:
@@ -98,9 +105,18 @@ class Wanted:
             weight += len(members) * (self.noise / of_cell) ** 2
         return math.sqrt(weight / len(self.ones))
 
+    @property
+    def single_numbers(self) -> bool:
+        """Whether pairs of attributes of two values are all there is: each interaction is a single number."""
+        return bool((self.measured.domain.sizes == 2).all()) and not self.measured.larger()
+
     def at_once(self) -> Targets:
-        """Everything that was measured, larger sets as they came."""
-        maker, measured = self.maker(self.pairs()), self.measured
+        """Everything that was measured, larger sets as they came, and pairs where they are single numbers: no
+        other cell tells anything about those, and to shrink them is only to bias them.
+        """
+        measured = self.measured
+        pairs = {s: measured.table(s) for s in self.likely} if self.single_numbers else self.pairs()
+        maker = self.maker(pairs)
         self.add_larger(maker, {s: measured.interactions[s] / measured.total for s in measured.larger()})
         return maker.targets()
 
@@ -124,6 +140,12 @@ class Wanted:
             part = likely / (likely + LARGE * self.measured.deviation(members))
             out[members] = target + part * (target - answer)
         return out
+
+
+def without_zeros(domain: Domain, members: Set, cells: Cells) -> Cells:
+    """A table without what it says of combinations that no record can have: that is all noise."""
+    zeros = zeros_of(domain, members) if domain.rules else None
+    return cells if zeros is None else np.where(zeros, 0.0, cells)
 
 
 def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np.random.Generator) -> Chains:
@@ -152,13 +174,14 @@ def fit(
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
-    At once is right for small tables that are all measured: there is nothing that rows could add to them.
-    `likely` is the part of a pair's target that is what it is likely to be; the rest is what was measured.
+    At once is right for small tables that are all measured: there is nothing that rows could add to them, and
+    where attributes have two values, nothing that a tree could. `likely` is the part of a pair's target that is
+    what it is likely to be; the rest is what was measured.
     """
     wanted = Wanted.of(measured, rng, likely)
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
-    if larger and at_once:
+    if at_once and (larger or wanted.single_numbers):
         last = pace.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
         heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
         return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))

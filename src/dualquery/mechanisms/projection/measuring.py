@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ from dualquery.errors import BudgetError
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
 from dualquery.mechanisms.mechanism import Step, Task
-from dualquery.mechanisms.projection.allocation import MOST_VARIANCE
+from dualquery.mechanisms.projection.allocation import MOST_VARIANCE, measures_total
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.budget import Budget
@@ -152,9 +152,9 @@ def stages_of(task: Task, wanted: list[tuple[str, float, int | None]]) -> tuple[
 def known_at_first(
     task: Task, interactions: Mapping[Set, Cells], variance: Mapping[Set, float]
 ) -> MeasuredTables:
-    """One-way tables and the number of records: measured with them, before, or public."""
-    cells, spread = dict(interactions), dict(variance)
-    if () not in cells:
-        cells[()] = np.array(float(task.rows))
-        spread[()] = task.rows_variance or 0.0
-    return MeasuredTables(task.domain, cells, spread, max(1.0, float(cells[()])))
+    """One-way tables and the number of records: measured with them, before (or both: they are joined), or public."""
+    measured = MeasuredTables(task.domain, interactions, variance, 1.0)
+    if not (measures_total(task) and () in interactions):
+        rows, spread = np.array(float(task.rows)), task.rows_variance or 0.0
+        measured = MeasuredTables(task.domain, {(): rows}, {(): spread}, 1.0).joined(interactions, variance)
+    return replace(measured, total=max(1.0, float(measured.interactions[()])))

@@ -42,7 +42,7 @@ class Pace:
         if rows is None:
             rows = CHAINS * CHAIN_ROWS * SNAPSHOTS
         if rows < 1:
-            raise DualQueryError("--rows must be at least 1")
+            raise DualQueryError("--synthetic-rows must be at least 1")
         chains = min(CHAINS, rows)
         chain_rows = min(-(-rows // chains), CHAIN_ROWS)
         snapshots = min(SNAPSHOTS, -(-rows // (chains * chain_rows)))

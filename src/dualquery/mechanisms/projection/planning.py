@@ -33,6 +33,8 @@ from dualquery.privacy.misfits import misfit_sensitivity
 from dualquery.queries.predicates import NONE
 
 SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
+MOST_OF_TOTAL = 0.05
+CLEAR_TOTAL = 0.01  # of the records: more of the budget is spent where the noise of their number exceeds it
 MOST_OF_ONES, LEAST_OF_ONES = 0.19, 0.05
 PRECISE = 0.015  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
 SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
@@ -94,7 +96,7 @@ def _staged(
     task: Task, ones: list[Set], sets: tuple[Set, ...], complete: bool, *, scored: bool
 ) -> StagedTables:
     unit = unit_variance(task.budget)
-    total = SHARE_OF_TOTAL if measures_total(task) else 0.0
+    total = _share_of_total(task, unit)
     part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
     of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
     half = part * (1.0 - total - of_ones) / 2
@@ -140,6 +142,19 @@ def work_of(task: Task, sets: tuple[Set, ...]) -> NDArray[np.float64]:
     if all_binary(sizes, max((len(members) for members in sets), default=1)):
         return np.full(len(sets), 0.1 * width**3 / max(1, len(sets)))
     return np.array([8.0 * len(s) + sum(int(sizes[j]) for j in s) for s in sets])
+
+
+def _share_of_total(task: Task, unit: float) -> float:
+    """As much as makes the noise of the number of records clear, within bounds; less what was spent on it before.
+
+    Everything is divided by that number: where it is 8% wrong, as it is of 500 records at ε = 1, so are all tables.
+    """
+    neighbours = task.budget.neighbours
+    if neighbours.size_is_public:
+        return 0.0
+    clear = relative_sensitivity((), task.domain, neighbours) * unit / (CLEAR_TOTAL * task.rows) ** 2
+    share = min(MOST_OF_TOTAL, max(SHARE_OF_TOTAL, clear))
+    return share if measures_total(task) else share - SHARE_OF_TOTAL
 
 
 def _share_of_ones(ones: int, unit: float, rows: int) -> float:

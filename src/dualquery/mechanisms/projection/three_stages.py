@@ -15,8 +15,7 @@ import numpy as np
 from dualquery.counting.counter import Integers
 from dualquery.game.residual import Set
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.allocation import measures_total
-from dualquery.mechanisms.projection.measuring import Stage, relative_sensitivity, stages_of
+from dualquery.mechanisms.projection.measuring import Stage, known_at_first, relative_sensitivity, stages_of
 from dualquery.mechanisms.projection.tables import MeasuredTables
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.curator import Curator
@@ -80,11 +79,7 @@ class ThreeStages:
     def measure_ones(self, curator: Curator, task: Task, within: Allowance) -> MeasuredTables:
         """One-way tables; the number of records with them, joined with what is known of it, where it is private."""
         what = self.first.chosen(self.ones, task.domain, task.budget.neighbours)
-        measured = self.first.measured(curator, within, what)
-        if measures_total(task):
-            return cautious(MeasuredTables(task.domain, *measured, 1.0))
-        rows, variance = np.array(float(task.rows)), task.rows_variance or 0.0
-        return cautious(MeasuredTables(task.domain, {(): rows}, {(): variance}, task.rows).joined(*measured))
+        return cautious(known_at_first(task, *self.first.measured(curator, within, what)))
 
     def measure_misfits(self, curator: Curator, expected: Integers, within: Allowance) -> Integers:
         """How far each candidate lies from public whole numbers."""

@@ -36,10 +36,10 @@ from dualquery.mechanisms.projection.items import (
 from dualquery.mechanisms.projection.items import WORDS as ITEM_WORDS
 from dualquery.mechanisms.projection.mixture import Mixture, Words, to_records
 from dualquery.mechanisms.projection.pace import INTERPRETER_BYTES, Pace
+from dualquery.mechanisms.projection.plain_noise import per_query, plainer
 from dualquery.mechanisms.projection.purse import Shares, shares_of
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.binary import SLAB_BYTES, Binary
 from dualquery.table.domain import Domain
 
@@ -52,10 +52,12 @@ SHARE_OF_LENGTHS = 0.005  # where it is not declared how many items records hold
 ROW_BYTES = 1_000_000_000  # that the released rows may take
 SAMPLING = 0.135  # mean error of a 3-way conjunction by chance alone, times √records (benchmarks/wide.py)
 NOISE = 0.54  # and by noise, in units of that of the totals
-HALF_NORMAL = 0.8  # the mean size of noise, in deviations
 LARGEST = 8.0  # the largest of 100,000 errors, in means
 SPREAD_BYTES = 100_000_000  # vectors that are spread out at once
 CELL_SECONDS = 8e-9  # per record and attribute, two cores, counting and drawing together
+NOT_TOGETHER = (
+    "alone are measured (hardly two that could matter are asked about together: pairs would not help)"
+)
 UNASKED = (
     "only attributes that some query asks about are measured; all others are 0 in every synthetic record, and "
     "questions about them are not answered"
@@ -165,13 +167,16 @@ def rather(wide: Plan[Any], tables: Callable[[], Plan[Any]]) -> Plan[Any]:
     except DualQueryError:
         return wide
     good = other.bytes <= TABLE_BYTES and other.mean_error <= PREFERRED * wide.mean_error
-    return other if good else wide
+    if not good:
+        return wide
+    notes = plainer(wide.task, wide.parameters.shares, other.mean_error)
+    return replace(other, notes=(*other.notes, *notes))
 
 
 def _plan_for_baskets(task: Task, wanted: ProjectionWishes, limit: int) -> Plan[Any]:
     pace = Pace.of(wanted.synthetic_rows)
     planned = plan_items(task, limit)
-    noise, per_query = planned.noise(task), _per_query(task, planned.shares)
+    noise, alone = planned.noise(task), per_query(task, planned.shares)
     pairs = (
         f"all items and the pairs of the {planned.fitted} that matter most are counted"
         if planned.has_pairs
@@ -182,7 +187,7 @@ def _plan_for_baskets(task: Task, wanted: ProjectionWishes, limit: int) -> Plan[
         task=task,
         reason=(
             f"the workload asks about very many sets of items: {pairs}, at most {planned.limit} items a record "
-            f"(noise {noise:.2g}; one by one the queries would have {per_query:.2g}), and rows are fitted"
+            f"(noise {noise:.2g}; one by one the queries would have {alone:.2g}), and rows are fitted"
         ),
         parameters=ByItems(
             measured="items and pairs" if planned.has_pairs else "items",
@@ -197,7 +202,7 @@ def _plan_for_baskets(task: Task, wanted: ProjectionWishes, limit: int) -> Plan[
         max_error=min(15 * noise, 1.0),
         seconds=_item_seconds(task, pace, planned.fitted, noise),
         bytes=_item_bytes(task, pace, planned.fitted),
-        notes=too_noisy(noise),
+        notes=(*plainer(task, planned.shares, noise), *too_noisy(noise)),
     )
 
 
@@ -207,12 +212,6 @@ def _item_seconds(task: Task, pace: Pace, fitted: int, noise: float) -> float:
 
 def _item_bytes(task: Task, pace: Pace, fitted: int) -> int:
     return pace.bytes(fitted, 2 * fitted**2) + 400 * task.rows
-
-
-def _per_query(task: Task, shares: Shares) -> float:
-    """The noise of every query on its own, as a fraction of the records, for the whole budget."""
-    moved = [GroupCounts(group).sensitivity(task.budget.neighbours) for group in task.workload.groups]
-    return shares.deviation(sum(each.l2_squared for each in moved), *shares.variance) / task.rows
 
 
 def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
@@ -229,11 +228,11 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     if wanted.memory is not None and need > wanted.memory:
         raise DualQueryError(
             f"{asked:,} attributes in {rows:,} synthetic records need {need / 1e6:,.0f} MB, more than --memory "
-            "allows; ask for fewer records (--rows) or fewer attributes, or allow more"
+            "allows; ask for fewer records (--synthetic-rows) or fewer attributes, or allow more"
         )
     moved = task.budget.neighbours.largest_squared(alone=asked, apart=4 * asked)
     noise = shares.deviation(moved / 4, "totals") / task.rows
-    per_query = _per_query(task, shares)
+    alone = per_query(task, shares)
     mean = math.hypot(SAMPLING * math.sqrt(1 / task.rows + 1 / rows), NOISE * noise)
     measured = "classes, or items and pairs" if undecided else "classes"
     return Plan(
@@ -242,7 +241,7 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         reason=(
             f"{asked:,} attributes are too many for tables: structure is looked for on {min(FEW, asked)} of them and "
             f"all are measured within the classes found (noise {noise:.2g}; one by one the queries would have "
-            f"{per_query:.2g})"
+            f"{alone:.2g})"
         ),
         parameters=ByClasses(
             measured=measured, attributes=asked, total_noise=noise, pace=pace, shares=shares
@@ -254,19 +253,9 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         bytes=need,
         notes=(
             *_notes(task, undecided, asked, rows, wanted),
-            *_plainer(HALF_NORMAL * per_query, mean),
+            *plainer(task, shares, mean),
             *too_noisy(noise),
         ),
-    )
-
-
-def _plainer(plain: float, mean: float) -> tuple[str, ...]:
-    """Where noise on each query alone would do better, the plan says so."""
-    if plain >= mean:
-        return ()
-    return (
-        f"noise on each query alone would have a mean error of {plain:.2g} (--mechanism gaussian), but gives answers "
-        "without synthetic records",
     )
 
 
@@ -284,12 +273,15 @@ def _class_bytes(task: Task, pace: Pace, asked: int) -> int:
 def _notes(task: Task, undecided: bool, asked: int, rows: int, wanted: ProjectionWishes) -> tuple[str, ...]:
     notes = []
     if undecided:
+        how = "and their pairs are measured" if asks_about_pairs(task.workload) else NOT_TOGETHER
         notes.append(
             "nobody declared how many items records hold (--items-per-record), so 0.5% of the budget measures it: "
-            "where few do, items and their pairs are measured, with less error than predicted here"
+            f"where records hold few, items {how}, with less error than predicted here"
         )
     if asked < task.domain.width:
         notes.append(UNASKED)
     if wanted.synthetic_rows is None and rows < Pace.of(None).rows:
-        notes.append(f"{rows:,} synthetic records, so that {asked:,} attributes fit into memory (--rows)")
+        notes.append(
+            f"{rows:,} synthetic records, so that {asked:,} attributes fit into memory (--synthetic-rows)"
+        )
     return tuple(notes)

@@ -190,7 +190,7 @@ class Reader:
             accepted = full if self._takes("!") else 0
             if not self._takes_word("missing"):
                 self._expected("'missing'")
-            absent = vocabulary.missing_code(column)
+            absent = column.missing_code
             if absent is None:
                 raise Fault(column_number, f"'{column.name}' declares no place for missing values")
             accepted ^= 1 << absent
@@ -231,7 +231,7 @@ class Reader:
             return vocabulary.between(column, first, last)
         self._take_value()
         try:
-            return 1 << vocabulary.code_of(column, token.text, quoted=token.kind == "quoted", codes=codes)
+            return vocabulary.accepted_by(column, token.text, quoted=token.kind == "quoted", codes=codes)
         except QueryError as error:
             raise Fault(token.column, str(error)) from None
 

@@ -17,10 +17,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import Enum
+from typing import TypeGuard
 
 import numpy as np
 
 from dualquery.errors import QueryError
+from dualquery.table.dates import Dates, period_in
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 
 KEYWORDS = frozenset({"and", "or", "not", "in", "is", "missing", "parity"})
@@ -68,32 +70,37 @@ def ranked_codes(column: Column) -> Sequence[int] | None:
     if isinstance(column, Numeric):
         return range(column.bins)
     if isinstance(column, Categorical) and column.ordered:
-        placeless = (column.missing, column.unknown)
-        return [code for code, value in enumerate(column.values) if value not in placeless]
+        absent = column.missing_code
+        return [
+            code for code, value in enumerate(column.values) if code != absent and value != column.unknown
+        ]
     return None
 
 
-def missing_code(column: Column) -> int | None:
-    """The code of an absent value, where the schema declares one."""
-    if isinstance(column, Items) or column.missing is None:
-        return None
-    return column.bins if isinstance(column, Numeric) else column.values.index(column.missing)
+def accepted_by(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) -> int:
+    """The bit set that `= value` asks for. `codes` numbers the column's labels."""
+    if isinstance(column, Dates) and value not in codes:
+        first, last = (_cut_dates(column, value, side) for side in (Side.BEFORE, Side.AFTER))
+        return between(column, first, last)
+    return 1 << code_of(column, value, quoted=quoted, codes=codes)
 
 
 def code_of(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) -> int:
-    """The code that `= value` asks for. `codes` numbers the column's labels."""
-    if isinstance(column, Numeric) and not quoted and (number := number_in(value)) is not None:
+    """The code that a value stands for."""
+    if is_binned(column) and not quoted and (number := number_in(value)) is not None:
         return _bin_of(column, number)
     code = codes.get(value)
     if code is not None:
         return code
-    if isinstance(column, Numeric) and (number := number_in(value)) is not None:
+    if is_binned(column) and (number := number_in(value)) is not None:
         return _bin_of(column, number)
     raise QueryError(f"{_noun(column)} has no value '{value}'{_suggestion(value, column.labels)}")
 
 
 def cut(column: Column, bound: str, side: Side, *, codes: dict[str, int]) -> int:
     """How many of the ranked codes lie before a cut at this bound."""
+    if isinstance(column, Dates):
+        return _cut_dates(column, bound, side)
     if isinstance(column, Numeric):
         number = number_in(bound)
         if number is None:
@@ -166,6 +173,27 @@ def _cut_bins(column: Numeric, number: float, side: Side) -> int:
     )
 
 
+def _cut_dates(column: Dates, bound: str, side: Side) -> int:
+    """How many periods lie before the beginning of a period (`>= 2024-03`), or before its end (`> 2024-03`)."""
+    period = period_in(bound)
+    if period is None:
+        raise QueryError(
+            f"'{bound}' is not a date such as {column.labels[0]}, and {_noun(column)} holds dates"
+        )
+    starts = [*column.edges[:-1], math.floor(column.edges[-1]) + 1.0]
+    moment = period.first if side is Side.BEFORE else period.end
+    number = column.number(moment)
+    place = bisect_left(starts, number)
+    whole = column.per_day > 1 or (moment.hour == 0)
+    if place < len(starts) and starts[place] == number and whole:
+        return place
+    first, last = column.labels[0], column.labels[column.bins - 1]
+    if not starts[0] <= number <= starts[-1]:
+        raise QueryError(f"{bound} lies beyond {_noun(column)}, which reaches from {first} to {last}")
+    label = column.labels[bisect_right(starts, number) - 1]
+    raise QueryError(f"a bound at {bound} would split the {column.by} {label} of {_noun(column)}")
+
+
 def _edge_at(column: Numeric, number: float) -> int | None:
     """The place of the edge at a number, also where the edge carries a rounding error of its own."""
     edges = column.edges
@@ -180,6 +208,11 @@ def _edge_at(column: Numeric, number: float) -> int | None:
 def _beyond(column: Numeric, number: float) -> str:
     low, high = mark(column.edges[0]), mark(column.edges[-1])
     return f"{mark(number)} lies beyond the bins of {_noun(column)}, which reach from {low} to {high}"
+
+
+def is_binned(column: Column) -> TypeGuard[Numeric]:
+    """Whether an attribute is known by intervals of numbers; dates are known by their periods."""
+    return isinstance(column, Numeric) and not isinstance(column, Dates)
 
 
 def _noun(column: Column) -> str:

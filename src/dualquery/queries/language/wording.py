@@ -8,8 +8,8 @@ from dualquery.queries.language.vocabulary import (
     between,
     codes_in,
     everything,
+    is_binned,
     mark,
-    missing_code,
     number_in,
     quoted_where_needed,
     ranked_codes,
@@ -32,14 +32,14 @@ def condition_text(domain: Domain, attribute: int, accepted: int) -> str:
     if isinstance(column, Items):
         return name if accepted == 0b10 else f"!{name}"
     rejected = everything(column) ^ accepted
-    absent = missing_code(column)
+    absent = column.missing_code
     if absent is not None and accepted == 1 << absent:
         return f"{name} is missing"
     if absent is not None and rejected == 1 << absent:
         return f"{name} is not missing"
-    if isinstance(column, Categorical) and accepted.bit_count() == 1:
+    if not is_binned(column) and accepted.bit_count() == 1:
         return f"{name} = {_value_text(column, accepted)}"
-    if isinstance(column, Categorical) and rejected.bit_count() == 1:
+    if not is_binned(column) and rejected.bit_count() == 1:
         return f"{name} != {_value_text(column, rejected)}"
     return (
         _range_text(column, name, accepted, negated=False)
@@ -48,8 +48,8 @@ def condition_text(domain: Domain, attribute: int, accepted: int) -> str:
     )
 
 
-def _value_text(column: Categorical, mask: int) -> str:
-    return quoted_where_needed(column.values[mask.bit_length() - 1])
+def _value_text(column: Categorical | Numeric, mask: int) -> str:
+    return quoted_where_needed(column.labels[mask.bit_length() - 1])
 
 
 def _range_text(column: Categorical | Numeric, name: str, mask: int, *, negated: bool) -> str | None:
@@ -65,7 +65,7 @@ def _range_text(column: Categorical | Numeric, name: str, mask: int, *, negated:
     starts, ends = first == 0, last == len(ranked)
     if starts == ends:
         return f"{name} {'not in' if negated else 'in'} {_interval(column, lowest, highest)}"
-    if isinstance(column, Numeric):
+    if is_binned(column):
         bound = f"< {_edge(column, last)}" if starts else f">= {_edge(column, first)}"
     else:
         bound = f"<= {_value_text(column, mask)}" if starts else f">= {_value_text(column, 1 << lowest)}"
@@ -77,7 +77,7 @@ def _edge(column: Numeric, place: int) -> str:
 
 
 def _interval(column: Categorical | Numeric, first: int, last: int) -> str:
-    if isinstance(column, Numeric):
+    if is_binned(column):
         close = "]" if last == column.bins - 1 else ")"
         return f"[{_edge(column, first)}, {_edge(column, last + 1)}{close}"
     return f"[{_value_text(column, 1 << first)}, {_value_text(column, 1 << last)}]"
@@ -87,8 +87,8 @@ def _set_text(column: Categorical | Numeric, name: str, accepted: int, rejected:
     """The shorter of the two sets; neighbouring bins are joined."""
     negated = rejected.bit_count() < accepted.bit_count()
     codes = codes_in(rejected if negated else accepted)
-    if isinstance(column, Categorical):
-        members = [quoted_where_needed(column.values[code]) for code in codes]
+    if not is_binned(column):
+        members = [quoted_where_needed(column.labels[code]) for code in codes]
     else:
         members = []
         while codes:

@@ -22,7 +22,8 @@ function wanted() {
 // A problem under the question, with a caret under the column where it has one.
 function showFault(problem) {
   const { column, picture } = problem.details ?? {};
-  at("question-fault").textContent = column ? `column ${column}: ${problem.message}\n${picture ?? ""}` : problem.message;
+  const words = views.make("p", {}, column ? `column ${column}: ${problem.message}` : problem.message);
+  at("question-fault").replaceChildren(words, ...(picture ? [views.make("pre", {}, picture)] : []));
   at("question").setAttribute("aria-invalid", "true");
   if (column && document.activeElement === at("question") && problem.asked) {
     at("question").setSelectionRange(column - 1, column);
@@ -30,7 +31,7 @@ function showFault(problem) {
 }
 
 function clearFault() {
-  at("question-fault").textContent = "";
+  at("question-fault").replaceChildren();
   at("question").removeAttribute("aria-invalid");
 }
 

@@ -89,7 +89,7 @@ export function budget(place, state) {
   const own = quota.units ? percent(quota.left / quota.units) : "nothing";
   place.replaceChildren(
     budgetBar(parts),
-    make("p", {}, `ε = ${state.epsilon}, δ = ${state.delta}. The release took ${percent(release)}, questions ${percent(spent - release)}; ` +
+    make("p", {}, `ε = ${state.epsilon}, δ = ${Number(state.delta.toPrecision(3))}. The release took ${percent(release)}, questions ${percent(spent - release)}; ` +
       `${percent(1 - spent)} is left, enough for ${state.left.fires} fires. Of your quota (${percent(quota.share)}) ${own} is left.`),
   );
 }

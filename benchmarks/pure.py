@@ -1,0 +1,177 @@
+"""Projection under pure ε: what is required, and what was measured; every run is written to results/pure.csv.
+
+python -m benchmarks.pure                       # everything, some minutes
+python -m benchmarks.pure nltcs2 adult3         # some tables
+Tables: nltcs2 nltcs3 adult2 adult3 bits
+
+Add-remove, the number of records declared, answers counted on the released rows, mean of three seeds. Constants were
+picked on seeds 0 to 2; --seeds 10 11 12 are fresh noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from benchmarks.harness import RESULTS, Figure, data_folder, records_of, show
+from dualquery.counting.memory import MemoryCounter
+from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.families import marginals, random_conjunctions
+from dualquery.queries.workload import Workload
+from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from experiments.data import Data
+from experiments.runs import records_of as synthetic_of
+
+SEEDS = (0, 1, 2)
+EPSILONS = (0.1, 1.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, what is asked of it, and by ε what was required of the figure called `judged`."""
+
+    words: str
+    records: Callable[[], Records]
+    asked: Callable[[Domain], Workload]
+    judged: str
+    required: dict[float, float]
+    largest: float | None = None
+
+
+CASES = {
+    "nltcs2": Case(
+        "NLTCS, all 2-way",
+        lambda: records_of("nltcs"),
+        lambda domain: marginals(domain, 2),
+        "mean",
+        dict(zip(EPSILONS, (0.020, 0.0028, 0.0003), strict=True)),
+    ),
+    "nltcs3": Case(
+        "NLTCS, all 3-way",
+        lambda: records_of("nltcs"),
+        lambda domain: marginals(domain, 3),
+        "mean",
+        dict(zip(EPSILONS, (0.017, 0.0028, 0.0007), strict=True)),
+    ),
+    "adult2": Case(
+        "Adult, all 2-way",
+        lambda: records_of("adult"),
+        lambda domain: marginals(domain, 2),
+        "l1",
+        dict(zip(EPSILONS, (0.18, 0.064, 0.018), strict=True)),
+    ),
+    "adult3": Case(
+        "Adult, 20,000 random 3-way",
+        lambda: records_of("adult"),
+        lambda domain: random_conjunctions(domain, 3, 20_000, seed=1),
+        "mean",
+        dict(zip(EPSILONS, (0.0036, 0.0009, 0.00021), strict=True)),
+    ),
+    "bits": Case(
+        "17 bits of Adult, 10,000 random 3-way",
+        lambda: Data(data_folder()).binary_adult(17),
+        lambda domain: random_conjunctions(domain, 3, 10_000, seed=1),
+        "mean",
+        {1.0: 0.0021},
+        largest=0.020,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one release. Errors are fractions of the table; l1 is summed over a table and 0 where none is asked for."""
+
+    case: str
+    epsilon: float
+    seed: int
+    mean: float
+    largest: float
+    l1: float
+    said_mean: float  # by the plan
+    seconds: float
+    processor_seconds: float
+
+
+def measure(name: str, records: Records, workload: Workload, epsilon: float, seed: int) -> Result:
+    """One release, and its errors."""
+    budget = Budget(epsilon=epsilon, delta=0.0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.PURE)
+    started = time.perf_counter(), time.process_time()
+    plan = PROJECTION.plan_for(Task(workload, records.rows, budget), {})
+    curator = Curator(MemoryCounter(records), Ledger(budget), SeededEntropy(seed))
+    made = synthetic_of(PROJECTION.run(plan, curator, np.random.default_rng(seed), silent))
+    seconds = time.perf_counter() - started[0], time.process_time() - started[1]
+    error = np.abs(workload.fractions(made) - workload.fractions(records))
+    tables = sum(len(getattr(group, "sets", ())) for group in workload.groups)
+    return Result(
+        case=name,
+        epsilon=epsilon,
+        seed=seed,
+        mean=float(error.mean()),
+        largest=float(error.max()),
+        l1=float(error.sum()) / tables if tables else 0.0,
+        said_mean=plan.mean_error,
+        seconds=seconds[0],
+        processor_seconds=seconds[1],
+    )
+
+
+def run(name: str, seeds: Sequence[int], epsilons: Sequence[float], keep: Callable[[Result], None]) -> None:
+    """All figures of a case."""
+    case = CASES[name]
+    records = case.records()
+    workload = case.asked(records.domain)
+    figures = []
+    for epsilon in case.required:
+        if epsilon not in epsilons:
+            continue
+        results = [measure(name, records, workload, epsilon, seed) for seed in seeds]
+        for result in results:
+            keep(result)
+
+        def mean(column: str, results: list[Result] = results) -> float:
+            return float(np.mean([getattr(result, column) for result in results]))
+
+        figures.append(Figure(f"ε = {epsilon:g}: {case.judged}", mean(case.judged), case.required[epsilon]))
+        figures.append(Figure(f"ε = {epsilon:g}: largest", mean("largest"), case.largest))
+        figures.append(Figure(f"ε = {epsilon:g}: mean, as planned", mean("said_mean")))
+        figures.append(Figure(f"ε = {epsilon:g}: processor seconds", mean("processor_seconds")))
+    show(f"{case.words}, {records.rows:,} records, pure ε, seeds {', '.join(map(str, seeds))}", figures)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pure", description="Projection under pure ε.")
+    parser.add_argument("tables", nargs="*", choices=[[], *CASES], metavar="TABLE", help=", ".join(CASES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
+    arguments = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / "pure.csv"
+    fresh = not path.exists()
+    with path.open("a", newline="") as stream:
+        writer = csv.DictWriter(stream, list(Result.__dataclass_fields__))
+        if fresh:
+            writer.writeheader()
+
+        def keep(result: Result) -> None:
+            writer.writerow(asdict(result))
+            stream.flush()
+
+        for name in arguments.tables or CASES:
+            run(name, arguments.seeds, arguments.epsilons, keep)
+
+
+if __name__ == "__main__":
+    main()

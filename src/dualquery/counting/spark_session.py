@@ -1,0 +1,142 @@
+"""Parquet files as a Spark DataFrame, and the session that reads them.
+
+Only Parquet: what a record is must not depend on the others (docs/reading.md), and Spark's reader of CSV lets a quote
+that is not closed swallow the records after it. Every part is looked at before anything is counted, because Spark
+would fill a column that a part does not have with nulls.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from dualquery.counting.spark import spark_words
+from dualquery.errors import DataError, DualQueryError
+from dualquery.table.files import choose, kind_of, reading
+from dualquery.table.source import PARQUET
+
+REMOTE = "sc://"  # a Spark Connect server
+JAVA = 17
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    # A column is read by its name as it is written, as everywhere else in this program.
+    "spark.sql.caseSensitive": "true",
+    # Few persons need few partitions, also where what they become is kept.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+}
+
+
+def spark_frame(source: str, names: Sequence[str], master: str) -> Any:
+    """The Parquet files that a path, a pattern or a URL names, with the columns asked for in every one of them."""
+    _refuse_other_kinds(source)
+    session = open_session(master)
+    with spark_words():
+        frame = session.read.parquet(source)
+        parts = sorted(frame.inputFiles())
+    _check_parts(session, parts, names)
+    return frame
+
+
+def open_session(master: str) -> Any:
+    """A session of the cluster that `master` names: local[2], yarn, k8s://…, or sc://… for Spark Connect."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise DualQueryError(
+            "--engine spark needs pyspark; install it with: pip install 'dualquery[spark]'"
+        ) from None
+    if master.startswith(REMOTE):
+        with spark_words():
+            return SparkSession.builder.remote(master).getOrCreate()
+    check_java()
+    builder = SparkSession.builder.master(master).appName("dualquery")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    if master.startswith("local"):  # the executors are on this machine: they run this Python and this program
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(_paths()))
+    try:
+        with spark_words():
+            return builder.getOrCreate()
+    except DualQueryError:
+        raise
+    except Exception as problem:  # the gateway to Java has no type of its own for what it could not start
+        raise DualQueryError(
+            f"no Spark session could be opened with --master '{master}' ({type(problem).__name__}); "
+            "try local[2], and see Spark's own messages"
+        ) from None
+
+
+def check_java() -> None:
+    """Refuse where there is no Java, or one that is too old."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    advice = f"install Java {JAVA} (Debian: openjdk-17-jre-headless), or set JAVA_HOME to where it is"
+    if program is None:
+        raise DualQueryError(f"Spark needs Java {JAVA}, and there is none here; {advice}")
+    try:
+        told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60).stderr
+    except (OSError, subprocess.SubprocessError):
+        raise DualQueryError(f"Spark needs Java {JAVA}, and '{program}' does not start; {advice}") from None
+    number = re.search(r'version "(\d+)', told)
+    if number is None or int(number[1]) < JAVA:
+        raise DualQueryError(f"Spark needs Java {JAVA}, and '{program}' is an older one; {advice}")
+
+
+def _paths() -> list[str]:
+    """Where Python finds this program, and whatever was put in its way before."""
+    given = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    return [str(Path(__file__).resolve().parents[2]), *map(os.path.abspath, given)]
+
+
+def _refuse_other_kinds(source: str) -> None:
+    kind = kind_of(Path(source.rstrip("/")))
+    if kind and kind not in PARQUET and "*" not in kind:
+        raise DataError(
+            f"with --engine spark a table is Parquet, and '{source}' is not; write it as Parquet first"
+        )
+
+
+def _check_parts(session: Any, parts: Sequence[str], names: Sequence[str]) -> None:
+    """Every part has every column, of the kind that it has in the first part."""
+    if not parts:
+        raise DataError("there is no Parquet file in the table")
+    wanted: list[str] | None = None
+    for part in parts:
+        found = _columns(session, part)
+        chosen = choose(names, list(found), f"'{part}'")
+        kinds = [list(found.values())[i] for i in chosen]
+        for name, kind, before in zip(names, kinds, wanted or kinds, strict=True):
+            if kind != before:
+                raise DataError(
+                    f"'{part}': column '{name}' holds {kind} there and {before} in the parts before it; write all "
+                    "parts with the same type"
+                )
+        wanted = wanted or kinds
+
+
+def _columns(session: Any, part: str) -> dict[str, str]:
+    """The columns of one file and their kinds: read here where the file is here, by Spark where it is not."""
+    address = urlsplit(part)
+    if address.scheme in ("", "file"):
+        import pyarrow.parquet
+
+        path = Path(unquote(address.path))
+        with reading(path):
+            schema = pyarrow.parquet.read_schema(path)
+        return {field.name: str(field.type) for field in schema}
+    with spark_words():
+        return {
+            field.name: field.dataType.simpleString() for field in session.read.parquet(part).schema.fields
+        }

@@ -1,0 +1,185 @@
+"""Files that hold several tables: SQLite and DuckDB databases, Excel workbooks.
+
+    clinic.sqlite#patients      the table or view of this name; without a name the only one
+    clinic.duckdb#patients
+    clinic.xlsx#Sheet1          the sheet, whose first row names the columns
+
+A cell of SQLite or Excel has a type of its own, whatever the others in its column have: each becomes its canonical
+text by itself (`cells`), so that a record does not depend on the others. DuckDB has typed columns. A formula of Excel
+is the value that was saved with it; one that was never worked out is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dualquery.errors import DataError
+from dualquery.table.files import choose
+
+SQLITE = {".sqlite", ".sqlite3", ".db"}
+DUCKDB = {".duckdb", ".ddb"}
+EXCEL = {".xlsx", ".xlsm"}
+
+
+@dataclass(frozen=True)
+class Book:
+    """A table of a file that may hold several; None is the only one."""
+
+    path: Path
+    table: str | None
+
+    def read(self, names: Sequence[str] | None) -> pa.Table:
+        """The named columns, in that order; all of them where no names are given."""
+        os.stat(self.path)
+        kind = self.path.suffix.lower()
+        reader = _from_sqlite if kind in SQLITE else _from_duckdb if kind in DUCKDB else _from_excel
+        return reader(self, names)
+
+    @property
+    def where(self) -> str:
+        return f"'{self.path}'" if self.table is None else f"'{self.path}#{self.table}'"
+
+    def chosen(self, tables: Sequence[str], word: str) -> str:
+        """The table that is meant, as the file spells it."""
+        if self.table is not None:
+            if self.table not in tables:
+                raise DataError(f"'{self.path}' has no {word} '{self.table}'")
+            return self.table
+        if len(tables) != 1:
+            count = "no" if not tables else "more than one"
+            raise DataError(
+                f"'{self.path}' has {count} {word}; name the one that is meant, as {self.path}#NAME"
+            )
+        return tables[0]
+
+
+def book_of(source: str | os.PathLike[str]) -> Book | None:
+    """The table of a database or workbook that a source names; None where it is another kind of file."""
+    text = os.fspath(source)
+    name, mark, table = text.partition("#") if not os.path.exists(text) else (text, "", "")
+    path = Path(name)
+    if path.suffix.lower() not in SQLITE | DUCKDB | EXCEL:
+        return None
+    return Book(path, table if mark else None)
+
+
+def _from_sqlite(book: Book, names: Sequence[str] | None) -> pa.Table:
+    with closing(sqlite3.connect(f"{book.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            kinds = (
+                "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
+            )
+            table = book.chosen([row[0] for row in connection.execute(kinds)], "table")
+            found = [row[1] for row in connection.execute(f"pragma table_info({_identifier(table)})")]
+            chosen = [found[i] for i in choose(names, found, book.where)]
+            listed = ", ".join(map(_identifier, chosen))
+            rows = connection.execute(f"select {listed} from {_identifier(table)}")
+            return _columns(rows, chosen if names is None else list(names))
+        except sqlite3.Error:
+            raise OSError("damaged") from None
+
+
+def _from_duckdb(book: Book, names: Sequence[str] | None) -> pa.Table:
+    duckdb = _package("duckdb", "DuckDB files", book)
+    try:
+        with closing(duckdb.connect(str(book.path), read_only=True)) as connection:
+            known = connection.execute("select table_name from information_schema.tables").fetchall()
+            table = book.chosen([row[0] for row in known], "table")
+            whole = connection.table(_identifier(table))
+            chosen = [whole.columns[i] for i in choose(names, whole.columns, book.where)]
+            read = connection.sql(f"select {', '.join(map(_identifier, chosen))} from {_identifier(table)}")
+            return pa.table(read).rename_columns(chosen if names is None else list(names))
+    except duckdb.Error:
+        raise OSError("damaged") from None
+
+
+def _from_excel(book: Book, names: Sequence[str] | None) -> pa.Table:
+    openpyxl = _package("openpyxl", "Excel files", book)
+    with open(book.path, "rb") as file:
+        try:
+            values = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            formulas = openpyxl.load_workbook(file, read_only=True)
+        except Exception:  # of very many kinds: a zip, XML and what is in them may all be broken
+            raise OSError("damaged") from None
+        sheet = book.chosen(values.sheetnames, "sheet")
+        held, written = (each[sheet].iter_rows(values_only=True) for each in (values, formulas))
+        rows = _worked_out(held, written, book)
+        header = ["" if cell is None else str(cell) for cell in next(rows, ())]
+        while header and not header[-1]:
+            header.pop()
+        chosen = choose(names, header, book.where)
+        wanted = [header[i] for i in chosen] if names is None else list(names)
+        filled = (row for row in rows if any(cell is not None for cell in row))  # an empty row is no record
+        return _columns(([row[i] if i < len(row) else None for i in chosen] for row in filled), wanted)
+
+
+def _worked_out(
+    values: Iterable[tuple[Any, ...]], formulas: Iterable[tuple[Any, ...]], book: Book
+) -> Iterator[tuple[Any, ...]]:
+    for row, written in zip(values, formulas, strict=True):
+        for value, formula in zip(row, written, strict=True):
+            if value is None and formula is not None:
+                raise DataError(
+                    f"{book.where} has formulas that were never worked out; open it and save it first"
+                )
+        yield row
+
+
+def _columns(rows: Iterable[Sequence[object]], names: list[str]) -> pa.Table:
+    """Cells as texts; dictionaries keep repeated ones once."""
+    cells: list[list[str | None]] = [[] for _ in names]
+    for row in rows:
+        for name, column, cell in zip(names, cells, row, strict=True):
+            column.append(_text(cell, name))
+    try:
+        columns = [pa.array(column, pa.string()).dictionary_encode() for column in cells]
+    except UnicodeEncodeError:
+        raise DataError("the table holds half a character (a lone surrogate)") from None
+    return pa.table(columns, names=names)
+
+
+def _text(cell: object, name: str) -> str | None:
+    """The canonical text of one cell (`cells`)."""
+    if cell is None or isinstance(cell, str):
+        return cell
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return (
+            None
+            if cell != cell
+            else str(int(cell))
+            if cell.is_integer() and abs(cell) < 2**53
+            else repr(cell)
+        )
+    if isinstance(cell, datetime):
+        midnight = cell.time() == time(0)
+        return cell.date().isoformat() if midnight else cell.isoformat(sep=" ")
+    if isinstance(cell, int | date | time):
+        return str(cell)
+    raise DataError(f"column '{name}' holds bytes, which are neither texts nor numbers")
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _package(name: str, what: str, book: Book) -> Any:
+    from importlib import import_module
+
+    load: Callable[[str], Any] = import_module
+    try:
+        return load(name)
+    except ImportError:
+        raise DataError(
+            f"{book.where}: {what} are read by the package {name}, which is not installed here: pip install {name}"
+        ) from None

@@ -1,0 +1,225 @@
+"""Dates and times: whole numbers of days (or hours) since 1970, cut at the beginnings of public periods.
+
+    from = "2019-01"    the first period, with this and the next key the public bounds
+    to = "2024-12"      the last one
+    by = "month"        year, quarter, month, week, day or hour: a code a period
+
+A period is written as ISO 8601 writes it: 2024, 2024-Q1, 2024-03, 2024-W09, 2024-03-01, 2024-03-01T13; the same
+words are the labels, and what the query language reads. Weeks begin on Monday. Times have no zone: what stands on
+the clock is what counts, and of a typed time with a zone what the clocks of that zone say.
+
+A cell is a moment (2024-03-01T13:05, a typed date or timestamp) or a period that is no longer than the column's. What
+comes back is a day of the period, or for hours the beginning of the hour.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dualquery.errors import SchemaError
+from dualquery.table.columns import MAXIMAL_BINS, Numeric, Spread
+
+PERIODS = ("year", "quarter", "month", "week", "day", "hour")
+_EPOCH = date(1970, 1, 1)
+_SHORTEST = {
+    by: timedelta(hours=hours)
+    for by, hours in zip(PERIODS, (365 * 24, 90 * 24, 28 * 24, 7 * 24, 24, 1), strict=True)
+}
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
+_PATTERNS = {
+    "year": re.compile(r"(\d{4})"),
+    "quarter": re.compile(r"(\d{4})-?[Qq]([1-4])"),
+    "month": re.compile(r"(\d{4})-(\d{2})"),
+    "week": re.compile(r"(\d{4})-?[Ww](\d{2})"),
+    "day": re.compile(r"(\d{4})-(\d{2})-(\d{2})"),
+    "hour": re.compile(r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2})"),
+}
+_MOMENT = re.compile(
+    r"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}):(?:[0-5]\d)(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?(?:[Zz]|[+-]\d{2}:?\d{2})?"
+)
+
+
+@dataclass(frozen=True)
+class Period:
+    """What a text names: the days (or hours, `unit`) from `first` until before `end`."""
+
+    kind: str
+    first: datetime
+
+    @property
+    def end(self) -> datetime:
+        return following(self.first, self.kind)
+
+
+def following(start: datetime, kind: str) -> datetime:
+    """The beginning of the next period."""
+    if kind in ("week", "day", "hour"):
+        step = {"week": timedelta(days=7), "day": timedelta(days=1), "hour": timedelta(hours=1)}
+        return start + step[kind]
+    months = {"year": 12, "quarter": 3, "month": 1}[kind]
+    place = start.year * 12 + start.month - 1 + months
+    return start.replace(year=place // 12, month=place % 12 + 1)
+
+
+def period_in(text: str) -> Period | None:
+    """The period that a text names, or None; a moment within an hour is that hour."""
+    text = text.strip()
+    if moment := _MOMENT.fullmatch(text):
+        text = moment[1]
+    for kind, pattern in _PATTERNS.items():
+        if found := pattern.fullmatch(text):
+            try:
+                begin = _begin(kind, [int(part) for part in found.groups()])
+                following(begin, kind)  # which the last of all periods has not
+            except (ValueError, OverflowError):
+                return None
+            return Period(kind, begin)
+    return None
+
+
+def _begin(kind: str, parts: list[int]) -> datetime:
+    if kind == "week":
+        return datetime.combine(date.fromisocalendar(parts[0], parts[1], 1), datetime.min.time())
+    if kind == "quarter":
+        return datetime(parts[0], 3 * parts[1] - 2, 1)
+    year, month, day, hour = (*parts, *(1, 1, 0)[len(parts) - 1 :])
+    return datetime(year, month, day, hour)
+
+
+def period_text(start: datetime, kind: str) -> str:
+    """A period as it is written."""
+    if kind == "week":
+        year, week, _ = start.isocalendar()
+        return f"{year:04}-W{week:02}"
+    if kind == "quarter":
+        return f"{start.year:04}-Q{(start.month + 2) // 3}"
+    text = start.isoformat(timespec="hours")
+    return text[: {"year": 4, "month": 7, "day": 10, "hour": 13}[kind]]
+
+
+@dataclass(frozen=True)
+class Dates(Numeric):
+    """A date or a time, known by its period; the edges are the periods' beginnings in days (hours) since 1970.
+
+    The last bin of a numeric attribute is closed, so the last edge lies half a unit before the end.
+    """
+
+    by: str = "day"
+
+    @property
+    def per_day(self) -> int:
+        """Units in a day."""
+        return 24 if self.by == "hour" else 1
+
+    def number(self, moment: datetime) -> int:
+        """A moment in units since 1970."""
+        return (moment.date() - _EPOCH).days * self.per_day + (moment.hour if self.per_day > 1 else 0)
+
+    def moment(self, number: float) -> datetime:
+        days, hours = divmod(int(number), self.per_day)
+        return datetime.combine(_EPOCH + timedelta(days=days), datetime.min.time()) + timedelta(hours=hours)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        periods = [period_text(self.moment(edge), self.by) for edge in self.edges[:-1]]
+        return tuple(periods) if self.missing is None else (*periods, self.missing)
+
+    def numbers_of(self, texts: list[str | None]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Each text as a number, NaN where it is empty, and whether it is no date or not precise enough."""
+        numbers, junk = np.full(len(texts), np.nan), np.zeros(len(texts), np.bool_)
+        for place, text in enumerate(texts):
+            if text is None or not text.strip():
+                continue
+            period = period_in(text)
+            if period is None or not self.holds(period):
+                junk[place] = True
+            else:
+                numbers[place] = self.number(period.first)
+        return numbers, junk
+
+    def holds(self, period: Period) -> bool:
+        """Whether a period lies in one of the column's kind."""
+        mine = period_of(period.first, self.by)
+        return mine.first <= period.first and period.end <= mine.end
+
+    def typed_numbers(self, cells: pa.ChunkedArray) -> NDArray[np.float64]:
+        """Typed dates and timestamps as numbers, NaN where there is none."""
+        if pa.types.is_timestamp(cells.type) and cells.type.tz is not None:
+            cells = pc.local_timestamp(cells)
+        if pa.types.is_date32(cells.type):
+            cells = cells.cast(pa.timestamp("s"))
+        ticks = 1000 if pa.types.is_date64(cells.type) else _TICKS[cells.type.unit]
+        count = cells.cast(pa.int64())
+        absent = count.is_null().to_numpy()
+        units = count.fill_null(0).to_numpy() // (86_400 // self.per_day * ticks)
+        return np.where(absent, np.nan, units.astype(np.float64))
+
+    def readable(self, units: NDArray[np.int64], missing: NDArray[np.bool_]) -> pa.Array:
+        """Numbers as typed dates, or as timestamps where the hour is known."""
+        if self.per_day == 1:
+            return pa.array(units.astype(np.int32), pa.int32(), mask=missing).cast(pa.date32())
+        return pa.array(units * 3600, pa.int64(), mask=missing).cast(pa.timestamp("s"))
+
+
+def period_of(moment: datetime, kind: str) -> Period:
+    """The period of a kind that holds a moment."""
+    start = moment.replace(hour=moment.hour if kind == "hour" else 0, minute=0, second=0, microsecond=0)
+    if kind == "week":
+        start -= timedelta(days=start.weekday())
+    elif kind in ("year", "quarter", "month"):
+        months = {"year": 12, "quarter": 3, "month": 1}[kind]
+        start = start.replace(day=1, month=(start.month - 1) // months * months + 1)
+    return Period(kind, start)
+
+
+def dates(
+    name: str,
+    first: str,
+    last: str,
+    by: str = "day",
+    *,
+    clamp: bool = False,
+    missing: str | None = None,
+    empty: tuple[str, ...] = (),
+) -> Dates:
+    """A column of dates from the period that holds the beginning of `first` to that which holds the end of `last`."""
+    if by not in PERIODS:
+        raise SchemaError(f"attribute '{name}': by must be one of {', '.join(PERIODS)}")
+    ends = {"from": period_in(first), "to": period_in(last)}
+    for key, period in ends.items():
+        if period is None:
+            raise SchemaError(
+                f"attribute '{name}': '{key}' must be a date such as 2024, 2024-Q1, 2024-03, 2024-03-01 or "
+                "2024-03-01T13"
+            )
+    start, stop = ends["from"], ends["to"]
+    assert start is not None
+    assert stop is not None
+    if (stop.end - start.first) / _SHORTEST[by] > MAXIMAL_BINS:
+        raise SchemaError(f"attribute '{name}' has more than {MAXIMAL_BINS:,} periods; take longer ones")
+    plan = Dates(name, (0.0, 1.0), by=by)
+    edges, moment = [], period_of(start.first, by).first
+    while moment < stop.end:
+        edges.append(float(plan.number(moment)))
+        moment = following(moment, by)
+    if not edges:
+        raise SchemaError(f"attribute '{name}' needs 'to' after 'from'")
+    edges.append(plan.number(moment) - 0.5)
+    return Dates(
+        name,
+        tuple(edges),
+        clamp=clamp,
+        missing=missing,
+        integer=True,
+        spread=Spread.UNIFORM,
+        empty=empty,
+        by=by,
+    )

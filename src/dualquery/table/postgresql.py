@@ -1,0 +1,150 @@
+"""A table or view of a PostgreSQL database, read in a stream.
+
+One statement, `COPY (SELECT …) TO STDOUT`, sees the table at one moment and hands it over as text, row after row,
+without keeping it. Each cell is written by its declared type alone (dates in ISO form, numbers in full, truth values
+as `true` and `false`, arrays of items as ids between blanks), so a record does not depend on the others
+(docs/reading.md). What arrives passes the same checker as a file of text.
+
+The address may hold a password: no message repeats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from dualquery.errors import DataError
+from dualquery.table.delimited import delimited_batches
+from dualquery.table.files import choose
+
+ADDRESSES = ("postgresql://", "postgres://")
+# How a cell is written must not depend on who asks.
+_MANNERS = (
+    "SET TRANSACTION READ ONLY",
+    "SET LOCAL datestyle = 'ISO, YMD'",
+    "SET LOCAL intervalstyle = 'iso_8601'",
+    "SET LOCAL timezone = 'UTC'",
+    "SET LOCAL extra_float_digits = 1",
+)
+
+
+@dataclass(frozen=True)
+class PostgresTable:
+    """`name` is a table or a view, with its schema before a point where it needs one."""
+
+    url: str = field(repr=False)
+    name: str
+
+    def __post_init__(self) -> None:
+        if not is_database(self.url):
+            raise DataError("a database is named like postgresql://user@host/database")
+        if not self.name or not all(self.name.split(".")) or self.name.count(".") > 1:
+            raise DataError("name the table of the database with --table, like people or public.people")
+
+    @property
+    def where(self) -> str:
+        return f"table '{self.name}' of the database"
+
+    def size_in_bytes(self) -> int | None:
+        """What the server keeps for it; None where it keeps nothing, as for a view."""
+        with self._connection() as connection:
+            found = connection.execute("SELECT pg_table_size(to_regclass(%s))", [self._quoted()]).fetchone()
+        return int(found[0]) if found and found[0] else None
+
+    def batches(self, names: Sequence[str] | None, lists: Collection[str] = ()) -> Iterator[pa.Table]:
+        """The named columns as texts, some rows at a time; `lists` hold items, as arrays or as texts."""
+        with self._connection() as connection:
+            statement, called = self._statement(connection, names, lists)
+            with connection.cursor().copy(statement) as copy:
+                yield from delimited_batches(_Rows(copy), called, self.where)
+
+    def _statement(
+        self, connection: Any, names: Sequence[str] | None, lists: Collection[str]
+    ) -> tuple[Any, list[str]]:
+        from psycopg import sql
+
+        table = sql.SQL(self._quoted())
+        cursor = connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(table))
+        found = [column.name for column in cursor.description]
+        array = {column.name for column in cursor.description if _is_array(column.type_code, connection)}
+        chosen = [found[i] for i in choose(names, found, self.where)]
+        called = list(names) if names is not None else chosen
+        cells = []
+        for here, name in zip(chosen, called, strict=True):
+            way = "array_to_string({}, ' ')" if here in array and name in lists else "{}::text"
+            cells.append(sql.SQL(way + " AS {}").format(sql.Identifier(here), sql.Identifier(name)))
+        wanted = sql.SQL(", ").join(cells)
+        return (
+            sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT csv, HEADER true)").format(wanted, table),
+            called,
+        )
+
+    def _quoted(self) -> str:
+        return ".".join('"' + part.replace('"', '""') + '"' for part in self.name.split("."))
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        try:
+            import psycopg
+        except ImportError:
+            raise DataError(
+                "a table of PostgreSQL needs the extra `postgres`: pip install 'dualquery[postgres]'"
+            ) from None
+        try:
+            with psycopg.connect(
+                self.url, client_encoding="utf8", application_name="dualquery"
+            ) as connection:
+                for manner in _MANNERS:
+                    connection.execute(manner)
+                yield connection
+                connection.rollback()
+        except psycopg.errors.UndefinedTable:
+            raise DataError(f"there is no {self.where}; look at its name and its schema") from None
+        except psycopg.errors.InsufficientPrivilege:
+            raise DataError(f"{self.where} may not be read by this user of it") from None
+        except psycopg.errors.UntranslatableCharacter:
+            raise DataError(f"{self.where} holds texts that are not UTF-8") from None
+        except psycopg.OperationalError:
+            raise DataError(
+                f"{self.where} cannot be reached, or the connection broke; look at the address, the user, the "
+                "password (PGPASSWORD or ~/.pgpass) and the server"
+            ) from None
+        except psycopg.Error as problem:
+            raise DataError(
+                f"{self.where} cannot be read: the server answered with SQLSTATE {problem.sqlstate}"
+            ) from None
+
+
+def is_database(source: object) -> bool:
+    """Whether a source is the address of a PostgreSQL database."""
+    return isinstance(source, str) and source.startswith(ADDRESSES)
+
+
+def _is_array(kind: int, connection: Any) -> bool:
+    known = connection.adapters.types.get(kind)
+    return known is not None and kind == known.array_oid
+
+
+class _Rows:
+    """What COPY sends, as a file that can be read."""
+
+    def __init__(self, copy: Any) -> None:
+        self._blocks = iter(copy)
+        self._left = b""
+        self._over = False
+
+    def read(self, count: int) -> bytes:
+        """So many bytes, or fewer where they are the last."""
+        some, length = [self._left], len(self._left)
+        while length < count and not self._over:
+            block = bytes(next(self._blocks, b""))
+            self._over = not block
+            some.append(block)
+            length += len(block)
+        whole = b"".join(some)
+        self._left = whole[count:]
+        return whole[:count]

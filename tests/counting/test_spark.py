@@ -1,0 +1,194 @@
+"""Counting on a cluster of two real executor processes gives the numbers of one machine, whatever happens to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from dualquery.cli import run
+from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.spark import SparkCounter, is_spark_frame
+from dualquery.errors import DataError, DualQueryError
+from dualquery.queries.families import from_spec
+from dualquery.releases.making import release
+from dualquery.table.domain import Categorical, Domain
+from dualquery.table.encoding import encode
+from dualquery.table.schema import Schema, schema_text
+from tests.counting.test_streams import PEOPLE, people
+
+pytest.importorskip("pyspark")
+if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+    pytest.skip("there is no Java here; install openjdk-17-jre-headless", allow_module_level=True)
+
+from dualquery.counting import spark_session
+
+CLUSTER = "local-cluster[2,1,2048]"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    opened = spark_session.open_session(CLUSTER)
+    yield opened
+    opened.stop()
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    who = np.random.default_rng(3).choice([*map(str, range(300)), " "], 4000)
+    return people(4000, seed=1).append_column("person", pa.array(who))
+
+
+@pytest.fixture(scope="module")
+def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parts")
+    for number in range(4):
+        pa.parquet.write_table(table.slice(1000 * number, 1000), folder / f"part-{number}.parquet")
+    return folder
+
+
+def test_two_executors_count_as_one_machine(session: Any, table: pa.Table, folder: Path) -> None:
+    frame = spark_session.spark_frame(str(folder / "part-*.parquet"), ["age", "sex"], CLUSTER)
+    assert is_spark_frame(frame)
+    inside, outside = MemoryCounter(encode(table, PEOPLE)), SparkCounter(frame, PEOPLE)
+    assert outside.true_rows == 4000
+    for group in from_spec(PEOPLE.domain, ["marginals:2", "random:3:200"]).groups:
+        assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
+    outside.close()
+
+
+def test_persons_are_brought_together_before_their_records_are_limited(
+    session: Any, table: pa.Table, folder: Path
+) -> None:
+    schema = Schema(PEOPLE.domain, unit="person")
+    outside = SparkCounter(session.read.parquet(str(folder)), schema, records_per_person=2)
+    inside = MemoryCounter(encode(table, schema, records_per_person=2))
+    group = from_spec(PEOPLE.domain, ["marginals:3"]).groups[0]
+    assert outside.true_rows == inside.true_rows
+    assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
+
+
+def test_an_executor_that_is_killed_changes_nothing(session: Any, table: pa.Table, folder: Path) -> None:
+    counter = SparkCounter(session.read.parquet(str(folder)), PEOPLE)
+    group = from_spec(PEOPLE.domain, ["marginals:3"]).groups[0]
+    expected = MemoryCounter(encode(table, PEOPLE)).true_counts(group)
+    killed = []
+
+    def kill() -> None:
+        time.sleep(0.3)
+        executors = [
+            process
+            for process in psutil.Process().children(recursive=True)
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+        ]
+        executors[0].kill()
+        killed.append(executors[0].pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    for _ in range(4):  # before, during and after
+        assert np.array_equal(counter.true_counts(group), expected)
+    thread.join()
+    assert killed
+
+
+def test_a_release_from_a_spark_frame_is_that_of_the_table(
+    session: Any, table: pa.Table, folder: Path
+) -> None:
+    from dualquery.privacy.budget import Accounting, Budget
+    from dualquery.privacy.neighbours import Neighbours
+
+    budget = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    made = [
+        release(
+            source, schema=PEOPLE, workload="marginals:2", budget=budget, seed=1, synthetic_rows=500
+        ).records
+        for source in (table, session.read.parquet(str(folder)))
+    ]
+    assert np.array_equal(made[0].to_rows(), made[1].to_rows())  # type: ignore[union-attr]
+
+
+def test_a_cell_without_a_place_is_one_sentence(session: Any, folder: Path) -> None:
+    schema = Schema(Domain((Categorical("region", ("north", "south")),)))
+    with pytest.raises(DataError, match="column 'region' holds values that the schema does not list"):
+        SparkCounter(session.read.parquet(str(folder)), schema)
+
+
+def test_a_part_without_a_column_or_of_another_kind_is_named(
+    session: Any, table: pa.Table, folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    pa.parquet.write_table(table.drop_columns(["age"]), tmp_path / "part-9.parquet")
+    with pytest.raises(DataError, match=r"part-9\.parquet.*no column 'age'"):
+        spark_session.spark_frame(str(tmp_path), ["age", "sex"], CLUSTER)
+    texts = table.set_column(1, "age", table.column("age").cast(pa.string()))
+    pa.parquet.write_table(texts, tmp_path / "part-9.parquet")
+    with pytest.raises(DataError, match=r"part-9\.parquet.*column 'age' holds string"):
+        spark_session.spark_frame(str(tmp_path), ["age", "sex"], CLUSTER)
+    (tmp_path / "part-9.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(DualQueryError, match="part-9"):
+        spark_session.spark_frame(str(tmp_path), ["age", "sex"], CLUSTER)
+
+
+def test_what_spark_cannot_read_is_said_in_one_sentence(session: Any, tmp_path: Path) -> None:
+    with pytest.raises(DualQueryError, match="PATH_NOT_FOUND"):
+        spark_session.spark_frame(str(tmp_path / "nothing"), ["age"], CLUSTER)
+    with pytest.raises(DataError, match="is Parquet"):
+        spark_session.spark_frame("people.csv", ["age"], CLUSTER)
+
+
+def test_without_java_the_thing_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(DualQueryError, match="openjdk-17-jre-headless"):
+        spark_session.open_session("local[1]")
+
+
+def test_release_engine_spark(session: Any, table: pa.Table, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(schema_text(PEOPLE))
+    command = ["release", f"{folder}/part-*.parquet", "--schema", str(tmp_path / "schema.toml"), "--queries"]
+    command += ["marginals:2", "--epsilon", "1", "--seed", "1", "--synthetic-rows", "500", "--quiet"]
+    assert run([*command, "--engine", "spark", "--master", CLUSTER, "--out", str(tmp_path / "spark")]) == 0
+    assert run([*command, "--out", str(tmp_path / "here")]) == 0
+    made = [json.loads((tmp_path / name / "certificate.json").read_text()) for name in ("spark", "here")]
+    assert [each["engine"] for each in made] == ["Spark", "one machine"]
+    assert made[0]["files"]["synthetic.parquet"] == made[1]["files"]["synthetic.parquet"]
+
+
+def test_a_job_that_dies_releases_and_charges_nothing(
+    session: Any, table: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "schema.toml").write_text(schema_text(PEOPLE))
+    for number in range(2):
+        pa.parquet.write_table(table, tmp_path / f"part-{number}.parquet", compression="zstd")
+    path = tmp_path / "part-1.parquet"
+    data = bytearray(path.read_bytes())
+    data[8 : len(data) // 2] = bytes(len(data) // 2 - 8)  # the cells, not the list of columns at the end
+    path.write_bytes(data)
+    book = str(tmp_path / "people.ledger")
+    assert run(["ledger", "create", book, "--dataset", "people", "--epsilon", "3", "--delta", "1e-6"]) == 0
+    capsys.readouterr()
+    command = [
+        "release",
+        f"{tmp_path}/part-*.parquet",
+        "--schema",
+        str(tmp_path / "schema.toml"),
+        "--queries",
+    ]
+    command += ["marginals:2", "--epsilon", "1", "--delta", "1e-7", "--ledger", book, "--out"]
+    assert run([*command, str(tmp_path / "made"), "--engine", "spark", "--master", CLUSTER]) == 2
+    assert "part-1.parquet" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+    assert run(["ledger", "show", book]) == 0
+    assert "Charges" not in capsys.readouterr().out

@@ -1,0 +1,141 @@
+"""A table of a real PostgreSQL server reads as the same table from a file, in memory and in a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from dualquery.cli import run
+from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.opening import open_counter
+from dualquery.counting.spilled import SpilledCounter
+from dualquery.errors import DataError
+from dualquery.queries.families import from_spec
+from dualquery.table.blocks import record_blocks
+from dualquery.table.domain import Categorical, Domain, Items, Numeric
+from dualquery.table.encoding import encode
+from dualquery.table.postgresql import PostgresTable
+from dualquery.table.schema import Schema, schema_text
+from tests.counting.test_streams import PEOPLE, people
+from tests.privacy.book.conftest import Server, server  # noqa: F401 - a fixture
+
+ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def url(server: Server) -> str:  # noqa: F811
+    made = server.new_database()
+    table = people(ROWS)
+    with psycopg.connect(made) as connection:
+        connection.execute('CREATE TABLE people (sex text, age double precision, "region" varchar(20))')
+        with connection.cursor().copy("COPY people FROM STDIN") as copy:
+            for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                copy.write_row(row)
+        connection.execute("CREATE SCHEMA other")
+        connection.execute("CREATE VIEW other.grown AS SELECT * FROM people WHERE age >= 20")
+    return made
+
+
+def test_a_table_of_a_database_counts_as_the_same_file(url: str) -> None:
+    inside = MemoryCounter(encode(people(ROWS), PEOPLE))
+    source = PostgresTable(url, "people")
+    whole = MemoryCounter(encode(source, PEOPLE))
+    parts = SpilledCounter(PEOPLE.domain, record_blocks(source, PEOPLE, rows=500), rows=256)
+    for group in from_spec(PEOPLE.domain, ["marginals:2", "random:3:200"]).groups:
+        expected = inside.true_counts(group)
+        assert np.array_equal(whole.true_counts(group), expected)
+        assert np.array_equal(parts.true_counts(group), expected)
+
+
+def test_a_view_is_read_in_a_stream_whatever_it_holds(url: str) -> None:
+    assert isinstance(open_counter(PostgresTable(url, "people"), PEOPLE), MemoryCounter)
+    assert isinstance(open_counter(PostgresTable(url, "people"), PEOPLE, memory=1000), SpilledCounter)
+    grown = open_counter(PostgresTable(url, "other.grown"), PEOPLE)
+    assert isinstance(grown, SpilledCounter)
+    assert grown.true_rows == int((np.array(people(ROWS)["age"]) >= 20).sum())
+
+
+def test_cells_of_every_type_are_written_as_a_schema_lists_them(url: str) -> None:
+    schema = Schema(
+        Domain(
+            (
+                Categorical("happy", ("true", "false", "unknown"), missing="unknown"),
+                Categorical("code", ("007", 'a "quoted", one\nin two lines', "")),
+                Categorical("day", ("2024-02-29", "1999-12-31")),
+                Numeric("paid", (0.0, 1.5, 10.0), missing="missing"),
+                Items("basket", 4, first=0),
+            )
+        )
+    )
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "CREATE TABLE mixed (basket integer[], happy boolean, code text, day date, paid numeric(8, 2), more text)"
+        )
+        rows: list[tuple[Any, ...]] = [
+            ([0, 3], True, "007", "2024-02-29", 1.5, "x"),
+            ([], None, 'a "quoted", one\nin two lines', "1999-12-31", None, "y"),
+            ([2], False, "", "1999-12-31", 1.49, "z"),
+        ]
+        connection.cursor().executemany("INSERT INTO mixed VALUES (%s, %s, %s, %s, %s, %s)", rows)
+    records = encode(PostgresTable(url, "mixed"), schema)
+    assert records.to_rows().tolist() == [
+        [0, 0, 0, 1, 1, 0, 0, 1],
+        [2, 1, 1, 2, 0, 0, 0, 0],
+        [1, 2, 1, 0, 0, 0, 1, 0],
+    ]
+
+
+def test_what_cannot_be_read_is_said_without_the_password(url: str, server: Server) -> None:  # noqa: F811
+    wrong = url.replace(server.password, "wrong")
+    for address, name, words in [
+        (url, "nobody", "there is no table 'nobody'"),
+        (wrong, "people", "cannot be reached"),
+        (url.replace(str(server.port), "1"), "people", "cannot be reached"),
+        (url, "other.grown.more", "--table"),
+        (url, "", "--table"),
+    ]:
+        with pytest.raises(DataError, match=words) as caught:
+            encode(PostgresTable(address, name), PEOPLE)
+        assert server.password not in str(caught.value)
+        assert "wrong" not in str(caught.value)
+    schema = Schema(Domain((Categorical("colour", ("red", "blue")),)))
+    with pytest.raises(DataError, match="table 'people' of the database has no column 'colour'"):
+        encode(PostgresTable(url, "people"), schema)
+    with pytest.raises(DataError, match="--table people"):
+        encode(url, PEOPLE)
+    assert server.password not in repr(PostgresTable(url, "people"))
+
+
+def test_a_server_that_breaks_off_is_an_error_and_not_a_shorter_table(url: str) -> None:
+    source = PostgresTable(url, "generate")
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "CREATE VIEW generate AS SELECT 'f' AS sex, 3 AS age, 'north' AS region, "
+            "1 / (200000 - n) AS broken FROM generate_series(1, 200001) n"
+        )
+    with pytest.raises(DataError, match="SQLSTATE 22012"):
+        SpilledCounter(
+            PEOPLE.domain,
+            record_blocks(source, Schema(Domain((*PEOPLE.domain.columns, _BROKEN))), rows=500),
+            rows=64,
+        )
+
+
+_BROKEN = Numeric("broken", (-1.0, 0.0, 1.0))
+
+
+def test_release_from_a_database(url: str, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(schema_text(PEOPLE))
+    command = ["release", url, "--schema", str(schema), "--queries", "marginals:2", "--epsilon", "1"]
+    assert run([*command, "--table", "nobody", "--out", str(tmp_path / "made"), "--quiet"]) == 2
+    assert not (tmp_path / "made").exists()
+    assert (
+        run([*command, "--table", "people", "--out", str(tmp_path / "made"), "--seed", "1", "--quiet"]) == 0
+    )
+    assert (tmp_path / "made" / "certificate.json").exists()
+    assert url not in (tmp_path / "made" / "certificate.json").read_text()

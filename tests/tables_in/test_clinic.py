@@ -1,0 +1,74 @@
+"""The second example: from CSV to report with no more than ten edited lines of draft."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.csv
+import pytest
+from typer.testing import CliRunner
+
+from dualquery import Release, clinic
+from dualquery.cli.app import app
+
+TYPES = {"area": str, "ward": str, "pain": str}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("clinic")
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_from_csv_to_report_with_ten_edited_lines(folder: Path) -> None:
+    table, draft, schema = folder / "stays.csv", folder / "draft.toml", folder / "schema.toml"
+    pyarrow.csv.write_csv(clinic.stays(), table)
+    run("schema", "draft", table, "--out", draft, "--quiet")
+    before = draft.read_text(encoding="utf-8")
+    after = clinic.edited(before)
+    changed = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "-+"]
+    kept = [line for line in changed if line[0] == "+" and line[2:].strip()]
+    assert len(kept) + 1 <= 10, kept  # one line was deleted
+    schema.write_text(after, encoding="utf-8")
+    assert "nothing is missing" in run("schema", "check", schema, table)
+    run(
+        *("release", table, "--schema", schema, "--queries", "marginals:2", "--epsilon", 1),
+        *("--synthetic-rows", 6000, "--csv", "--out", folder / "release", "--quiet"),
+    )
+    page = (folder / "release" / "report.html").read_text(encoding="utf-8")
+    assert "total = fees + drugs" in page
+
+
+def test_the_synthetic_stays_are_as_stays_can_be(folder: Path) -> None:
+    frame = pd.read_csv(folder / "release" / "synthetic.csv", dtype=TYPES, parse_dates=["admitted"])
+    assert (frame.income[frame.age < 15] == 0).all()
+    assert not ((frame.sex == "m") & (frame.pregnant == "yes")).any()
+    assert (frame.total == frame.fees + frame.drugs).all()
+    assert (frame.groupby("area").county.nunique() == 1).all()
+    assert set(frame.area) <= set(clinic.AREAS)
+    assert frame.admitted.dt.year.isin([2020, 2021, 2022, 2023, 2024]).all()
+
+
+def test_numbers_are_near_the_truth_and_answers_agree_with_the_table(folder: Path) -> None:
+    made = Release.load(folder / "release")
+    frame, truth = made.to_pandas(), pd.read_csv(folder / "stays.csv", dtype=TYPES)
+    for name, off in (("age", 0.05), ("income", 0.25), ("total", 0.25)):
+        assert frame[name].mean() == pytest.approx(truth[name].mean(), rel=off), name
+    days = pd.to_datetime(frame.admitted)
+    compared = {
+        "admitted >= 2023-07": days >= "2023-07-01",
+        "age >= 65 & sex = f": (frame.age >= 65) & (frame.sex == "f"),
+        "income is missing": frame.income.isna(),
+        "income >= 50000": frame.income >= 50_000,
+        "smokes is missing": frame.smokes.isna(),
+        "pain >= 5": frame.pain >= "5",
+    }
+    for text, found in compared.items():
+        assert made.answer(text).value == pytest.approx(found.mean()), text
