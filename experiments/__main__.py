@@ -29,6 +29,11 @@ NAMES = (
     "coverage",
     "without_floor",
     "online",
+    "mirror",
+    "disjunctions",
+    "sparse",
+    "distances",
+    "cuts",
     "peers",
 )
 

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.queries.families import random_conjunctions
 from dualquery.queries.workload import Workload

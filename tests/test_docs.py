@@ -96,9 +96,17 @@ def test_the_page_says_which_mechanisms_use_a_flag() -> None:
         "DualQuery": ["dualquery"],
         "MWEM": ["mwem"],
         "PMW": ["pmw"],
+        "mirror descent": ["mirror"],
+        "Euclid": ["euclidean"],
+        "monomials": ["monomials"],
+        "parities": ["parities"],
+        "touched weights": ["touched-weights"],
+        "coordinate-wise": ["coordinate-wise"],
+        "Frieze-Kannan": ["frieze-kannan"],
         "projection": ["projection"],
         "adaptive projection": ["adaptive-projection"],
         "baselines": ["hadamard", "uniform", "zeros"],
+        "learners of special tables": ["frieze-kannan", "coordinate-wise"],
     }
     rows = re.findall(r"^\| `(--[a-z-]+)[^|]*\| ([^|]+) \|[^|]+\|$", SECTIONS["dualquery plan"], re.MULTILINE)
     written = {flag: {name for words in users.split(", ") for name in called[words]} for flag, users in rows}

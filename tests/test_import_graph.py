@@ -30,7 +30,7 @@ STEPS = [
     {"mechanisms"},
     {"releases"},
     {"audits"},
-    {"example"},
+    {"example", "example_codes", "example_special"},
     {"clinic"},
     {"asking"},
     {"service"},

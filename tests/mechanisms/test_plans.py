@@ -14,9 +14,11 @@ from dualquery.counting.counter import Countable, Integers
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.independent import IndependentParameters
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown, silent
 from dualquery.mechanisms.projection.by_tables import ByTables
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs
+from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -68,6 +70,15 @@ CASES: list[Case] = [
     ("pmw", MIXED, "marginals:2", ZCDP, {"rounds": 4}),
     ("pmw", BINARY, "random:2:30", PURE, {"rounds": 4, "iterate": "last"}),
     ("pmw", BINARY, "parities:2", THEOREM, {"rounds": 4}),
+    ("mirror", MIXED, "random:2:50", PURE, {"rounds": 3, "mirror_map": "entropy"}),
+    ("mirror", BINARY, "marginals:2", ZCDP, {"rounds": 3, "mirror_map": "p-norm", "iterate": "average"}),
+    ("euclidean", MIXED, "random:2:50", ZCDP, {"rounds": 3}),
+    ("euclidean", MIXED, "random:2:50", PURE, {"rounds": 2, "synthetic_rows": 200}),
+    ("monomials", BINARY, "disjunctions:2", ZCDP, {"rounds": 3}),
+    ("monomials", BINARY, "disjunctions:3", PURE, {"rounds": 3, "blocks": 2}),
+    ("parities", BINARY, "disjunctions:2 + random:3:20", ZCDP, {}),
+    ("parities", BINARY, "disjunctions:3", GAUSSIAN, {"widest": 3}),
+    ("parities", BASKETS, "disjunctions:3:200", ZCDP, {}),
     ("laplace", MIXED, "marginals:2 + random:2:10", PURE, {}),
     ("gaussian", MIXED, "marginals:2 + random:2:10", ZCDP, {}),
     ("gaussian", MIXED, "random:2:10", GAUSSIAN, {}),
@@ -149,8 +160,10 @@ def test_a_private_number_of_records_is_measured_once_and_first(case: Case) -> N
     first = priced.noise.event(Sensitivity(priced.times * moved, priced.times**2 * moved))
     assert ledger.events[0] == first
     assert Counter(ledger.events[1:]) == planned(plan)
-    # Where records are few, the number is worth measuring again, with the one-way tables.
-    assert counter.totals == 1 or isinstance(plan.parameters, ByChosenPairs | ByTables)
+    # Where records are few, the number is worth measuring again with the one-way tables; and balances 2c − n need it.
+    assert counter.totals == 1 or isinstance(
+        plan.parameters, ByChosenPairs | ByTables | IndependentParameters
+    )
     assert plan.task.budget == left
     assert not any("number of records" in step.words for step in plan.steps)
     assert ledger.spent().epsilon <= ledger.budget.epsilon
@@ -187,7 +200,8 @@ def test_a_mechanism_is_paid_by_what_it_says_and_by_nothing_else(name: str, acco
     mechanism = MECHANISMS[name]
     options = {option: 2 for option in ("rounds", "samples") if mechanism.accepts([option])}
     options |= {"free": "random"} if name == "dualquery" else {}
-    task = Task(from_spec(BINARY, "marginals:2"), ROWS, budget(accounting, Neighbours.REPLACE))
+    spec = "disjunctions:2" if name == "monomials" else "marginals:2"
+    task = Task(from_spec(BINARY, spec), ROWS, budget(accounting, Neighbours.REPLACE))
     if accounting in mechanism.paid_by:
         assert affordable(task.budget, mechanism.plan_for(task, options).steps)
     else:
@@ -200,8 +214,8 @@ def test_every_mechanism_is_among_the_cases() -> None:
 
 
 def test_every_mechanism_has_its_wishes() -> None:
-    assert list(WISHES) == list(MECHANISMS)
-    for name, mechanism in MECHANISMS.items():
+    assert set(WISHES) == {*MECHANISMS, *SPECIAL}
+    for name, mechanism in {**MECHANISMS, **SPECIAL}.items():
         assert mechanism.name == name
         assert mechanism.wishes is WISHES[name]
         assert mechanism.accepts(flags_of(WISHES[name]))

@@ -21,22 +21,29 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.privacy import cell_statistics as cell_statistics_module
 from dualquery.privacy import misfits as misfits_module
+from dualquery.privacy import parity_statistics as parity_statistics_module
 from dualquery.privacy import scores as scores_module
 from dualquery.privacy import signed_tables as signed_tables_module
+from dualquery.privacy import special_statistics as special_statistics_module
 from dualquery.privacy import statistics as statistics_module
 from dualquery.privacy import wide_statistics as wide_statistics_module
 from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.cell_statistics import CellCounts
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.misfits import Misfits
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
+from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
+from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
 from dualquery.privacy.statistics import (
     Balance,
+    GroupBalances,
     GroupCounts,
     Interactions,
     ItemCounts,
@@ -66,12 +73,18 @@ from dualquery.queries.binary_sums import (
     Lengths,
     SecondMoments,
 )
+from dualquery.queries.coarse_edges import CoarseEdges, LikelyPairs, blocks, degrees
+from dualquery.queries.distances import Distances
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
+from dualquery.queries.knots import Knots
+from dualquery.queries.lists import NamedCells
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
+from dualquery.table.codes import codes_table
 from dualquery.table.domain import Categorical, Domain, Items
+from dualquery.table.graph import graph_of
 from dualquery.table.records import Records, SparseItems
 from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
@@ -90,6 +103,7 @@ def domain_of(*sizes: int) -> Domain:
 MIXED = domain_of(2, 3, 1)  # binary, three values, and one that says nothing
 BINARY = domain_of(2, 2, 2)
 LONG = domain_of(2, 3, 5)  # with SHORT = 3 two short ones, one of them just so, and a long one
+POSITIONS = domain_of(5, 5)  # of two columns, with a knot at every second position
 BASKETS = Domain((Categorical("shop", ("east", "west")), Items("item", 4)))
 WIDE_BASKETS = Domain((Items("item", 6),))
 
@@ -120,11 +134,35 @@ class Graded:
 
 GRADED = Graded(domain_of(3), ((3, 0, 0), (0, 3, 1)), unit=3, satisfied=1, differing=2)
 GRADES = Workload(GRADED.domain, (GRADED,), "grades")
+
+
+class FewDistances(Distances):
+    """In so small a unit that every test can pay for them."""
+
+    unit = 8
+
+
+def distances(*points: tuple[int, ...]) -> Distances:
+    """To points of the small grid, both columns alike."""
+    share = np.full((1, 2), FewDistances.unit // 2)
+    return FewDistances(POSITIONS, np.array(points), share, np.zeros(len(points), np.int64), grid=4)
+
+
 TEXTS = from_texts(MIXED, ["a0 = v1", "a1 = v0", "!(a0 = v0 & a1 = v1)"])
 CONTRARY = from_texts(MIXED, ["a0 = v0", "a0 = v1"])
+KINDS = from_texts(MIXED, ["a0 = v0", "a0 = v1", "a1 = v0", "a1 in {v0, v2}", "a1 = v1"])
+APART = from_texts(
+    MIXED, ["a0 = v0 & a1 = v0", "a0 = v1"]
+)  # of other attributes, though they exclude each other
 CONSTANT = Workload(MIXED, (Tables(MIXED, ((),)),), "everybody")
 CELLS = Tables(MIXED, ((0,), (1,), (0, 1), (2,), ()))
 RANK = np.array([2, 0, 3, 1])
+CODES = codes_table({"a": (0, 1), "b": (5, 7)})
+# Four of the six records, and lists in which one of them lies twice, or three times.
+LISTS = from_texts(
+    CODES, ["a = 0 & b = 5", "a = 1 & b = 7", "a = 0 & b = 6", "a = 0 & b = 5", "a = 1 & b = 5"]
+)
+LOOKED_UP = np.unique(LISTS.groups[0].cells)
 
 
 # ── The cases ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -251,15 +289,78 @@ WIDE_STATISTICS = [
     ),
 ]
 
+TRIANGLE = graph_of(("a", "b", "c"))
+WEIGHED = graph_of(("a", "b", "c"), weight="w", heaviest=2)
+MUTUAL = graph_of(("a", "b", "c"), directed=False)
+SIDES_OF_IT = blocks(np.array([0, 1, 1]), 2)
+SOME_PAIRS = LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2]))
+FACTOR = np.array([[3, 0, -2], [1, -4, 1]])
+FARTHEST = "no record is farthest from all points at once; a kind of query is charged its bound"
+SPECIAL_STATISTICS = [
+    Case("knots", POSITIONS, KnotSums(Knots((0, 1), (FACTOR, 2 * FACTOR), 2))),
+    Case("knots of a column", POSITIONS, KnotSums(Knots((1,), (FACTOR[:1],), 2))),
+    Case("knots and the number", POSITIONS, KnotSums(Knots((0,), (FACTOR,), 2, total=7))),
+    Case("degrees", TRIANGLE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, degrees(3), (2, 5)))),
+    Case(
+        "blocks and pairs",
+        TRIANGLE,
+        CoarseEdgeCounts(CoarseEdges(TRIANGLE, (SIDES_OF_IT, SOME_PAIRS), (3, 1))),
+    ),
+    Case("weighted blocks", WEIGHED, CoarseEdgeCounts(CoarseEdges(WEIGHED, (SIDES_OF_IT,), (2,)))),
+    Case(
+        "pairs of a graph without directions",
+        MUTUAL,
+        CoarseEdgeCounts(CoarseEdges(MUTUAL, (SOME_PAIRS,), (1,))),
+    ),
+    Case(
+        "a table of all edges",
+        TRIANGLE,
+        CoarseEdgeCounts(CoarseEdges(TRIANGLE, (blocks(np.zeros(3, np.int64), 1),), (1,))),
+        both(REPLACE, "a table of a single cell does not move; one price serves all tables"),
+    ),
+    Case(
+        "cuts",
+        TRIANGLE,
+        GroupCounts(from_texts(TRIANGLE, ["edges leaving {a}", "edges within {a, b}"]).groups[0]),
+    ),
+    Case("a weighted cut", WEIGHED, GroupCounts(from_texts(WEIGHED, ["edges from {a} to {b, c}"]).groups[0])),
+    Case("distances", POSITIONS, GroupCounts(distances((0, 0), (4, 1), (2, 2))), everywhere(FARTHEST)),
+    Case("distance to a corner", POSITIONS, GroupCounts(distances((4, 0)))),
+    Case("balance of a distance", POSITIONS, Balance(Workload(POSITIONS, (distances((4, 4)),), "one"), 0)),
+]
+
 STATISTICS = [
     Case("tables", MIXED, GroupCounts(CELLS)),
     Case("a table twice", MIXED, GroupCounts(Tables(MIXED, ((1,), (1,))))),
     Case("the number of records", MIXED, number_of_records(MIXED)),
     Case("conjunctions", MIXED, GroupCounts(TEXTS.groups[0])),
-    Case("queries of which one holds", MIXED, GroupCounts(CONTRARY.groups[0]), both(ADD_REMOVE, BOUND)),
+    Case("queries of which one holds", MIXED, GroupCounts(CONTRARY.groups[0])),
+    Case("queries of two kinds", MIXED, GroupCounts(KINDS.groups[0])),
+    Case("queries that exclude each other", MIXED, GroupCounts(APART.groups[0]), both(ADD_REMOVE, BOUND)),
+    Case("balances", MIXED, GroupBalances(TEXTS.groups[0])),
+    Case("balances of which one holds", MIXED, GroupBalances(CONTRARY.groups[0])),
+    Case("balances of grades", GRADED.domain, GroupBalances(GRADED)),
+    *SPECIAL_STATISTICS,
     Case("tables, multiplied", MIXED, Multiplied(GroupCounts(CELLS), 5)),
     Case("parities of one", BINARY, GroupCounts(parities(BINARY, 1).groups[0])),
     Case("parities of two", BINARY, GroupCounts(parities(BINARY, 2).groups[0]), both(REPLACE, BOUND)),
+    Case("cells", CODES, CellCounts(NamedCells(LOOKED_UP))),
+    Case(
+        "a cell",
+        CODES,
+        CellCounts(NamedCells(LOOKED_UP[:1])),
+        both(REPLACE, "two records do not lie in one cell; one price serves all lists of cells"),
+    ),
+    Case("lists", CODES, GroupCounts(LISTS.groups[0])),
+    Case("parity balances of one", BINARY, ParityBalances(parities(BINARY, 1).groups[0])),
+    Case("parity balances of two", BINARY, ParityBalances(parities(BINARY, 2).groups[0].take(np.arange(3, 6)))),
+    Case("parity balances of three", BINARY, ParityBalances(parities(BINARY, 3).groups[0].take(np.arange(6, 7)))),
+    Case(
+        "parity balances of several orders",
+        BINARY,
+        ParityBalances(parities(BINARY, 3).groups[0]),
+        both(REPLACE, BOUND),
+    ),
     Case("graded queries", GRADED.domain, GroupCounts(GRADED)),
     Case("balance", MIXED, Balance(TEXTS, 2)),
     Case("balance of a cell", MIXED, Balance(Workload(MIXED, (CELLS,), "cells"), 7)),
@@ -537,7 +638,16 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
     ids=["statistics", "scores"],
 )
 def test_no_statistic_and_no_score_is_left_out(member: str, cases: list[Case]) -> None:
-    modules = (statistics_module, misfits_module, wide_statistics_module, scores_module, signed_tables_module)
+    modules = (
+        statistics_module,
+        misfits_module,
+        wide_statistics_module,
+        scores_module,
+        signed_tables_module,
+        parity_statistics_module,
+        cell_statistics_module,
+        special_statistics_module,
+    )
     known = set().union(*(classes_with(module, "of", member) for module in modules))
     assert known == {type(case.subject) for case in cases}
 

@@ -22,8 +22,8 @@ from scipy.stats import chisquare
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.mechanism import Mechanism, Task, silent
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.pmw.game import PMW

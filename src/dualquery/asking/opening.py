@@ -85,7 +85,7 @@ def online(
     process. A journal that has entries goes on from them, with the release that it began with. A table that takes
     more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
     """
-    public, budget = public_schema(table, domain, schema), of_questions(budget)
+    public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
     refuse_dropping(public, budget.neighbours)
     check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
     kept = MemoryJournal() if journal is None else journal
@@ -151,7 +151,7 @@ def first_release(
     progress: Progress | None = None,
 ) -> Release:
     """The projection release that a table starts from, for a share of its budget; charged to the journal before."""
-    public, budget = public_schema(table, domain, schema), of_questions(budget)
+    public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
     _refuse_other_accounting(budget)
     part = budget_of_release(budget, decimal(share))
     if journal is not None:
@@ -172,6 +172,15 @@ def first_release(
         seed=seed,
         progress=progress,
     )
+
+
+def _records_only(schema: Schema) -> Schema:
+    if schema.domain.kind != "records":
+        raise DualQueryError(
+            f"questions are asked one at a time of tables of records, and this is a table of {schema.domain.kind}; "
+            "release it, and ask the release"
+        )
+    return schema
 
 
 def _default_workload(domain: Domain) -> Workload:

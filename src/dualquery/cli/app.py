@@ -10,6 +10,7 @@ from dualquery import __version__
 from dualquery.cli.answer import answer
 from dualquery.cli.ask import ask
 from dualquery.cli.audit import audit
+from dualquery.cli.degrees import degrees
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
 from dualquery.cli.key import create as create_key
@@ -53,6 +54,7 @@ app.command()(audit)
 app.add_typer(serve, name="serve")
 app.command()(ask)
 app.command()(demo)
+app.command()(degrees)
 
 
 def _show_version(wanted: bool) -> None:

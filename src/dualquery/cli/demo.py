@@ -29,24 +29,50 @@ def demo(
         Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the survey and its release.")
     ] = Path("demo-release"),
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget.")] = 1.0,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Payments between accounts instead: a graph.")
+    ] = False,
+    points: Annotated[bool, typer.Option("--points", help="Where customers live instead: points.")] = False,
+    codes: Annotated[
+        bool, typer.Option("--codes", help="A register of codes instead: look-ups and lists.")
+    ] = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Release an invented survey of 20,000 people, compare it with the truth, and say where the report is.
 
-    Example:
+    Examples:
 
     ```
     dualquery demo --out demo-release
+    dualquery demo --graph --out payments
     ```
     """
+    from dualquery.errors import ReleaseError
+
+    if graph + points + codes > 1:
+        raise typer.BadParameter("a demonstration shows one table: --graph, --points or --codes.")
+    if out.exists():
+        raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
+    if codes:
+        from dualquery.cli import demo_codes
+
+        demo_codes.show(out, epsilon, quiet)
+    elif graph or points:
+        from dualquery import example_special
+        from dualquery.cli import demo_special
+
+        invented = example_special.payments if graph else example_special.customers
+        demo_special.show(invented, out, epsilon, quiet=quiet)
+    else:
+        _show_survey(out, epsilon, quiet=quiet)
+
+
+def _show_survey(out: Path, epsilon: float, *, quiet: bool) -> None:
     from dualquery import example
     from dualquery.cli import output
     from dualquery.cli.progress import Bars
     from dualquery.cli.release import print_summary
-    from dualquery.errors import ReleaseError
 
-    if out.exists():
-        raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
     delta = default_delta(example.PEOPLE)
     budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE)
     table, schema, folder = out / "survey.csv", out / "schema.toml", out / "release"

@@ -45,6 +45,15 @@ class Factored:
         whole._parts[0] = Histogram(tuple(range(domain.width)), sizes)
         return whole
 
+    @staticmethod
+    def of_weights(domain: Domain, weights: Table, changes: int) -> Factored:
+        """One part with these weights, one axis an attribute, that was changed so many times."""
+        whole = Factored(domain, part_cells=weights.size)
+        whole.owner[:] = 0
+        whole._parts[0] = Histogram.of(tuple(range(domain.width)), weights)
+        whole.changes[0] = changes
+        return whole
+
     def snapshot(self) -> Factored:
         """The distribution as it stands. Parts are shared until one of the two changes them."""
         copy = Factored(self.domain, part_cells=self.part_cells)

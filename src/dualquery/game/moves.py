@@ -42,6 +42,14 @@ class Heard:
 
 
 @dataclass(frozen=True)
+class HeardQuery:
+    """A noisy answer, in fractions, to a query of the workload by its number."""
+
+    query: int
+    value: float
+
+
+@dataclass(frozen=True)
 class Loss:
     """A query that is answered too high, by its value (0 to 1) on each cell over `members`."""
 

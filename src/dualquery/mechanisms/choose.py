@@ -13,13 +13,16 @@ from typing import Any
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.baselines import (
     HADAMARD,
-    INDEPENDENT_GAUSSIAN,
-    INDEPENDENT_LAPLACE,
     UNIFORM,
     ZEROS,
 )
+from dualquery.mechanisms.disjunctions.monomials import MONOMIALS
+from dualquery.mechanisms.disjunctions.parities import PARITIES, asks_wide_disjunctions
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
+from dualquery.mechanisms.mirror.explicit import MIRROR
+from dualquery.mechanisms.mirror.implicit import EUCLIDEAN
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.pmw.game import PMW
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
@@ -41,6 +44,10 @@ MECHANISMS: dict[str, AnyMechanism] = {
         DUAL_QUERY,
         MWEM,
         PMW,
+        MIRROR,
+        EUCLIDEAN,
+        MONOMIALS,
+        PARITIES,
         INDEPENDENT_LAPLACE,
         INDEPENDENT_GAUSSIAN,
         HADAMARD,
@@ -75,6 +82,7 @@ def _preferences(task: Task) -> list[tuple[AnyMechanism, str]]:
     """Mechanisms from the best on, each with the reason for being where it is."""
     if task.budget.accounting in (Accounting.ZCDP, Accounting.GAUSSIAN):
         return [
+            *_for_disjunctions(task),
             (
                 PROJECTION,
                 "Chosen because the budget pays for Gaussian noise, where projection is the most accurate.",
@@ -97,6 +105,17 @@ def _preferences(task: Task) -> list[tuple[AnyMechanism, str]]:
             f"Chosen because {accounting} accounting rules out Gaussian noise, and the universe is large.",
         ),
     ]
+
+
+def _for_disjunctions(task: Task) -> list[tuple[AnyMechanism, str]]:
+    """Of wide baskets that are asked disjunctions alone, parities: rows miss a little of every rare item."""
+    if not asks_wide_disjunctions(task.workload):
+        return []
+    why = (
+        "Chosen because all queries are disjunctions over very many items, where items, pairs and triples summed up "
+        "are more accurate than rows."
+    )
+    return [(PARITIES, why)]
 
 
 def _under_pure_epsilon(task: Task) -> list[tuple[AnyMechanism, str]]:

@@ -145,6 +145,7 @@ class Mechanism(Generic[Wishes, Parameters]):
     paid_by: tuple[Accounting, ...] = (Accounting.ZCDP,)  # what can add up its events, the tightest first
     # The plan of a replica (`replicas`); None where replicas would not show the errors.
     replica: Callable[[Plan[Parameters]], Plan[Parameters]] | None = field(default=None, repr=False)
+    plays: tuple[str, ...] | None = ("records",)  # kinds of tables (`Domain.kind`); None: any
 
     def accepts(self, options: Iterable[str]) -> bool:
         """Whether all of these options mean something to it."""
@@ -161,6 +162,11 @@ class Mechanism(Generic[Wishes, Parameters]):
             names = ", ".join(each.value for each in self.paid_by)
             raise BudgetError(
                 f"the mechanism '{self.name}' is not paid for by gaussian accounting; use {names}"
+            )
+        if self.plays is not None and task.domain.kind not in self.plays:
+            raise DualQueryError(
+                f"the mechanism '{self.name}' plays tables of {' or '.join(self.plays)}, and this is a table of "
+                f"{task.domain.kind}; leave --mechanism out, or name one that plays it"
             )
         return self.plan(task, self.wishes(**options))
 

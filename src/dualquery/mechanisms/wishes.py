@@ -49,6 +49,10 @@ def _iterate() -> Any:
     return _wish("Which distribution to release: last or average.", "WHICH")
 
 
+def _measured() -> Any:
+    return _wish("What is selected and measured: queries, tables or parities.", "WHAT")
+
+
 def _synthetic_rows() -> Any:
     names = ("--rows", "--synthetic-rows")
     return _wish("The number of synthetic records.", "N", least=1, names=names)
@@ -117,7 +121,7 @@ class MwemWishes(RowsWishes):
     start: str | None = _wish(
         "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
     )
-    measured: str | None = _wish("What is selected and measured: queries, tables or parities.", "WHAT")
+    measured: str | None = _measured()
     part_cells: int | None = _wish("The most cells that one part of the distribution may have.", "N", least=2)
     memory: int | None = _memory()
 
@@ -131,8 +135,48 @@ class PmwWishes(RowsWishes):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MirrorWishes(RowsWishes):
+    rounds: int | None = _rounds()
+    iterate: str | None = _iterate()
+    measured: str | None = _measured()
+    mirror_map: str | None = _wish("How steps are measured: entropy, euclidean or p-norm.", "MAP")
+    norm: float | None = _wish("The p of the p-norm, between 1 and 2.", "P", least=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EuclideanWishes(RowsWishes):
+    rounds: int | None = _rounds()
+
+
+def _widest() -> Any:
+    return _wish("The most attributes of a disjunction (k); a wider one is refused.", "K", least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonomialWishes:
+    rounds: int | None = _rounds()
+    widest: int | None = _widest()
+    degree: int | None = _wish("The degree of the polynomial that stands for OR.", "T", least=1)
+    blocks: int | None = _wish(
+        "Blocks of attributes: fewer weigh less and have more basis functions.", "B", least=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityWishes:
+    widest: int | None = _widest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundsWishes:
+    """Of a learner that takes its rounds, and nothing else."""
+
+    rounds: int | None = _rounds()
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoWishes:
-    """Of a baseline that takes none."""
+    """Of whoever takes none."""
 
 
 WISHES: dict[str, type] = {
@@ -141,9 +185,19 @@ WISHES: dict[str, type] = {
     "dualquery": DualQueryWishes,
     "mwem": MwemWishes,
     "pmw": PmwWishes,
+    "mirror": MirrorWishes,
+    "euclidean": EuclideanWishes,
+    "monomials": MonomialWishes,
+    "parities": ParityWishes,
     "laplace": NoWishes,
     "gaussian": NoWishes,
     "hadamard": RowsWishes,
     "uniform": RowsWishes,
     "zeros": RowsWishes,
+    "coarsenings": NoWishes,
+    "frieze-kannan": RoundsWishes,
+    "distance-curves": NoWishes,
+    "coordinate-wise": RoundsWishes,
+    "noisy-cells": NoWishes,
+    "touched-weights": RoundsWishes,
 }

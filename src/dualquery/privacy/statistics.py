@@ -113,6 +113,28 @@ class Balance:
 
 
 @dataclass(frozen=True)
+class GroupBalances:
+    """count(q) − count(¬q) of every query of a group: 2·count − unit·rows.
+
+    Every record adds a number between −unit and +unit to each of the group's queries, whether it satisfies it or not:
+    L1 size·unit alone, and twice the unit for each query on which two records differ. Half of them tell counts with
+    half the noise; where few of the queries hold at once, counts themselves move less (`GroupCounts`).
+    """
+
+    group: Group
+
+    def of(self, counter: Counter) -> Integers:
+        return 2 * counter.true_counts(self.group) - self.group.unit * counter.true_rows
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        unit, size, apart = self.group.unit, self.group.size, self.group.most_differing()
+        return neighbours.sensitivity(
+            alone=Sensitivity(size * unit, size * unit**2),
+            apart=Sensitivity(2 * apart * unit, apart * (2 * unit) ** 2),
+        )
+
+
+@dataclass(frozen=True)
 class TableCells:
     """The cells of one of several tables. A record lies in one of them, and two records in two.
 

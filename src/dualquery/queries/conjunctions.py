@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dualquery.queries.bit_columns import bits_in_place, predicate_bits, slabs
 from dualquery.queries.digest import Digest, canonical_rows, numbering_of
 from dualquery.queries.group import Integers, Listed, ProductRows, Progress
+from dualquery.queries.incidence import Incidence, incidence_of
 from dualquery.queries.kernels import add_truth, column_sums, count_blocked, count_direct, list_members
 from dualquery.queries.language.texts import texts_of
 from dualquery.queries.predicates import NONE, Predicates, literal_truth
@@ -73,6 +74,16 @@ class Conjunctions(Listed):
         truth = literal_truth(self.predicates, record)
         complement = np.zeros(0, np.uint8) if self.complement is None else self.complement.view(np.uint8)
         add_truth(truth, self.literals, complement, answers)
+
+    def most_satisfied(self) -> int:
+        return self._incidence.satisfied
+
+    def most_differing(self) -> int:
+        return self._incidence.differing
+
+    @cached_property
+    def _incidence(self) -> Incidence:
+        return incidence_of(self.domain, self.predicates, self.literals, self.complement)
 
     def attribute_rows(self) -> NDArray[np.int32]:
         # The padding of the literals, -1, is predicate -1: the last entry.

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.disjunctions import disjunctions
 from dualquery.queries.draws import Stream, Urn, range_pairs
-from dualquery.queries.language.canonical import Query
+from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
@@ -31,6 +32,7 @@ from dualquery.queries.limits import (
 )
 from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE, Predicates, concatenated, equalities, equality_literal
+from dualquery.queries.special import family_of, language_of
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
@@ -196,9 +198,19 @@ def _drawn_ranges(
 
 def from_texts(domain: Domain, texts: Sequence[str]) -> Workload:
     """The queries of some texts in the query language, in their order."""
+    groups = groups_of(domain, texts, [f"query {i + 1}" for i in range(len(texts))])
+    return Workload(domain, groups, f"{len(texts)} queries as given")
+
+
+def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tuple[Group, ...]:
+    """The queries of some texts in the language of the table, in their order; an error names the place."""
+    language = language_of(domain)
+    if language is not None:
+        return language.groups(domain, texts, places)
     reader = Reader(domain)
-    queries = [reader.read(text, place=f"query {i + 1}") for i, text in enumerate(texts)]
-    return Workload(domain, to_groups(domain, queries), f"{len(queries)} queries as given")
+    return to_groups(
+        domain, [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
+    )
 
 
 def from_file(domain: Domain, path: str | Path) -> Workload:
@@ -209,14 +221,14 @@ def from_file(domain: Domain, path: str | Path) -> Workload:
         raise QueryError(f"the query file '{path}' is not text in UTF-8") from None
     except OSError as error:
         raise QueryError(f"the query file '{path}' cannot be read: {error.strerror}") from None
-    reader = Reader(domain)
-    queries: list[Query] = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            queries.append(reader.read(line, place=f"{path}, line {number}"))
-    if not queries:
+    asked = {
+        f"{path}, line {number}": line
+        for number, line in enumerate(lines, start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    }
+    if not asked:
         raise QueryError(f"the query file '{path}' holds no query")
-    return Workload(domain, to_groups(domain, queries), str(path))
+    return Workload(domain, groups_of(domain, list(asked.values()), list(asked)), str(path))
 
 
 # SPEC
@@ -225,8 +237,8 @@ def from_file(domain: Domain, path: str | Path) -> Workload:
 def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     """The workload that a SPEC names, or several joined by `+` or given as a list.
 
-    marginals:K, random:K:COUNT[:SEED], parities:K, ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the
-    path of a file with one query a line.
+    marginals:K, random:K:COUNT[:SEED], parities:K, disjunctions:K[:COUNT[:SEED]],
+    ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the path of a file with one query a line.
     """
     parts: list[str] = []
     for text in [spec] if isinstance(spec, str) else spec:
@@ -239,6 +251,9 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
 
 
 def _from_one_spec(domain: Domain, spec: str) -> Workload:
+    language = language_of(domain)
+    if language is not None and not isfile(spec):
+        return family_of(language, domain, spec)
     family, colon, rest = spec.partition(":")
     fields = rest.split(":")
     if colon and family in ("marginals", "parities"):
@@ -251,12 +266,16 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
             raise QueryError(f"'{spec}' should read random:K:COUNT or random:K:COUNT:SEED")
         k, count = _integer(fields[0], "K", spec), _integer(fields[1], "COUNT", spec)
         return random_conjunctions(domain, k, count, _integer(fields[2], "SEED", spec) if fields[2:] else 0)
+    if colon and family == "disjunctions":
+        if len(fields) > 3:
+            raise QueryError(f"'{spec}' should read disjunctions:K, or disjunctions:K:COUNT:SEED")
+        return disjunctions(domain, *(_integer(text, "K, COUNT or SEED", spec) for text in fields))
     if colon and family == "ranges":
         return _ranges_from_spec(domain, fields, spec)
     if not isfile(spec):
         raise QueryError(
             f"'{spec}' is neither a family of queries (marginals:K, random:K:COUNT, parities:K, "
-            "ranges:ATTRIBUTE:COUNT) nor a file"
+            "disjunctions:K, ranges:ATTRIBUTE:COUNT) nor a file"
         )
     return from_file(domain, spec)
 

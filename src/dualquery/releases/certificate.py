@@ -115,6 +115,7 @@ def certify(
     notes: Sequence[str],
     engine: str,
     book: Mapping[str, str | int] | None = None,
+    artefact: str | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
     budget, spent, workload = ledger.budget, ledger.spent(), plan.task.workload
@@ -148,6 +149,8 @@ def certify(
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
+            **({} if schema.domain.kind == "records" else {"table": schema.domain.kind}),
+            **({} if artefact is None else {"artefact": artefact}),
             "replicas": replicas,
             "workload": {
                 "spec": workload.spec,

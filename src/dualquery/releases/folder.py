@@ -3,6 +3,7 @@
 synthetic.parquet     the synthetic records (or answers.parquet: queries and answers)
 synthetic.csv         the same, on request
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.replicas`)
+edges.parquet, …      what a special table leaves instead (`releases.special`)
 report.html           the certificate in words, and pictures of the synthetic records
 certificate.json      what was done and what it cost, with the digest of every other file, and a seal
 """
@@ -24,6 +25,7 @@ import pyarrow.parquet
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.error_bars import REPLICAS, Replica
+from dualquery.mechanisms.filed import Filed
 from dualquery.mechanisms.replicas import MOST_DRAWN, Draw, tables_drawn
 from dualquery.releases.aside import written_aside
 from dualquery.releases.certificate import Certificate
@@ -31,6 +33,7 @@ from dualquery.releases.keys import read_private_key
 from dualquery.releases.release import Release
 from dualquery.releases.report import report_html
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, sealed
+from dualquery.releases.special import leaving_of
 from dualquery.table.decoding import decode
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -70,7 +73,9 @@ def save(
     table = release.to_arrow()
     with _written_aside(path) as aside:
         data = SYNTHETIC if release.records is not None else ANSWERS
-        pyarrow.parquet.write_table(table, aside / data, compression="zstd")
+        tables = release.artefact.files() if isinstance(release.artefact, Filed) else {data: table}
+        for name, each in tables.items():
+            pyarrow.parquet.write_table(each, aside / name, compression="zstd")
         if release.replicas:
             _write_replicas(release, aside / REPLICAS_FILE)
         if csv:
@@ -112,10 +117,15 @@ def load(folder: str | os.PathLike[str]) -> Release:
     path = Path(folder)
     certificate = read_certificate(path)
     data = next((name for name in (SYNTHETIC, ANSWERS) if name in certificate["files"]), None)
-    if data is None:
+    special = leaving_of(certificate["files"])
+    if data is None and special is None:
         raise ReleaseError(f"the certificate in '{path}' names no data file")
     try:
         domain = certificate.schema.domain
+        if special is not None:
+            tables = {name: pyarrow.parquet.read_table(path / name) for name in special.files}
+            return Release(certificate, domain, special.read(domain, tables))
+        assert data is not None, "one of them is there"
         if data == SYNTHETIC:
             records = encode(path / data, domain)
             replicas = _read_replicas(path / REPLICAS_FILE, certificate, records)

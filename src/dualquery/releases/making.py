@@ -12,6 +12,7 @@ from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
+from dualquery.mechanisms.filed import Filed
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.rules import obeying
@@ -98,6 +99,7 @@ def release(
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
+        artefact=outcome.artefact.words() if isinstance(outcome.artefact, Filed) else None,
         replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
         predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
         accounting_reason=settled.why,

@@ -9,6 +9,7 @@ from typing import Any
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS, AnyMechanism, choose
 from dualquery.mechanisms.mechanism import Plan, Task
+from dualquery.mechanisms.special import SPECIAL, choose_special
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, delta_warning
 
@@ -21,19 +22,24 @@ def plan_for(
     if task.budget.accounting is Accounting.RENYI:
         raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
     if mechanism is None:
-        chosen = choose(task, options)
+        chosen = choose(task, options) if task.domain.kind == "records" else choose_special(task, options)
     else:
-        check_mechanism(mechanism)
-        chosen = MECHANISMS[mechanism].plan_for(task, options)
-    return MECHANISMS[mechanism or chosen.mechanism], replace(
-        chosen, notes=(*task.workload.notes, *chosen.notes)
-    )
+        chosen = named(mechanism).plan_for(task, options)
+    return named(mechanism or chosen.mechanism), replace(chosen, notes=(*task.workload.notes, *chosen.notes))
+
+
+def named(mechanism: str) -> AnyMechanism:
+    """The mechanism of this name, of whatever table it plays."""
+    check_mechanism(mechanism)
+    return MECHANISMS.get(mechanism) or SPECIAL[mechanism]
 
 
 def check_mechanism(name: str | None) -> None:
     """Refuse a name that no mechanism has; None leaves the choice to the program."""
-    if name is not None and name not in MECHANISMS:
-        raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(MECHANISMS)}")
+    if name is not None and name not in MECHANISMS and name not in SPECIAL:
+        raise DualQueryError(
+            f"there is no mechanism '{name}'; there are {', '.join([*MECHANISMS, *SPECIAL])}"
+        )
 
 
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:

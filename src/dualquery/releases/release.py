@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact, BareAnswers, Fractions, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
+from dualquery.mechanisms.filed import Filed
 from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
+from dualquery.queries.special import language_of
 from dualquery.releases.certificate import Certificate
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
@@ -71,6 +74,9 @@ class Release:
         texts = list(texts)
         if places is None:
             places = [f"query {number}" if len(texts) > 1 else "" for number in range(1, len(texts) + 1)]
+        language = language_of(self.domain)
+        if language is not None:
+            return self._special_answers(language.groups(self.domain, texts, places) if texts else ())
         reader = Reader(self.domain)
         queries = [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
         if not queries:
@@ -85,9 +91,19 @@ class Release:
             for query, value, bar in zip(queries, values.tolist(), widths, strict=True)
         ]
 
+    def _special_answers(self, groups: Sequence[Group]) -> list[Answer]:
+        """The same of a special table, whose questions have no literals."""
+        found: list[Answer] = []
+        for group in groups:
+            values = self.artefact.fractions(group)
+            bars = self._bars([group], values, np.ones(group.size, np.int64))
+            texts = group.texts(np.arange(group.size, dtype=np.int64))
+            found += [Answer(*each) for each in zip(texts, values.tolist(), bars, strict=True)]
+        return found
+
     def _bars(self, groups: Sequence[Group], values: Fractions, orders: Orders) -> Sequence[float | None]:
         """The bar of each answer: of its own noise, from replicas, or from the mean error that was predicted."""
-        if isinstance(self.artefact, BareAnswers):
+        if isinstance(self.artefact, BareAnswers | Filed):
             return np.concatenate([self.artefact.bars(group) for group in groups]).tolist()
         if not self.replicas:
             mean = self.certificate.predicted_error.mean
@@ -103,6 +119,15 @@ class Release:
 
     def to_pandas(self) -> pandas.DataFrame:
         return self.to_arrow().to_pandas()
+
+    def to_networkx(self) -> Any:
+        """The released graph, where the table was a graph."""
+        made = getattr(self.artefact, "to_networkx", None)
+        if made is None:
+            raise DualQueryError(
+                "this release is no graph; to_networkx() is for tables with a section [graph]"
+            )
+        return made()
 
     def to_polars(self) -> polars.DataFrame:
         import polars

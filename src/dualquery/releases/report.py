@@ -7,11 +7,13 @@ from html import escape
 from importlib.resources import files
 
 from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.queries.special import language_of
 from dualquery.releases import pictures, plots
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.pictures import Picture
 from dualquery.releases.release import Release
+from dualquery.releases.special import described
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 
 
@@ -100,7 +102,8 @@ def _certificate(certificate: Certificate) -> str:
 
 
 def _use(release: Release, certificate: Certificate) -> str:
-    example = _example_query(release.domain)
+    language = language_of(release.domain)
+    example = _example_query(release.domain) if language is None else language.example(release.domain)
     commands = f"dualquery answer THIS_FOLDER {_shell_quoted(example)}"
     python = (
         "from dualquery import Release\n\n"
@@ -117,6 +120,9 @@ def _use(release: Release, certificate: Certificate) -> str:
         else "<p><code>answers.parquet</code> holds the questions and their answers. Reading them costs no "
         "privacy.</p>"
     )
+    special = described(release)
+    if special is not None:
+        what = special[0]
     return _section(
         "How to use it",
         f"{what}<h3>From the command line</h3><pre>{escape(commands)}</pre>"
@@ -165,6 +171,10 @@ def _rules(release: Release) -> str:
 
 
 def _records(release: Release) -> str:
+    special = described(release)
+    if special is not None:
+        _, title, shown = special
+        return _section(title, f'<div class="columns">{"".join(map(_figure, shown))}</div>') if shown else ""
     records = release.records
     if records is None:
         return ""

@@ -10,6 +10,7 @@ from typing import Any
 
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate
+from dualquery.releases.kinds import Called, called
 
 _EVENT_WORDS = {
     "selection": "draws of the exponential mechanism",
@@ -41,18 +42,25 @@ def number_above(x: float) -> str:
 def headline(certificate: Certificate) -> str:
     """One sentence: what this is."""
     queries = certificate["workload"]["queries"]
-    what = (
+    what = certificate.get("artefact") or (
         "Answers"
         if certificate["synthetic_rows"] is None
         else f"{certificate['synthetic_rows']:,} synthetic records"
     )
-    about = f"made to answer {queries:,} questions about a table of {_rows(certificate)}"
+    about = (
+        f"made to answer {queries:,} questions about {words_of(certificate).table} of {_rows(certificate)}"
+    )
     return f"{what}, {about}."
 
 
 def _rows(certificate: Certificate) -> str:
     about = "about " if certificate["records"]["from"].startswith("measured") else ""
-    return f"{about}{certificate['records']['rows']:,} records"
+    return f"{about}{certificate['records']['rows']:,} {words_of(certificate).records}"
+
+
+def words_of(certificate: Certificate) -> Called:
+    """What a record of this table is called."""
+    return called(certificate.get("table", "records"))
 
 
 def promise(certificate: Certificate) -> list[str]:
@@ -72,8 +80,9 @@ def promise(certificate: Certificate) -> list[str]:
     epsilon, delta = budget["epsilon"], budget["delta"]
     protected = relation(certificate)
     person = protected.records_per_person is not None
+    one = "person" if person else words_of(certificate).record
     return [
-        f"Take any one {'person' if person else 'record'}, and suppose that {'they' if person else 'it'} "
+        f"Take any one {one}, and suppose that {'they' if person else 'it'} "
         f"{protected.change}. Whatever anybody concludes from this release, "
         f"they would have concluded with almost the same probability then: it changes by at most a factor of "
         f"exp(ε) = {_factor(epsilon)}"
@@ -83,7 +92,7 @@ def promise(certificate: Certificate) -> list[str]:
             else ", without exception."
         ),
         *_for_instance(epsilon, "records" if person else "record"),
-        f"This holds for every {'person' if person else 'record'}, against everybody, whatever they know "
+        f"This holds for every {one}, against everybody, whatever they know "
         "already, however long they compute, and whatever is done with the release afterwards.",
     ]
 
@@ -187,7 +196,7 @@ def public(certificate: Certificate) -> list[str]:
 def not_promised(certificate: Certificate) -> list[str]:
     """Where the promise ends."""
     return [
-        f"{_who_else(relation(certificate).records_per_person)} {several(certificate)}",
+        f"{_who_else(certificate)} {several(certificate)}",
         "It covers this release. Another release about the same people costs again, and the costs add up.",
         "It does not hide what is true of people in general. That smokers fall ill more often may be learned "
         "from it, and believed of a smoker who was never in the table.",
@@ -208,12 +217,10 @@ def several(certificate: Certificate) -> str:
     return f"It protects {', '.join(costs[:-1])} and {costs[-1]}{at}."
 
 
-def _who_else(most: int | None) -> str:
+def _who_else(certificate: Certificate) -> str:
+    most = relation(certificate).records_per_person
     if most is None:
-        return (
-            "It protects one record. A person with several records in the table, or a household, is protected "
-            "less."
-        )
+        return words_of(certificate).protects
     return (
         f"It protects one person, as the table's ids tell persons apart. Of each at most {most:,} "
         f"record{'s' if most > 1 else ''} counted, chosen by a rule that looks at that person alone; what was "

@@ -140,6 +140,8 @@ FIELDS: dict[str, Kind] = {
     "records.rows": WHOLE,
     "records.from": TEXT,
     "synthetic_rows": WHOLE.or_null(),
+    "table": TEXT.optional(),
+    "artefact": TEXT.optional(),
     "replicas.number": WHOLE,
     "replicas.records": COUNT,
     "replicas.seed": WHOLE,

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.choose import MECHANISMS, TIGHTEST_FIRST, AnyMechanism
+from dualquery.mechanisms.choose import TIGHTEST_FIRST, AnyMechanism
 from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.queries.workload import Workload
-from dualquery.releases.planning import check_mechanism, plan_for
+from dualquery.releases.planning import check_mechanism, named, plan_for
 
 NOMINAL_ROWS = 10_000  # of a table whose number of records is not known yet
 
@@ -44,7 +44,7 @@ def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
     check_mechanism(mechanism)
     if budget.accounting is not Accounting.TIGHTEST:
         return Settled(budget, ASKED)
-    candidates = TIGHTEST_FIRST if mechanism is None else MECHANISMS[mechanism].paid_by
+    candidates = TIGHTEST_FIRST if mechanism is None else named(mechanism).paid_by
     if Accounting.ZCDP in candidates:
         return Settled(replace(budget, accounting=Accounting.ZCDP), BOOK)
     return Settled(replace(budget, accounting=candidates[0]), WHY[candidates[0]])
@@ -57,7 +57,7 @@ def settle(
     check_mechanism(mechanism)
     if budget.accounting is not Accounting.TIGHTEST:
         return Settled(budget, ASKED)
-    tightest, *others = TIGHTEST_FIRST if mechanism is None else MECHANISMS[mechanism].paid_by
+    tightest, *others = TIGHTEST_FIRST if mechanism is None else named(mechanism).paid_by
     if tightest is Accounting.GAUSSIAN and others:  # which does not pay for a plan that selects
         # Of a mechanism that was named, no other refusal is a reason to take the next theorem.
         refusal = DualQueryError if mechanism is None else AnotherAccounting

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,8 @@ class Domain:
 
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...] = ()
+
+    kind: ClassVar[str] = "records"  # of a special table the name of its section in the schema (`special`)
 
     def __post_init__(self) -> None:
         if not self.columns:

@@ -32,11 +32,13 @@ from dualquery.table.cells import (
     texts_of,
     without_padding,
 )
+from dualquery.table.codes import OpenText, WholeRange, open_codes
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.lookup import bins_of, looked_up
 from dualquery.table.notation import numbers_written
 from dualquery.table.persons import baskets, kept_rows, owners_of
+from dualquery.table.points import Coordinate
 from dualquery.table.records import (
     Codes,
     ColumnCodes,
@@ -142,6 +144,8 @@ def _floats(cells: pa.ChunkedArray) -> NDArray[np.float64]:
 def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
     if isinstance(column, Items):
         return _encoded_items(column, cells)
+    if isinstance(column, OpenText | WholeRange):
+        return open_codes(column, cells)
     if isinstance(column, Dates) and pa.types.is_temporal(cells.type):
         codes = _numeric_codes(column, column.typed_numbers(cells))
     elif isinstance(column, Numeric) and not isinstance(column, Dates) and is_numeric(cells.type):
@@ -214,7 +218,7 @@ def _numeric_code_of(
 def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.signedinteger]:
     """The bin of each number; NaN is an empty cell, and so is a number that is the label for one."""
     edges = np.array(column.edges)
-    codes = bins_of(edges, numbers)
+    codes = column.positions(numbers) if isinstance(column, Coordinate) else bins_of(edges, numbers)
     least, most = numbers.min(initial=edges[0]), numbers.max(initial=edges[-1])  # NaN where there is one
     if column.missing is None and least == edges[0] and most == edges[-1]:
         return codes

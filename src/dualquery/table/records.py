@@ -186,7 +186,7 @@ def smallest_type(size: int) -> type[np.unsignedinteger]:
     for kind in (np.uint8, np.uint16):
         if size <= np.iinfo(kind).max + 1:
             return kind
-    return np.uint32
+    return np.uint32 if size <= 1 << 32 else np.uint64
 
 
 def pack_bits(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:

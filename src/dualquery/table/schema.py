@@ -58,6 +58,7 @@ from dualquery.table.files import known_encoding
 from dualquery.table.keys import only, optional, text, truth
 from dualquery.table.persons import check_unit
 from dualquery.table.rules import rule_entries, rule_in
+from dualquery.table.special import SECTIONS, check_special, read_special, special_text
 from dualquery.table.toml_text import quoted
 
 DRAFT_LINE = "draft = true"
@@ -79,6 +80,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         check_unit(self.domain, self.unit, long=self.long, drops_rows=self.drops_rows)
+        check_special(self.domain, drops_rows=self.drops_rows)
 
     @property
     def drops_rows(self) -> bool:
@@ -100,13 +102,13 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
         raise SchemaError(f"schema file '{path}' is not UTF-8 text") from None
     except OSError as error:
         raise SchemaError(f"schema file '{path}' cannot be read: {error.strerror}") from None
-    return parse_schema(written, origin=f"schema file '{path}'")
+    return parse_schema(written, origin=f"schema file '{path}'", folder=Path(path).parent)
 
 
-def parse_schema(written: str, *, origin: str) -> Schema:
-    """The schema that a TOML text describes; `origin` says in messages where the text came from."""
+def parse_schema(written: str, *, origin: str, folder: Path | None = None) -> Schema:
+    """The schema that a TOML text describes. `origin` is for messages; files that it names lie in `folder`."""
     try:
-        return _schema(tomllib.loads(written))
+        return _schema(tomllib.loads(written), folder)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SchemaError(f"{origin} is not well-formed TOML: {error}") from None
     except SchemaError as error:
@@ -133,7 +135,10 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
         table["long"] = "true"
     if table:
         parts.append(_section("[table]", table))
-    parts += [_section("[[attribute]]", entries(column)) for column in schema.domain.columns]
+    if schema.domain.kind in SECTIONS:
+        parts += special_text(schema.domain, lambda column: _section("[[attribute]]", entries(column)))
+    else:
+        parts += [_section("[[attribute]]", entries(column)) for column in schema.domain.columns]
     parts += [_section("[[rule]]", rule_entries(rule)) for rule in schema.domain.rules]
     return "\n\n".join(parts) + "\n"
 
@@ -141,10 +146,10 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
 # Reading. Everything in the file must be understood: a misspelt key is an error, never ignored.
 
 
-def _schema(document: Mapping[str, Any]) -> Schema:
+def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     if "unit" in document:
         raise SchemaError("'unit' belongs into the section [table]: write that line above it")
-    only(document, "the schema", {"draft", "table", "attribute", "rule"})
+    only(document, "the schema", {"draft", "table", "attribute", "rule", *SECTIONS})
     draft = optional(document, "the schema", "draft", truth) or False
     table, attributes = document.get("table", {}), document.get("attribute", [])
     if not isinstance(table, dict):
@@ -164,7 +169,8 @@ def _schema(document: Mapping[str, Any]) -> Schema:
     long = optional(table, "[table]", "long", truth) or False
     encoding = optional(table, "[table]", "encoding", text)
     encoding = None if encoding is None else known_encoding(encoding)
-    return Schema(Domain(columns, rules), marker, draft, unit, long, encoding)
+    domain = read_special(document, columns, folder) or Domain(columns, rules)
+    return Schema(domain, marker, draft, unit, long, encoding)
 
 
 # Writing.

@@ -6,6 +6,8 @@ from enum import IntEnum
 
 from dualquery.table.columns import Categorical, Numeric
 from dualquery.table.dates import Dates
+from dualquery.table.graph import Vertex
+from dualquery.table.points import Coordinate
 
 
 class Unplaced(IntEnum):
@@ -35,6 +37,11 @@ def advice(column: Categorical | Numeric, reason: Unplaced) -> str:
                 f"column '{name}' has empty cells or NaN; set missing = \"missing\" for it in the schema "
                 "to give them a place"
             )
+        if isinstance(column, Coordinate):
+            return (
+                f"column '{name}' holds numbers outside its bounds; widen the bounds in the schema, or set "
+                "clamp = true in [points] to send such numbers to the nearest bound"
+            )
         return (
             f"column '{name}' holds numbers beyond its bin edges; widen the edges in the schema, "
             "or set clamp = true to send such numbers to the nearest end"
@@ -43,6 +50,11 @@ def advice(column: Categorical | Numeric, reason: Unplaced) -> str:
         return (
             f"column '{name}' has empty cells; set missing = \"...\" for it in the schema "
             "to the listed value that stands for them"
+        )
+    if isinstance(column, Vertex):
+        return (
+            f"column '{name}' holds vertices outside the declared set; declare them in [graph], or leave such edges "
+            "out of the table by a rule that looks at each edge alone"
         )
     return (
         f"column '{name}' holds values that the schema does not list; add them to its values, "

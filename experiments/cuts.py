@@ -1,0 +1,217 @@
+"""Cuts of graphs: coarsenings raked together, the learner of Frieze and Kannan, noise on each cut, by hand."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from dualquery.distributions.cut_matrix import met_by
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.noise import Gaussian
+from dualquery.queries.cuts import Cuts, cuts_of
+from dualquery.queries.families import from_spec
+from dualquery.queries.workload import Workload
+from dualquery.releases.making import release
+from dualquery.table.graph import Graph, graph_of
+from dualquery.table.records import Records
+from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times
+
+COARSENINGS, LEARNER, INDEPENDENT, MATRIX = "coarsenings", "frieze-kannan", "gaussian", "noisy matrix by hand"
+METHODS = (COARSENINGS, LEARNER, INDEPENDENT, MATRIX)
+BLOCKS, FRAYED, CLICKS = "blocks", "blocks, one vertex of ten moved", "clicks, ranges"
+BUDGET = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
+COMMUNITIES = 20
+MEASURED = ("mean_error", "max_error", "half_error", "seconds", "round_ms", "explicit_ms")
+
+
+class Case(NamedTuple):
+    records: Records
+    workload: Workload
+    truth: NDArray[np.int64]
+    halves: Cuts
+    half_truth: NDArray[np.int64]
+
+
+@lru_cache(maxsize=1)
+def case_of(name: str, vertices: int, edges: int, cuts: int, data: str) -> Case:
+    domain = graph_of(tuple(map(str, range(vertices))))
+    rng = np.random.default_rng(5)
+    if name == CLICKS:
+        records = Records.from_rows(domain, clicks(data, vertices, edges))
+        workload = from_spec(domain, f"cuts:ranges:{cuts}")
+    else:
+        community = rng.integers(COMMUNITIES, size=vertices)
+        records = Records.from_rows(domain, block_graph(rng, community, edges))
+        sides = [(rng.random((cuts, COMMUNITIES)) < 0.5)[:, community] for _ in range(2)]
+        if name == FRAYED:
+            sides = [side ^ (rng.random(side.shape) < 0.1) for side in sides]
+        workload = Workload(domain, (cuts_of(domain, *sides),), name)
+    halves = from_spec(domain, "cuts:random:200:7").groups[0]
+    assert isinstance(halves, Cuts)
+    return Case(records, workload, workload.counts(records), halves, halves.counts(records))
+
+
+def block_graph(rng: np.random.Generator, community: NDArray[np.int64], edges: int) -> NDArray[np.int64]:
+    """Edges between communities that like some better than others, from vertices of different activity."""
+    number = len(community)
+    between = rng.gamma(0.5, size=(COMMUNITIES, COMMUNITIES)) + np.diag(rng.gamma(2, 2, size=COMMUNITIES))
+    active, popular = rng.gamma(2, size=number), rng.gamma(2, size=number)
+    chance = np.outer(active, popular) * between[np.ix_(community, community)]
+    drawn = rng.choice(number**2, size=edges, p=(chance / chance.sum()).ravel())
+    return np.stack([drawn // number, drawn % number], axis=1)
+
+
+def clicks(data: str, pages: int, most: int) -> NDArray[np.int64]:
+    """One page after the other in Kosarak's sessions, among the first pages: the first so many steps."""
+    found: list[tuple[int, int]] = []
+    with gzip.open(data, "rt") as lines:
+        for session in lines:
+            seen = [int(page) - 1 for page in session.split()]
+            found += [step for step in pairwise(seen) if max(step) < pages]
+            if len(found) >= most:
+                break
+    return np.array(found[:most])
+
+
+def measure(case: partial[Case], method: str, seed: int) -> Mapping[str, Value]:
+    held = case()
+    rows, group = held.records.rows, held.workload.groups[0]
+    assert isinstance(group, Cuts)
+    began = time.process_time()
+    half_error: Value = ""  # where nothing answers other cuts
+    if method == MATRIX:
+        answers = by_hand(held, seed)
+    else:
+        options: dict[str, Any] = {"rounds": 200} if method == LEARNER else {}
+        made = release(
+            held.records,
+            schema=held.records.domain,
+            workload=held.workload,
+            budget=BUDGET,
+            mechanism=method,
+            seed=seed,
+            **options,
+        )
+        answers = made.artefact.fractions(group) * rows
+        if method != INDEPENDENT:
+            half_error = float(
+                np.abs(made.artefact.fractions(held.halves) * rows - held.half_truth).mean() / rows
+            )
+    seconds = time.process_time() - began
+    errors = np.abs(answers - held.truth)
+    return {
+        "mean_error": float(errors.mean()),
+        "max_error": float(errors.max()),
+        "half_error": half_error,
+        "seconds": seconds,
+        **(cost_of_a_round(group) if method == LEARNER else {"round_ms": "", "explicit_ms": ""}),
+    }
+
+
+def by_hand(held: Case, seed: int) -> NDArray[np.float64]:
+    """Noise on every pair of vertices, and the pairs of a cut added up: √(|S||T|) times the noise of one."""
+    budget = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.GAUSSIAN)
+    noise = float(smallest_gaussian_scale(budget, [Gaussian(Fraction(1)).event(Sensitivity(1, 1))])) ** 0.5
+    domain = held.records.domain
+    assert isinstance(domain, Graph)
+    number = len(domain.vertices)
+    added = np.random.default_rng(seed).normal(0, noise, (number, number)).astype(np.float32)
+    group = held.workload.groups[0]
+    assert isinstance(group, Cuts)
+    parts = []
+    for _, from_, to in group.unpacked():
+        parts.append(((from_.astype(np.float32) @ added) * to).sum(axis=1))
+    return np.asarray(held.truth + np.concatenate(parts))
+
+
+def cost_of_a_round(cuts: Cuts) -> dict[str, Value]:
+    """What all answers take after one update: by counts of bits, and by weights of all pairs, written out."""
+    met_by(cuts.sources[0], cuts.targets[0], cuts.sources, cuts.targets)
+    began = time.process_time()
+    for _ in range(20):
+        met_by(cuts.sources[0], cuts.targets[0], cuts.sources, cuts.targets)
+    bits = (time.process_time() - began) / 20
+    number = len(cuts.domain.vertices)
+    weights = np.ones((number, number), np.float32)
+    began, some = time.process_time(), cuts.take(np.arange(min(500, cuts.size)))
+    for _, from_, to in some.unpacked():
+        np.einsum("qv,qv->q", from_.astype(np.float32) @ weights, to.astype(np.float32))
+    explicit = (time.process_time() - began) * cuts.size / some.size
+    return {"round_ms": 1000 * bits, "explicit_ms": 1000 * explicit}
+
+
+def points(setting: Setting) -> list[Point]:
+    vertices, edges, cuts = setting.choose(
+        toy=(60, 500, 30), quick=(1000, 50_000, 2000), full=(1000, 50_000, 5000)
+    )
+    found = []
+    for name in (BLOCKS, FRAYED, CLICKS):
+        file = str(setting.data.path("kosarak_first100k.txt.gz")) if name == CLICKS else ""
+        case = partial(case_of, name, vertices, edges, cuts, file)
+        found += [
+            Point(
+                {"graph": name, "cuts": cuts, "method": method, "run": seed},
+                partial(measure, case, method, seed),
+            )
+            for method in METHODS
+            for seed in setting.seeds(quick=1, full=3)
+        ]
+    return found
+
+
+def draw(rows: Rows) -> Figure:
+    picture = Figure(figsize=(9.5, 3.6), layout="constrained")
+    means = mean_by(rows, ("graph", "method"), "mean_error")
+    for panel, name in zip(
+        np.atleast_1d(picture.subplots(1, len(distinct(rows, "graph")))), distinct(rows, "graph"), strict=True
+    ):
+        methods = distinct(rows, "method")
+        bars = panel.barh(methods, [means[name, method] for method in methods], color="C0")
+        panel.bar_label(bars, fmt="%.0f")
+        panel.set(title=name, xscale="log", xlabel="mean error (edges)")
+        panel.margins(x=0.3)
+    return picture
+
+
+def find(rows: Rows) -> str:
+    sentences = []
+    for name in distinct(rows, "graph"):
+        means = {value: mean_by(rows, ("graph", "method"), value) for value in MEASURED}
+        mine = means["mean_error"][name, COARSENINGS]
+        sentences.append(
+            f"- {name}: coarsenings err by {mine:.0f} edges, {means['max_error'][name, COARSENINGS]:.0f} at most, "
+            f"{times(mine / means['mean_error'][name, INDEPENDENT])} than independent noise, "
+            f"{times(mine / means['mean_error'][name, LEARNER])} than Frieze and Kannan to the letter, "
+            f"{times(mine / means['mean_error'][name, MATRIX])} than a noisy matrix; a random half by "
+            f"{100 * means['half_error'][name, COARSENINGS]:.2f}% of the edges. A round of the learner takes "
+            f"{means['round_ms'][name, LEARNER]:.2f} ms, with weights written out "
+            f"{means['explicit_ms'][name, LEARNER]:.0f} ms."
+        )
+    return "\n".join(["1,000 vertices, 50,000 edges, ε = 1, δ = 10⁻⁶, add-remove.\n", *sentences])
+
+
+EXPERIMENT = Experiment(
+    name="cuts",
+    title="Cuts of graphs: every cut from one measurement",
+    paper="Gupta, Roth and Ullman (2012) release cuts by the decomposition of Frieze and Kannan, one "
+    "rectangle after the other.",
+    points=points,
+    draw=draw,
+    find=find,
+    by=("graph", "method"),
+    shown=MEASURED,
+)
+
+if __name__ == "__main__":
+    main(EXPERIMENT)

@@ -1,0 +1,168 @@
+"""Mean distances to many points: one factored measurement, the coordinate-wise learner, noise on each, by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache, partial
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.noise import Gaussian
+from dualquery.queries.distances import UNIT, distances_to
+from dualquery.queries.workload import Workload
+from dualquery.releases.making import release
+from dualquery.table.points import GRID, Points, points_of
+from dualquery.table.records import Records
+from experiments.harness import (
+    Experiment,
+    Point,
+    Rows,
+    Setting,
+    Value,
+    distinct,
+    line,
+    main,
+    mean_by,
+    times,
+    where,
+)
+
+CURVES, LEARNER, INDEPENDENT, HISTOGRAMS = (
+    "distance-curves",
+    "coordinate-wise",
+    "gaussian",
+    "histograms by hand",
+)
+METHODS = (CURVES, LEARNER, INDEPENDENT, HISTOGRAMS)
+BUDGET = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
+BINS = 64
+MEASURED = ("mean_error", "max_error", "seconds", "true_seconds")
+
+
+@lru_cache(maxsize=1)
+def table(rows: int, columns: int, points: int) -> tuple[Records, Workload, NDArray[np.float64], float]:
+    """Clustered points between 0 and 1, points to ask about, the true distances and the seconds these took."""
+    rng = np.random.default_rng(columns)
+    domain = points_of({f"x{j}": (0.0, 1.0) for j in range(columns)})
+    centres = rng.beta(2, 2, size=(8, columns))
+    held = np.clip(centres[rng.integers(8, size=rows)] + rng.normal(size=(rows, columns)) / 8, 0, 1)
+    records = Records.from_rows(domain, np.rint(GRID * held).astype(np.int64))
+    asked = Workload(
+        domain, (distances_to(domain, rng.integers(GRID + 1, size=(points, columns))),), "points"
+    )
+    began = time.process_time()
+    truth = asked.counts(records) / (UNIT * rows)
+    return records, asked, truth, time.process_time() - began
+
+
+def measure(rows: int, columns: int, points: int, method: str, seed: int) -> Mapping[str, Value]:
+    records, asked, truth, took = table(rows, columns, points)
+    began = time.process_time()
+    if method == HISTOGRAMS:
+        answers = by_hand(records, asked, seed)
+    else:
+        made = release(
+            records, schema=records.domain, workload=asked, budget=BUDGET, mechanism=method, seed=seed
+        )
+        answers = made.artefact.fractions(asked.groups[0])
+    seconds = time.process_time() - began
+    errors = np.abs(answers - truth)
+    return {
+        "mean_error": float(errors.mean()),
+        "max_error": float(errors.max()),
+        "seconds": seconds,
+        "true_seconds": took,
+    }
+
+
+def by_hand(records: Records, asked: Workload, seed: int) -> NDArray[np.float64]:
+    """A noisy histogram of every column, the number of records known, and distances to the middles of its bins."""
+    domain = records.domain
+    assert isinstance(domain, Points)
+    budget = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.GAUSSIAN)
+    event = Gaussian(Fraction(1)).event(Sensitivity(domain.width, domain.width))
+    noise = float(smallest_gaussian_scale(budget, [event])) ** 0.5
+    rng, codes = np.random.default_rng(seed), records.to_rows().astype(np.int64)
+    middles = (np.arange(BINS) + 0.5) / BINS
+    group = asked.groups[0]
+    out = np.zeros(asked.size)
+    for j in range(domain.width):
+        held = np.bincount(np.minimum(codes[:, j] * BINS // GRID, BINS - 1), minlength=BINS)
+        shares = (held + rng.normal(0, noise, BINS)) / records.rows
+        apart = np.abs(group.positions[:, j, None] / GRID - middles)  # type: ignore[attr-defined]
+        out += apart @ shares / domain.width
+    return out
+
+
+def points(setting: Setting) -> list[Point]:
+    rows, asked = setting.choose(toy=(500, 20), quick=(20_000, 1000), full=(20_000, 1000))
+    widths = setting.choose(toy=(3, 5), quick=(10, 100), full=(2, 10, 50, 100, 500))
+    return [
+        Point(
+            {"columns": d, "points": asked, "method": method, "run": seed},
+            partial(measure, rows, d, asked, method, seed),
+            cost=float(d),
+        )
+        for d in widths
+        for method in METHODS
+        if not (method == LEARNER and d > 100)
+        for seed in setting.seeds(quick=1, full=3)
+    ]
+
+
+def draw(rows: Rows) -> Figure:
+    picture = Figure(figsize=(9.5, 3.6), layout="constrained")
+    for panel, value in zip(picture.subplots(1, 2), ("mean_error", "max_error"), strict=True):
+        for method in distinct(rows, "method"):
+            panel.plot(*line(where(rows, method=method), "columns", value), marker="o", label=method)
+        panel.set(
+            xscale="log",
+            yscale="log",
+            xlabel="columns",
+            ylabel=f"{value.replace('_', ' ')} (of the diameter)",
+        )
+    panel.legend(frameon=False)
+    return picture
+
+
+def find(rows: Rows) -> str:
+    means = {value: mean_by(rows, ("columns", "method"), value) for value in MEASURED}
+    sentences = []
+    for d in distinct(rows, "columns"):
+        mine, others = means["mean_error"][d, CURVES], means["mean_error"]
+        sentences.append(
+            f"- {d} columns: {mine:.2g} mean, {means['max_error'][d, CURVES]:.2g} max of the diameter; "
+            f"{times(mine / others[d, INDEPENDENT])} than independent noise, "
+            f"{times(mine / others[d, HISTOGRAMS])} than histograms by hand, "
+            f"{times(mine / others[d, LEARNER])} than the coordinate-wise learner; "
+            f"{means['seconds'][d, CURVES]:.2f} s, the true answers {means['true_seconds'][d, CURVES]:.2f} s."
+        )
+    return "\n".join(
+        [
+            f"20,000 clustered points, {rows[0]['points']} asked about, ε = 1, δ = 10⁻⁶, add-remove.\n",
+            *sentences,
+        ]
+    )
+
+
+EXPERIMENT = Experiment(
+    name="distances",
+    title="Distances: every point at the price of about one",
+    paper="Huang and Roth (2014) answer distance queries in polynomial time by a learner that keeps "
+    "one column at a time.",
+    points=points,
+    draw=draw,
+    find=find,
+    by=("columns", "method"),
+    shown=MEASURED,
+)
+
+if __name__ == "__main__":
+    main(EXPERIMENT)

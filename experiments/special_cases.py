@@ -1,0 +1,57 @@
+"""What the experiments about special cases share: popular items, and independent noise at its fairest."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.privacy.budget import Budget
+from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.noise import Gaussian
+from dualquery.queries.workload import Workload
+from dualquery.table.domain import Domain, Items
+from dualquery.table.records import Records, SparseItems
+from experiments.data import Data, kept
+from experiments.runs import budget_of
+
+EPSILON, DELTA = 1.0, 1e-6
+
+
+def special_budget() -> Budget:
+    """ε = 1, δ = 10⁻⁶, a record added or removed, by ρ."""
+    return budget_of(EPSILON, DELTA, neighbours=Neighbours.ADD_REMOVE)
+
+
+@lru_cache(maxsize=2)
+def popular_items(data: Data, number: int) -> Records:
+    """Kosarak, the most popular items alone, taken as publicly known."""
+    whole = kept(data, "kosarak")
+    codes = whole.columns[0]
+    assert isinstance(codes, SparseItems)
+    often = np.bincount(codes.ids, minlength=whole.domain.width)
+    place = np.full(whole.domain.width, -1)
+    place[np.argsort(-often, kind="stable")[:number]] = np.arange(number)
+    owner, held = np.repeat(np.arange(whole.rows), np.diff(codes.start)), place[codes.ids]
+    rows = np.zeros((whole.rows, number), np.int32)
+    rows[owner[held >= 0], held[held >= 0]] = 1
+    return Records.from_rows(Domain((Items("item", number),)), rows)
+
+
+def unit_noise(budget: Budget) -> float:
+    """σ: the noise that the whole budget buys for numbers of sensitivity 1."""
+    event = Gaussian(Fraction(1)).event(Sensitivity(1, 1))
+    return float(smallest_gaussian_scale(budget, [event])) ** 0.5
+
+
+def independent(
+    workload: Workload, truth: NDArray[np.float64], rows: int, budget: Budget, seed: int, *, incidence: bool
+) -> NDArray[np.float64]:
+    """Noise on every query: σ√r by the most queries r that one record satisfies, or σ√K/2 as balances 2c − n."""
+    satisfied = sum(group.most_satisfied() for group in workload.groups)
+    scale = satisfied**0.5 if incidence else workload.size**0.5 / 2
+    noise = np.random.default_rng(seed).normal(0, unit_noise(budget) * scale / rows, workload.size)
+    return np.clip(truth + noise, 0, 1)

@@ -1,0 +1,1 @@
+"""Disjunctions: weights over signed monomials, and parities measured by order."""

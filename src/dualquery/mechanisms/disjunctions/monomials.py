@@ -1,0 +1,178 @@
+"""The tutorial's mechanism for disjunctions: the data player learns weights over signed monomials, not over records.
+
+Thaler, Ullman and Vadhan (2012) and Chandrasekaran, Thaler, Ullman and Wan (2014): a table answers disjunctions of at
+most k attributes as a combination of monomials of degree t and weight W does, up to α (`polynomials`). Private
+multiplicative weights then run over d^t monomials instead of 2^d records, with an error that grows by W:
+
+    if n ≳ W · √(log F) · log|Q| / (α² ε), every disjunction is answered within α,       F about d-choose-t.
+
+The game is MWEM's: find what is answered worst, measure it, learn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.distributions.multiplicative_weights import Schedule, StepSize
+from dualquery.distributions.signed_monomials import MonomialBelief, SignedMonomials
+from dualquery.errors import DualQueryError, QueryError
+from dualquery.game.best_response_query_player import BestResponseQueryPlayer, Questions
+from dualquery.game.learning_data_player import LearningDataPlayer
+from dualquery.game.moves import HeardQuery
+from dualquery.game.play import play
+from dualquery.mechanisms.artefact import BareAnswers
+from dualquery.mechanisms.disjunctions.basis import check_basis, incidence_of, number_of_functions
+from dualquery.mechanisms.disjunctions.polynomials import Approximation, check_width, least_degree, minimax_or
+from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.independent import NO_RECORDS
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mwem.parameters import PASSES
+from dualquery.mechanisms.numbered import NumberedQueries
+from dualquery.mechanisms.wishes import MonomialWishes
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.prices import equal_prices
+from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
+from dualquery.privacy.selection import Rate
+from dualquery.privacy.statistics import Balance
+from dualquery.queries.disjunctions import attributes_of_disjunctions
+from dualquery.queries.predicates import NONE
+from dualquery.queries.workload import Workload
+
+MOST_ROUNDS = 1_000  # by default; n ε / 100 where that is less
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonomialParameters:
+    """What a run goes by: the polynomial, the basis and the game."""
+
+    rounds: int
+    widest: int
+    degree: int
+    blocks: int
+    functions: int
+    weight: float
+    polynomial_error: float
+    noise: float  # expected absolute noise of one measured answer, in records
+    rate: Rate = hidden()
+    measurement: Noise = hidden()
+
+
+def checked_width(workload: Workload, wanted: int | None) -> tuple[NDArray[np.int32], int]:
+    """The attributes of each disjunction, and k; a QueryError where one is wider, or none."""
+    queries = attributes_of_disjunctions(workload)
+    widths = (queries != NONE).sum(axis=1)
+    widest = int(widths.max()) if wanted is None else wanted
+    if widths.max() > widest:
+        place = int(np.argmax(widths))
+        raise QueryError(
+            f"'{workload.text(place)}' is a disjunction of {widths[place]} attributes, wider than {widest}; "
+            "leave it out, or allow wider ones (--widest)"
+        )
+    return queries, widest
+
+
+def _approximation(widest: int, wanted: int | None) -> Approximation:
+    check_width(widest)
+    if wanted is None:
+        return least_degree(widest)
+    if not 1 <= wanted <= widest:
+        raise DualQueryError(f"--degree lies between 1 and the {widest} attributes of a disjunction")
+    return minimax_or(widest, wanted)
+
+
+def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
+    """Degree and weight from the polynomial, the rest as MWEM: half a round's price to choose, half to measure."""
+    queries, widest = checked_width(task.workload, wanted.widest)
+    polynomial = _approximation(widest, wanted.degree)
+    attributes = len(np.unique(queries[queries != NONE]))
+    blocks = attributes if wanted.blocks is None else wanted.blocks
+    check_basis(attributes, blocks, polynomial.degree)
+    usual = round(task.rows * task.budget.epsilon / (task.budget.neighbours.records_per_person or 1) / 100)
+    rounds = min(MOST_ROUNDS, max(10, usual)) if wanted.rounds is None else wanted.rounds
+    if rounds < 1:
+        raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
+    neighbours = task.budget.neighbours
+    price = equal_prices(task.budget, 2 * rounds)
+    score = SignedErrors.unheard(task.workload, task.rows)
+    rate = rate_within(price, score, neighbours)
+    selection = selection_event(score, neighbours, rate=rate, draws=1)
+    assert selection is not None, "errors can move"
+    moved = Balance(task.workload, 0).sensitivity(neighbours)
+    measurement = price.noise(moved)
+    functions = number_of_functions(attributes, blocks, polynomial.degree)
+    chosen = MonomialParameters(
+        rounds=rounds,
+        widest=widest,
+        degree=polynomial.degree,
+        blocks=blocks,
+        functions=functions,
+        weight=max(2.0, polynomial.weight(blocks)),
+        polynomial_error=round(polynomial.error, 6),
+        noise=measurement.mean_size / 2,
+        rate=rate,
+        measurement=measurement,
+    )
+    searched = math.log(2 * task.workload.size) / (float(selection.range) * task.rows)
+    return Plan(
+        mechanism="monomials",
+        task=task,
+        reason=(
+            f"{functions:,} signed monomials of degree {polynomial.degree} and weight {chosen.weight:,.0f}, "
+            f"{rounds} rounds"
+        ),
+        parameters=chosen,
+        steps=(
+            Step("choose what the weights get wrong", selection, rounds),
+            Step("measure it", measurement.event(moved), rounds),
+        ),
+        mean_error=_mean_error(chosen, task),
+        max_error=min(
+            1.0, 5 * chosen.noise / task.rows + searched + 0.3 / math.sqrt(rounds) + polynomial.error
+        ),
+        seconds=2.0 + task.workload.size * 1e-5 + rounds * (task.workload.size * 1e-7 + rounds * 1e-5),
+        bytes=200 * functions + 200 * task.workload.size,
+        notes=(NO_RECORDS,),
+    )
+
+
+def _mean_error(chosen: MonomialParameters, task: Task) -> float:
+    return min(0.5, chosen.noise / task.rows + 0.1 / math.sqrt(chosen.rounds) + chosen.polynomial_error / 2)
+
+
+def run(
+    plan: Plan[MonomialParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """Play the planned game against the curator."""
+    chosen, task = plan.parameters, plan.task
+    incidence = incidence_of(attributes_of_disjunctions(task.workload), chosen.blocks, chosen.degree)
+    belief = SignedMonomials(
+        incidence, weight=chosen.weight, schedule=Schedule(StepSize.FULL, PASSES, chosen.noise / task.rows)
+    )
+    questions: Questions[HeardQuery, MonomialBelief] = NumberedQueries(
+        task.workload, task.rows, belief.snapshot()
+    )
+    transcript = play(
+        BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement),
+        LearningDataPlayer(belief),
+        rounds=chosen.rounds,
+        remembers=1,
+        progress=lambda done, total: progress("playing", done, total),
+    )
+    answers = np.clip(transcript.last_reply().own_answers(), 0.0, 1.0)
+    size = NormalDist().inv_cdf(0.5 + LEVEL / 2) * plan.mean_error / NormalDist().inv_cdf(0.75)
+    bars = np.full(task.workload.size, size)  # a guess: what was not measured may be anything
+    artefact = BareAnswers(list(task.workload.texts()), answers, bars)
+    return Outcome(artefact=artefact, answers=answers, notes=(NO_RECORDS,))
+
+
+WORDS = "multiplicative weights over signed monomials, for disjunctions (Thaler, Ullman, Vadhan 2012)"
+MONOMIALS = Mechanism(
+    "monomials", WORDS, MonomialWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.PURE)
+)

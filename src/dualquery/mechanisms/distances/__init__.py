@@ -1,0 +1,1 @@
+"""Distances: the factored kernel, and the coordinate-wise learner of Huang and Roth."""

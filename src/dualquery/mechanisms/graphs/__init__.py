@@ -1,0 +1,1 @@
+"""Graphs: tables over coarsenings raked together, and the learner of Frieze and Kannan."""

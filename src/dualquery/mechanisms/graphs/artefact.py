@@ -1,0 +1,206 @@
+"""A weighted graph that nobody's edges are behind. Any cut of it is free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dualquery.errors import DualQueryError, QueryError
+from dualquery.mechanisms.artefact import Fractions
+from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.graphs.fit import Fitted, Pairs
+from dualquery.queries.cuts import Cuts
+from dualquery.queries.group import Group
+from dualquery.table.domain import Domain
+from dualquery.table.graph import Graph
+
+EDGES, VERTICES, BLOCKS, PAIRS = "edges.parquet", "vertices.parquet", "blocks.parquet", "pairs.parquet"
+MOST_PAIRS = 2_250_000  # of vertices that are all listed; of larger graphs so many edges at most
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedGraph:
+    """W as it was fitted, the public number of edges, and the noise of a block and of a degree."""
+
+    domain: Graph
+    fitted: Fitted
+    edges: float
+    block_deviation: float
+    degree_deviation: float
+
+    @property
+    def rows(self) -> None:
+        return None
+
+    def words(self) -> str:
+        return f"A weighted graph over {len(self.domain.vertices):,} vertices"
+
+    def fractions(self, group: Group) -> Fractions:
+        return np.clip(self._answers(group)[0] / (self.domain.heaviest * self.edges), 0.0, 1.0)
+
+    def bars(self, group: Group) -> Fractions:
+        level = NormalDist().inv_cdf((1 + LEVEL) / 2)
+        return level * self._answers(group)[1] / (self.domain.heaviest * self.edges)
+
+    def _answers(self, group: Group) -> tuple[Array, Array]:
+        """What crosses each cut, and its deviation: the noise of blocks and degrees, and what chance does to edges
+        that are only known by their block."""
+        if not isinstance(group, Cuts):
+            raise QueryError("this release is a graph, which answers cuts and nothing else")
+        weight, variance = np.empty(group.size), np.empty(group.size)
+        for first, from_, to in group.unpacked():
+            rows = slice(first, first + len(from_))
+            weight[rows], variance[rows] = self._crossing(from_, to)
+            if not self.domain.directed:
+                again, more = self._crossing(to, from_)
+                twice, less = self._crossing(from_ & to, from_ & to)
+                weight[rows] += again - twice
+                variance[rows] += more + less
+        return weight, np.sqrt(variance)
+
+    def _crossing(self, from_: NDArray[np.uint8], to: NDArray[np.uint8]) -> tuple[Array, Array]:
+        fitted = self.fitted
+        leaves, enters = (
+            self._by_class(sets, by) for sets, by in ((from_, fitted.leaves), (to, fitted.enters))
+        )
+        weight = np.einsum("qa,ab,qb->q", leaves, fitted.blocks, enters, optimize=True)
+        pairs = fitted.pairs
+        if len(pairs.extra):
+            weight += ((from_[:, pairs.source] & to[:, pairs.target]) * pairs.extra).sum(axis=1)
+        s, t = (
+            part / np.maximum(self._by_class(np.ones_like(from_[:1]), by), 1e-300)
+            for part, by in ((leaves, fitted.leaves), (enters, fitted.enters))
+        )
+        inside = np.einsum("qa,ab,qb->q", s**2, np.ones_like(fitted.blocks), t**2, optimize=True)
+        mass = fitted.blocks * np.outer(
+            np.bincount(fitted.classes, weights=fitted.leaves, minlength=len(fitted.blocks)),
+            np.bincount(fitted.classes, weights=fitted.enters, minlength=len(fitted.blocks)),
+        )
+        chance = np.einsum("qa,ab,qb->q", s * (1 - s), mass, t * (1 - t), optimize=True)
+        number = np.bincount(fitted.classes, minlength=len(fitted.blocks))
+        degrees = (s * (1 - s)) @ number * (t**2).mean(axis=1) + (t * (1 - t)) @ number * (s**2).mean(axis=1)
+        noise = self.block_deviation**2 * inside + self.degree_deviation**2 * degrees
+        return weight, noise + self.domain.heaviest * np.maximum(chance, 0.0)
+
+    def _by_class(self, sets: NDArray[np.uint8], by: Array) -> Array:
+        """Σ of a number over the members of each set, class by class."""
+        order = np.argsort(self.fitted.classes, kind="stable")
+        begins = np.searchsorted(self.fitted.classes[order], np.arange(len(self.fitted.blocks)))
+        return np.add.reduceat(sets[:, order] * by[order], begins, axis=1)
+
+    def to_arrow(self) -> pa.Table:
+        """The edges with their weights: all pairs of a small graph, of a large one so many that stand for all."""
+        number = len(self.domain.vertices)
+        everything = np.arange(number)
+        if number**2 <= MOST_PAIRS:
+            weight = self.fitted.expected(everything, everything)
+            np.add.at(weight, (self.fitted.pairs.source, self.fitted.pairs.target), self.fitted.pairs.extra)
+            if not self.domain.directed:
+                weight = np.triu(weight + weight.T) - np.diag(np.diag(weight))
+            source, target = np.nonzero(weight > 0)
+            return edge_table(self.domain, source, target, weight[source, target])
+        return edge_table(self.domain, *self._standing_for_all())
+
+    def _standing_for_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        """Heavy pairs, and edges of one weight, block by block, at even steps of both ends' weights."""
+        fitted, pairs = self.fitted, self.fitted.pairs
+        total = max(self.edges * self.domain.heaviest, 1.0)
+        order = np.argsort(fitted.classes, kind="stable")
+        begins = np.searchsorted(fitted.classes[order], np.arange(len(fitted.blocks) + 1))
+        parts = [(pairs.source, pairs.target, pairs.extra)]
+        for a, b in np.ndindex(*fitted.blocks.shape):
+            here, there = order[begins[a] : begins[a + 1]], order[begins[b] : begins[b + 1]]
+            down, across = np.cumsum(fitted.leaves[here]), np.cumsum(fitted.enters[there])
+            mass = fitted.blocks[a, b] * down[-1] * across[-1]
+            many = int(np.ceil(MOST_PAIRS / 2 * mass / total))
+            if many:
+                steps = (np.arange(many) + 0.5) / many
+                turned = np.sort((np.arange(many) * 0.6180339887498949) % 1.0)[_shuffle(many)]
+                source = here[np.minimum(np.searchsorted(down, steps * down[-1]), len(here) - 1)]
+                target = there[np.minimum(np.searchsorted(across, turned * across[-1]), len(there) - 1)]
+                parts.append((source, target, np.full(many, mass / many)))
+        source, target, weight = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return source, target, weight
+
+    def to_networkx(self) -> Any:
+        return networkx_of(self.domain, self.to_arrow())
+
+    def files(self) -> dict[str, pa.Table]:
+        fitted, names = self.fitted, pa.array(self.domain.vertices, pa.string())
+        vertices = {
+            "vertex": names,
+            "class": fitted.classes,
+            "leaves": fitted.leaves,
+            "enters": fitted.enters,
+        }
+        many = len(fitted.blocks)
+        known = {"edges": self.edges, "block": self.block_deviation, "degree": self.degree_deviation}
+        blocks = pa.table(
+            {
+                "from": np.repeat(np.arange(many), many),
+                "to": np.tile(np.arange(many), many),
+                "factor": fitted.blocks.ravel(),
+            }
+        ).replace_schema_metadata({name: repr(float(value)) for name, value in known.items()})
+        pairs = {"source": fitted.pairs.source, "target": fitted.pairs.target, "extra": fitted.pairs.extra}
+        return {EDGES: self.to_arrow(), VERTICES: pa.table(vertices), BLOCKS: blocks, PAIRS: pa.table(pairs)}
+
+    @staticmethod
+    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> WeightedGraph:
+        """What a folder holds."""
+        assert isinstance(domain, Graph), "the schema says graph"
+        vertices, blocks, pairs = (tables[name] for name in (VERTICES, BLOCKS, PAIRS))
+        factors = blocks["factor"].to_numpy()
+        many = round(len(factors) ** 0.5)
+        known = {
+            name.decode(): float(value)
+            for name, value in blocks.schema.metadata.items()
+            if b"RROW" not in name
+        }
+        fitted = Fitted(
+            vertices["class"].to_numpy(),
+            vertices["leaves"].to_numpy(),
+            vertices["enters"].to_numpy(),
+            factors.reshape(many, many),
+            Pairs(*(pairs[name].to_numpy() for name in ("source", "target", "extra"))),
+        )
+        return WeightedGraph(domain, fitted, known["edges"], known["block"], known["degree"])
+
+
+def _shuffle(many: int) -> NDArray[np.int64]:
+    """A public order that is far from sorted."""
+    return np.random.default_rng(many).permutation(many)
+
+
+def edge_table(domain: Graph, source: NDArray[Any], target: NDArray[Any], weight: Array) -> pa.Table:
+    """source, target, weight, vertices by their names."""
+    names = pa.array(domain.vertices, pa.string())
+    ends = {
+        column.name: pa.DictionaryArray.from_arrays(pa.array(each.astype(np.int32)), names)
+        for column, each in zip(domain.columns, (source, target), strict=False)
+    }
+    return pa.table({**ends, "weight": weight})
+
+
+def networkx_of(domain: Graph, edges: pa.Table) -> Any:
+    """The edges as a graph of networkx, each with its weight; all vertices are there, with their attributes."""
+    try:
+        import networkx  # type: ignore[import-untyped]
+    except ImportError:
+        raise DualQueryError("to_networkx() needs networkx; install dualquery[graphs]") from None
+    graph = networkx.DiGraph() if domain.directed else networkx.Graph()
+    if domain.held is None or domain.attributes is None:
+        graph.add_nodes_from(domain.vertices)
+    else:
+        labels = [domain.attributes.labels(j) for j in range(domain.attributes.width)]
+        for name, row in zip(domain.vertices, domain.held.to_rows().tolist(), strict=True):
+            graph.add_node(name, **{domain.attributes.name(j): labels[j][v] for j, v in enumerate(row)})
+    ends = [edges.column(i).to_pylist() for i in range(2)]
+    graph.add_weighted_edges_from(zip(*ends, edges["weight"].to_pylist(), strict=True))
+    return graph

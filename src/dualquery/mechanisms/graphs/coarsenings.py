@@ -1,0 +1,207 @@
+"""Degrees, blocks and pairs over public coarsenings of the vertices, measured once each and raked together.
+
+First what leaves and what enters each vertex. From these, the questions and the public attributes come the classes
+of vertices (`classes`) and the likely pairs; then the table between classes and the table of these pairs.
+An edge lies in one cell of each of the four tables, so that the squared sensitivity is the sum of four
+squares, whatever the number of cuts. The noise of both steps is paid for before the first; what the second asks
+follows the first, how much it costs does not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import BudgetError
+from dualquery.mechanisms.graphs.artefact import WeightedGraph
+from dualquery.mechanisms.graphs.classes import classes_of
+from dualquery.mechanisms.graphs.fit import Fitted, Pairs, raked, with_total
+from dualquery.mechanisms.graphs.shrinkage import excess
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.wishes import NoWishes
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.noise import Gaussian
+from dualquery.privacy.special_statistics import CoarseEdgeCounts
+from dualquery.queries.coarse_edges import CoarseEdges, LikelyPairs, blocks, degrees, likely_pairs
+from dualquery.table.graph import Graph
+
+FINE = 64  # by which the smallest multiplier is multiplied, so that shares are met and noise is fine
+SHARES = {
+    "degrees": 0.3,
+    "blocks": 0.3,
+    "pairs": 0.4,
+}  # of the squared sensitivity; degrees twice half of theirs
+MOST_PAIRS = 2_000_000  # of vertices that are measured, those with the largest product of degrees
+MOST_CLASSES = 40
+PARTS = 8  # of the pairs, by what is expected of them, each with a prior of its own
+AGAIN = 6  # times that extras and the block model are fitted to each other
+LEAST_EXTRA = 0.3  # deviations of a pair: below, it is left to the block model
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoarseningParameters:
+    """How many classes and likely pairs there are, and the noise of each table, in edges."""
+
+    classes: int
+    pairs: int
+    degree_noise: float
+    block_noise: float
+    pair_noise: float
+    times: tuple[int, int, int] = hidden()  # degrees, blocks, pairs
+    law: Gaussian = hidden()
+
+
+def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
+    """Shares of one budget; the number of classes from the public number of edges."""
+    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
+        raise BudgetError(
+            "coarsenings are paid for by zcdp or gaussian accounting; ask for one, or frieze-kannan"
+        )
+    domain = task.domain
+    assert isinstance(domain, Graph)
+    number = len(domain.vertices)
+    pairs = min(number**2, MOST_PAIRS)
+    classes = max(2, min(MOST_CLASSES, number, round(math.sqrt(task.rows) / 8)))
+    times = (
+        round(FINE * math.sqrt(SHARES["degrees"] / 2)),
+        round(FINE * math.sqrt(SHARES["blocks"])),
+        round(FINE * math.sqrt(SHARES["pairs"])),
+    )
+    nothing = np.zeros(number, np.int64)
+    first, second = _statistics(domain, times, nothing, 1, LikelyPairs(nothing, np.arange(number)))
+    neighbours = task.budget.neighbours
+    moved = [each.sensitivity(neighbours) for each in (first, second)]
+    law = Gaussian(
+        smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(each) for each in moved])
+    )
+    noises = [law.deviation / each for each in times]
+    inside = noises[1] * classes / 4 + 0.25 * math.sqrt(task.rows) / 4 + noises[0] * math.sqrt(number) / 16
+    return Plan(
+        mechanism="coarsenings",
+        task=task,
+        reason=f"degrees, {classes} × {classes} blocks and {pairs:,} pairs, raked together",
+        parameters=CoarseningParameters(
+            classes=classes,
+            pairs=pairs,
+            degree_noise=noises[0],
+            block_noise=noises[1],
+            pair_noise=noises[2],
+            times=times,
+            law=law,
+        ),
+        steps=(
+            Step("measure what leaves and what enters each vertex", law.event(moved[0])),
+            Step("measure blocks and heavy pairs", law.event(moved[1])),
+        ),
+        mean_error=min(1.0, inside / (domain.heaviest * task.rows)),
+        max_error=min(1.0, 4 * inside / (domain.heaviest * task.rows)),
+        seconds=2.0 + 4e-9 * task.workload.size * number * 48 + 1e-6 * pairs,
+        bytes=100 * pairs + 200 * number + 2 * task.workload.size * number // 8,
+    )
+
+
+def _statistics(
+    domain: Graph, times: tuple[int, int, int], classes: NDArray[np.int64], many: int, pairs: LikelyPairs
+) -> tuple[CoarseEdgeCounts, CoarseEdgeCounts]:
+    """What the first step measures, and what the second does."""
+    first = CoarseEdges(domain, degrees(len(domain.vertices)), (times[0], times[0]))
+    second = CoarseEdges(domain, (blocks(classes, many), pairs), times[1:])
+    return CoarseEdgeCounts(first), CoarseEdgeCounts(second)
+
+
+def run(
+    plan: Plan[CoarseningParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """Measure twice, shrink, rake."""
+    task, chosen = plan.task, plan.parameters
+    domain = task.domain
+    assert isinstance(domain, Graph)
+    number, law = len(domain.vertices), chosen.law
+    allowed = curator.allow(*(step.event for step in plan.steps))  # type: ignore[arg-type]
+    nothing = np.zeros(number, np.int64)
+    first, _ = _statistics(domain, chosen.times, nothing, 1, LikelyPairs(nothing, nothing))
+    out, into = first.edges.split(curator.measure(first, noise=law, within=allowed[0]))
+    out, into = (_plausible(each.ravel(), chosen.degree_noise) for each in (out, into))
+    progress("raking", 1, 4)
+    likely = likely_pairs(out, into, chosen.pairs)
+    classes = classes_of(domain, task.workload, out + into, chosen.classes, rng)
+    many = int(classes.max()) + 1
+    _, second = _statistics(domain, chosen.times, classes, many, likely)
+    between, pairs = second.edges.split(curator.measure(second, noise=law, within=allowed[1]))
+    progress("raking", 2, 4)
+    total = _total(task, between, chosen.block_noise)
+    between = with_total(between, total)
+    fitted = raked(classes, *_degrees(out, into, between, classes, chosen), between, Pairs.none())
+    extra = _extras(fitted, likely, pairs[:-1], chosen.pair_noise)
+    progress("raking", 3, 4)
+    for _ in range(AGAIN):  # a model that moved may say less of a pair than its extra takes away
+        fitted = raked(classes, *_degrees(out, into, between, classes, chosen), between, extra)
+        extra = fitted.not_negative().pairs
+    fitted = fitted.not_negative()
+    progress("raking", 4, 4)
+    spread = math.sqrt(1 / (1 / chosen.degree_noise**2 + 1 / max(1.0, float(np.var(out)))))
+    return Outcome(artefact=WeightedGraph(domain, fitted, float(task.rows), chosen.block_noise, spread))
+
+
+def _plausible(noisy: Array, deviation: float) -> Array:
+    """Degrees drawn towards their mean, and not negative."""
+    mean = np.full(len(noisy), max(0.0, float(noisy.mean())))
+    return np.maximum(mean + excess(noisy, mean, deviation), 0.0)
+
+
+def _total(task: Task, between: Array, deviation: float) -> float:
+    """The weight of all edges: as many as there are where none has a weight, else the sum of the blocks."""
+    domain = task.domain
+    assert isinstance(domain, Graph)
+    if domain.heaviest > 1 or len(domain.columns) > 2:
+        return max(1.0, float(between.sum()))
+    if task.rows_variance is None:
+        return float(task.rows)
+    weights = 1 / task.rows_variance, 1 / (deviation**2 * between.size)
+    return max(1.0, (weights[0] * task.rows + weights[1] * float(between.sum())) / sum(weights))
+
+
+def _degrees(
+    out: Array, into: Array, between: Array, classes: NDArray[np.int64], chosen: CoarseningParameters
+) -> tuple[Array, Array]:
+    """Degrees that add up, class by class, to what the blocks say."""
+    found = []
+    for noisy, wanted in ((out, between.sum(axis=1)), (into, between.sum(axis=0))):
+        held = np.bincount(classes, weights=noisy, minlength=len(wanted))
+        number = np.bincount(classes, minlength=len(wanted))
+        share = np.where(held > 0, wanted / np.maximum(held, 1e-9), 0.0)
+        even = (wanted / np.maximum(number, 1))[classes]
+        found.append(np.where(held[classes] > 0, noisy * share[classes], even))
+    return found[0], found[1]
+
+
+def _extras(fitted: Fitted, likely: LikelyPairs, noisy: Array, deviation: float) -> Pairs:
+    """The pairs that were seen to differ from the block model, by how much; alike are those of like expectation."""
+    source, target = likely.pairs()
+    mean = fitted.between(source, target)
+    found = np.zeros(len(mean))
+    for some in np.array_split(np.argsort(mean, kind="stable"), max(1, min(PARTS, len(mean) // 20_000))):
+        found[some] = excess(noisy[some], mean[some], deviation)
+    found = np.maximum(found, -mean)
+    kept = np.abs(found) > LEAST_EXTRA * deviation
+    return Pairs(source[kept], target[kept], found[kept])
+
+
+WORDS = "degrees, blocks and heavy pairs over public coarsenings of the vertices, measured once and raked together"
+COARSENINGS = Mechanism(
+    "coarsenings",
+    WORDS,
+    NoWishes,
+    plan,
+    run,
+    paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP),
+    plays=("graph",),
+)

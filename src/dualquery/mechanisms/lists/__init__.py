@@ -1,0 +1,1 @@
+"""Tables of codes: noisy cells read where asked, and weights over the cells that queries touch."""

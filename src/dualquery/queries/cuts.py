@@ -1,0 +1,177 @@
+"""Cuts: how much of a graph goes from one set of vertices to another.
+
+A query is a pair of sets (S, T) of public vertices; it gives an edge (u, v) its weight where u ∈ S and v ∈ T, else 0.
+In a graph without directions the edge counts where it goes from one set to the other either way, and once. Sets are
+kept as bits, 64 vertices a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dualquery.queries.digest import Digest
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    Group,
+    Integers,
+    ProductRows,
+    Progress,
+    Sample,
+    no_progress,
+    padded,
+    refuse_products,
+)
+from dualquery.queries.language.vocabulary import quoted_where_needed
+from dualquery.table.graph import Graph
+from dualquery.table.records import Records, pack_bits, unpack_bits
+
+Bits = NDArray[np.uint64]
+MOST_WORK = 4e9  # multiplications for the exact incidence of cuts
+AT_ONCE = 1 << 24  # vertices of all cuts that are unpacked at once
+
+
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """Cut q goes from the vertices of row sources[q] to those of row targets[q]."""
+
+    domain: Graph
+    sources: Bits
+    targets: Bits
+
+    predicates = NO_PREDICATES
+
+    @property
+    def size(self) -> int:
+        return len(self.sources)
+
+    @property
+    def unit(self) -> int:
+        return self.domain.heaviest
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        source, target, weights = self.domain.ends(records)
+        out = np.zeros(self.size, np.int64)
+        for first, from_, to in self.unpacked():
+            last = first + len(from_)
+            count_cuts(source, target, _ones(weights), from_, to, self.domain.directed, out[first:last])
+            progress(last, self.size)
+        return out
+
+    def unpacked(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.uint8]]]:
+        """Some cuts at a time, a byte a vertex: the number of the first, and both sets of each."""
+        number = len(self.domain.vertices)
+        step = max(1, AT_ONCE // number)
+        for first in range(0, self.size, step):
+            rows = slice(first, first + step)
+            yield first, unpack_bits(self.sources[rows], number), unpack_bits(self.targets[rows], number)
+
+    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+        edge = Records.from_rows(self.domain, record[None, :])
+        answers += self.counts(edge).astype(np.int32)
+
+    def scope(self) -> NDArray[np.int32]:
+        return padded([tuple(range(len(self.domain.columns)))])
+
+    def table_starts(self) -> None:
+        return None
+
+    def most_satisfied(self) -> int:
+        return self._incidence
+
+    def most_differing(self) -> int:
+        return min(self.size, 2 * self._incidence)
+
+    @cached_property
+    def _incidence(self) -> int:
+        """The most cuts that one edge crosses: exact where the sets have few different members, else all of them."""
+        from_, _ = _patterns(self.sources, len(self.domain.vertices))
+        to, _ = _patterns(self.targets, len(self.domain.vertices))
+        if float(len(from_)) * len(to) * self.size > MOST_WORK:
+            return self.size
+        crossed = from_.astype(np.float32) @ to.astype(np.float32).T
+        if not self.domain.directed:
+            return min(self.size, int(2 * crossed.max()))
+        return int(crossed.max())
+
+    def take(self, indices: NDArray[np.int64]) -> Cuts:
+        return Cuts(self.domain, self.sources[indices], self.targets[indices])
+
+    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
+        if self.size <= queries:
+            return Sample(np.arange(self.size, dtype=np.int64), self)
+        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
+        return Sample(indices, self.take(indices))
+
+    def in_parts(self, cells: int) -> Iterator[Group]:
+        yield self
+
+    def describe(self, digest: Digest) -> None:
+        digest.add_text("directed", str(self.domain.directed))
+        digest.add("cuts from", self.sources.astype("<u8").tobytes(), self.sources.shape)
+        digest.add("cuts to", self.targets.astype("<u8").tobytes(), self.targets.shape)
+
+    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+        """`edges from {a, b} to {c}`, `edges leaving {a .. d}`."""
+        number = len(self.domain.vertices)
+        out = []
+        for q in indices.tolist():
+            from_, to = (unpack_bits(each[[q]], number)[0] for each in (self.sources, self.targets))
+            if np.array_equal(to, 1 - from_):
+                out.append(f"edges leaving {self._set(from_)}")
+            else:
+                out.append(f"edges from {self._set(from_)} to {self._set(to)}")
+        return out
+
+    def _set(self, members: NDArray[np.uint8]) -> str:
+        held = np.flatnonzero(members)
+        names = self.domain.vertices
+        if len(held) == len(names):
+            return "{everything}"
+        if len(held) > 2 and held[-1] - held[0] == len(held) - 1:
+            return "{" + f"{_name(names[held[0]])} .. {_name(names[held[-1]])}" + "}"
+        return "{" + ", ".join(_name(names[i]) for i in held) + "}"
+
+    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+        refuse_products("cuts")
+
+
+def cuts_of(domain: Graph, sources: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Cuts:
+    """Cuts from rows of truth values, a column a vertex."""
+    return Cuts(domain, pack_bits(sources), pack_bits(targets))
+
+
+def _name(name: str) -> str:
+    return f"'{name}'" if name in ("everything", "..") else quoted_where_needed(name)
+
+
+def _ones(weights: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    return np.empty(0, np.int64) if weights is None else weights
+
+
+def _patterns(bits: Bits, number: int) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+    """The different ways in which vertices are members: a row a way, a column a set; and the way of each vertex."""
+    members = np.packbits(unpack_bits(bits, number).T, axis=1)
+    ways, which = np.unique(members, axis=0, return_inverse=True)
+    return np.unpackbits(ways, axis=1, count=len(bits)), which.ravel()
+
+
+@njit(cache=True)
+def count_cuts(source, target, weights, from_, to, directed, out):  # type: ignore[no-untyped-def]
+    """out[q] += what crosses cut q; no weights are ones."""
+    plain = weights.shape[0] == 0
+    for q in range(from_.shape[0]):
+        s, t = from_[q], to[q]
+        total = 0
+        for e in range(source.shape[0]):
+            crosses = s[source[e]] & t[target[e]]
+            if not directed:
+                crosses |= s[target[e]] & t[source[e]]
+            if crosses:
+                total += 1 if plain else weights[e]
+        out[q] += total

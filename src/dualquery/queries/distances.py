@@ -1,0 +1,152 @@
+"""Distances: the mean L1 distance of the records to a public point, over some or all columns.
+
+A query is a point y and a share of the unit for each column: those of a column it does not ask about are zero, the
+others are in proportion to the widths of the columns, so that the answer is the mean distance as a fraction of the
+diameter (the sum of the widths asked about). With positions x_j, y_j from 0 to G a record adds
+
+    v(x) = Σ_j share_j |x_j − y_j|  ≤  G Σ_j share_j = G · UNIT,
+
+and the count of the query is ⌊Σ_x v(x) / G⌋. The floor is taken once, of the whole sum: a record added or removed
+moves the sum by 0 to G · UNIT, so that the floor moves by 0 to UNIT; a record exchanged, by UNIT at most, up or down.
+The same holds where a table is counted in parts whose floors are added up, because a record lies in one part.
+
+The sum over a column is a sum of one-dimensional functions: Σ_x |x − y| = y (2C(y) − n) + S − 2S(y), where C(y) and
+S(y) are the number and the sum of the positions up to y. So all points cost one pass over the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.queries.digest import Digest
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    Group,
+    Integers,
+    ProductRows,
+    Progress,
+    Sample,
+    no_progress,
+    padded,
+    refuse_products,
+)
+from dualquery.table.points import GRID, Points
+from dualquery.table.records import Records
+
+UNIT = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
+
+    domain: Points
+    positions: NDArray[np.int64]  # a row a query, a column a column
+    shares: NDArray[np.int64]  # each row adds up to UNIT
+    which: NDArray[np.int64]
+    grid: int = GRID  # the last position of a column
+
+    unit = UNIT
+    predicates = NO_PREDICATES
+
+    @property
+    def size(self) -> int:
+        return len(self.positions)
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The columns that some query asks about."""
+        return np.flatnonzero(self.shares[np.unique(self.which)].any(axis=0))
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        total = np.zeros(self.size, np.int64)
+        columns = self.columns.tolist()
+        for done, j in enumerate(columns):
+            codes = records.columns[j]
+            assert isinstance(codes, np.ndarray), "a coordinate is a position"
+            total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j], self.grid)
+            progress(done + 1, len(columns))
+        return total // self.grid
+
+    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+        apart = np.abs(self.positions - record)
+        answers += ((self.shares[self.which] * apart).sum(axis=1) // self.grid).astype(np.int32)
+
+    def scope(self) -> NDArray[np.int32]:
+        used = self.shares[np.unique(self.which)]
+        return padded(sorted({tuple(np.flatnonzero(row).tolist()) for row in used}))
+
+    def table_starts(self) -> None:
+        return None
+
+    def most_satisfied(self) -> int:
+        return self.size
+
+    def most_differing(self) -> int:
+        return self.size
+
+    def take(self, indices: NDArray[np.int64]) -> Distances:
+        return Distances(self.domain, self.positions[indices], self.shares, self.which[indices], self.grid)
+
+    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
+        if self.size <= queries:
+            return Sample(np.arange(self.size, dtype=np.int64), self)
+        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
+        return Sample(indices, self.take(indices))
+
+    def in_parts(self, cells: int) -> Iterator[Group]:
+        yield self
+
+    def describe(self, digest: Digest) -> None:
+        digest.add_integers("distances to", np.where(self.shares[self.which] > 0, self.positions, -1))
+        digest.add_integers("shares", self.shares[self.which])
+
+    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+        """`distance to (lat = 51.2, lon = 6.8)`: the columns asked about, positions as numbers."""
+        asked = [np.flatnonzero(row).tolist() for row in self.shares]
+        return [
+            f"distance to ({', '.join(self._term(q, j) for j in asked[self.which[q]])})"
+            for q in indices.tolist()
+        ]
+
+    def _term(self, query: int, j: int) -> str:
+        column = self.domain.coordinates[j]
+        name = column.name if column.name.isidentifier() else "'" + column.name.replace("'", "''") + "'"
+        return f"{name} = {column.low + column.width * int(self.positions[query, j]) / self.grid:.7g}"
+
+    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+        refuse_products("distances")
+
+    @cached_property
+    def diameters(self) -> NDArray[np.float64]:
+        """The largest distance that each query could have, in the unit of the columns."""
+        return ((self.shares > 0) @ self.domain.widths)[self.which]
+
+
+def shares_of(domain: Points, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """UNIT shared out among some columns in proportion to their widths, to the nearest whole number."""
+    ideal = np.zeros(domain.width)
+    ideal[columns] = UNIT * domain.widths[columns] / domain.widths[columns].sum()
+    shares = np.maximum(np.floor(ideal).astype(np.int64), 0)
+    left = UNIT - int(shares.sum())
+    most = columns[np.argsort(-(ideal - shares)[columns], kind="stable")]
+    np.add.at(shares, np.resize(most, left), 1)
+    return shares
+
+
+def distances_to(domain: Points, positions: NDArray[np.int64]) -> Distances:
+    """The mean distance to each of some points, by all columns."""
+    shares = shares_of(domain, np.arange(domain.width))[None, :]
+    return Distances(domain, positions.astype(np.int64), shares, np.zeros(len(positions), np.int64))
+
+
+def _sums_of_distances(codes: NDArray[np.unsignedinteger], points: NDArray[np.int64], grid: int) -> Integers:
+    """Σ_x |x − y| for every point y of one column."""
+    held = np.bincount(codes, minlength=grid + 1).astype(np.int64)
+    number, total = np.cumsum(held), np.cumsum(held * np.arange(grid + 1))
+    return points * (2 * number[points] - number[-1]) + total[-1] - 2 * total[points]

@@ -1,0 +1,158 @@
+"""Lists of records: a query accepts the cells of a list, few out of a universe that nobody could write out.
+
+Query q accepts cells[start[q] : start[q + 1]] (sorted, each once). A record lies in one cell, so that it satisfies as
+many queries as there are lists that its cell lies in: at most r, the *incidence*, however many queries there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.queries.digest import Digest
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    Group,
+    Integers,
+    ProductRows,
+    Progress,
+    Sample,
+    no_progress,
+    padded,
+    refuse_products,
+)
+from dualquery.table.codes import Cells, CodeTable, cells_of
+from dualquery.table.records import Records
+
+
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Cells that somebody named, sorted, each with the texts of its record: a row a cell, a column a column."""
+
+    cells: Cells
+    texts: NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """Lists of cells, how each is written, and what the cells are called."""
+
+    domain: CodeTable
+    start: NDArray[np.int64]
+    cells: Cells
+    said: tuple[str, ...] = field(repr=False)
+    catalogue: Catalogue = field(repr=False)
+
+    unit = 1
+    predicates = NO_PREDICATES
+
+    @property
+    def size(self) -> int:
+        return len(self.start) - 1
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        held, times = np.unique(record_cells(records), return_counts=True)
+        counts = np.concatenate([[0], np.cumsum(_found(held, times, self.cells))])
+        return (counts[self.start[1:]] - counts[self.start[:-1]]).astype(np.int64)
+
+    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+        cell = cells_of([np.array([code], np.uint64) for code in record.tolist()], 1)[0]
+        hits = np.concatenate([[0], np.cumsum(self.cells == cell)])
+        answers += (hits[self.start[1:]] - hits[self.start[:-1]]).astype(np.int32)
+
+    def scope(self) -> NDArray[np.int32]:
+        return padded([tuple(range(self.domain.width))])
+
+    def table_starts(self) -> None:
+        return None
+
+    @cached_property
+    def _times(self) -> NDArray[np.int64]:
+        """In how many lists the most often named cells lie, falling."""
+        return np.sort(np.unique(self.cells, return_counts=True)[1])[::-1].astype(np.int64)
+
+    def most_satisfied(self) -> int:
+        """The incidence r: the most lists that one cell lies in."""
+        return int(self._times[0]) if len(self._times) else 0
+
+    def most_differing(self) -> int:
+        """Those of two cells; all, where two records together meet every list."""
+        return min(self.size, int(self._times[:2].sum()))
+
+    @property
+    def longest(self) -> int:
+        """The most cells of a list (S)."""
+        return int(np.diff(self.start).max(initial=0))
+
+    def take(self, indices: NDArray[np.int64]) -> Lists:
+        lengths = np.diff(self.start)[indices]
+        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        places = np.arange(start[-1]) + np.repeat(self.start[indices] - start[:-1], lengths)
+        said = tuple(self.said[i] for i in indices.tolist())
+        return Lists(self.domain, start, self.cells[places], said, self.catalogue)
+
+    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
+        if self.size <= queries:
+            return Sample(np.arange(self.size, dtype=np.int64), self)
+        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
+        return Sample(indices, self.take(indices))
+
+    def in_parts(self, cells: int) -> Iterator[Group]:
+        yield self
+
+    def describe(self, digest: Digest) -> None:
+        digest.add("lists end at", np.ascontiguousarray(self.start, "<i8").data, self.start.shape)
+        digest.add("cells", np.ascontiguousarray(self.cells, "<u8").data, self.cells.shape)
+
+    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+        return [self.said[i] for i in indices.tolist()]
+
+    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+        refuse_products("lists of records")
+
+
+def record_cells(records: Records) -> Cells:
+    """The cell of each record."""
+    columns = [codes for codes in records.columns if isinstance(codes, np.ndarray)]
+    return cells_of(columns, records.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class NamedCells:
+    """How many records lie in each of some distinct cells: a few cells of one histogram over the whole universe."""
+
+    cells: Cells
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        held, times = np.unique(record_cells(records), return_counts=True)
+        return _found(held, times, self.cells).astype(np.int64)
+
+
+def _found(held: Cells, times: NDArray[np.integer], wanted: Cells) -> NDArray[np.integer]:
+    """The number at each wanted cell, nought where it is not held."""
+    if not len(held):
+        return np.zeros(len(wanted), np.int64)
+    place = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+    return np.where(held[place] == wanted, times[place], 0)
+
+
+def joined(groups: list[Lists]) -> Lists:
+    """Several groups of lists as one."""
+    if len(groups) == 1:
+        return groups[0]
+    cells = np.concatenate([group.catalogue.cells for group in groups])
+    texts = np.concatenate([group.catalogue.texts for group in groups])
+    distinct, first = np.unique(cells, return_index=True)
+    ends = np.cumsum([0, *(int(group.start[-1]) for group in groups)])
+    start = np.concatenate([[0], *(group.start[1:] + end for group, end in zip(groups, ends, strict=False))])
+    return Lists(
+        groups[0].domain,
+        start.astype(np.int64),
+        np.concatenate([group.cells for group in groups]),
+        tuple(text for group in groups for text in group.said),
+        Catalogue(distinct, texts[first]),
+    )

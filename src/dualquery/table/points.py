@@ -1,0 +1,141 @@
+"""Points: numeric columns with public bounds, each kept as the nearest position of a fine public grid.
+
+    [points]
+    clamp = true                        # optional: numbers beyond the bounds go to the nearest bound
+
+    [points.columns]
+    lat = [47.3, 55.1]                  # the column, and its public bounds
+    lon = [5.8, 15.1]
+
+A position is a whole number from 0 (the lower bound) to `GRID` (the upper). Distances are L1: the sum over columns of
+the absolute differences, in the unit of the columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import SchemaError
+from dualquery.table.domain import Column, Domain, Numeric
+from dualquery.table.toml_text import figure, quoted
+
+KNOTS = 256  # intervals between the knots of a curve (`mechanisms.distances`)
+STEPS = 64  # positions between two knots
+GRID = KNOTS * STEPS
+MOST_COLUMNS = 10_000
+
+
+class Positions(Sequence[str]):
+    """The labels of a coordinate: its positions, written when somebody asks."""
+
+    def __len__(self) -> int:
+        return GRID + 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        found = range(GRID + 1)[place]
+        return str(found) if isinstance(found, int) else [str(each) for each in found]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(GRID + 1))
+
+
+@dataclass(frozen=True)
+class Coordinate(Numeric):
+    """A number between two public bounds; code k stands for low + k (high − low) / GRID, the nearest one."""
+
+    @property
+    def low(self) -> float:
+        return self.edges[0]
+
+    @property
+    def width(self) -> float:
+        return self.edges[1] - self.edges[0]
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        return cast("tuple[str, ...]", Positions())  # as long as a tuple of them, and not written out
+
+    def positions(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The nearest position of each number; those of numbers beyond the bounds are the caller's to refuse."""
+        scaled = np.nan_to_num((numbers - self.low) / self.width * GRID, nan=0.0)
+        return np.rint(np.clip(scaled, 0, GRID)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Points(Domain):
+    """The public bounds of a table of points."""
+
+    kind = "points"
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        return cast("tuple[Coordinate, ...]", self.columns)
+
+    @cached_property
+    def widths(self) -> NDArray[np.float64]:
+        """Of each column, in its own unit."""
+        return np.array([each.width for each in self.coordinates])
+
+
+def points_of(bounds: Mapping[str, tuple[float, float]], *, clamp: bool = False) -> Points:
+    """A table of points whose columns have these bounds."""
+    if not bounds:
+        raise SchemaError("[points.columns] names no column; give each its bounds, like lat = [47.3, 55.1]")
+    if len(bounds) > MOST_COLUMNS:
+        raise SchemaError(f"[points] has at most {MOST_COLUMNS:,} columns")
+    for name, (low, high) in bounds.items():
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise SchemaError(
+                f"[points.columns]: the bounds of '{name}' must be two numbers, the lower first"
+            )
+    return Points(tuple(Coordinate(name, (low, high), clamp=clamp) for name, (low, high) in bounds.items()))
+
+
+def read(section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Points:
+    """The domain of [points] and [points.columns]."""
+    for key in section:
+        if key not in ("columns", "clamp"):
+            raise SchemaError(
+                f"[points] has a key '{key}' that means nothing here; it may have clamp, columns"
+            )
+    if columns:
+        raise SchemaError("a table of [points] has no [[attribute]]; name its columns in [points.columns]")
+    clamp, bounds = section.get("clamp", False), section.get("columns", {})
+    if not isinstance(clamp, bool) or not isinstance(bounds, dict):
+        raise SchemaError(
+            "[points]: 'clamp' must be true or false, and 'columns' a section, [points.columns]"
+        )
+    return points_of({name: _bounds(name, each) for name, each in bounds.items()}, clamp=clamp)
+
+
+def _bounds(name: str, given: object) -> tuple[float, float]:
+    whole = isinstance(given, list) and len(given) == 2
+    if not whole or not all(
+        isinstance(x, int | float) and not isinstance(x, bool) for x in cast("list[Any]", given)
+    ):
+        raise SchemaError(f"[points.columns]: '{name}' needs its bounds, like {name} = [0, 100]")
+    low, high = cast("list[float]", given)
+    try:
+        return float(low), float(high)
+    except OverflowError:
+        raise SchemaError(f"[points.columns]: the bounds of '{name}' are beyond all numbers") from None
+
+
+def text(domain: Domain, write: Callable[[Column], str]) -> list[str]:
+    """[points] and [points.columns]."""
+    assert isinstance(domain, Points)
+    clamped = domain.coordinates[0].clamp
+    bounds = [f"{quoted(each.name)} = [{', '.join(map(figure, each.edges))}]" for each in domain.coordinates]
+    return ["[points]" + ("\nclamp = true" if clamped else ""), "\n".join(["[points.columns]", *bounds])]
