@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,24 +83,29 @@ def test_an_executor_that_is_killed_changes_nothing(session: Any, table: pa.Tabl
     counter = SparkCounter(session.read.parquet(str(folder)), PEOPLE)
     group = from_spec(PEOPLE.domain, ["marginals:3"]).groups[0]
     expected = MemoryCounter(encode(table, PEOPLE)).true_counts(group)
-    killed = []
+    (executor, *others) = executor_processes()
+    assert others
+    killed = threading.Event()
 
     def kill() -> None:
-        time.sleep(0.3)
-        executors = [
-            process
-            for process in psutil.Process().children(recursive=True)
-            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
-        ]
-        executors[0].kill()
-        killed.append(executors[0].pid)
+        executor.kill()
+        killed.set()
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    for _ in range(4):  # before, during and after
+    threading.Timer(0.3, kill).start()
+    while not killed.is_set():  # before it, and during it
         assert np.array_equal(counter.true_counts(group), expected)
-    thread.join()
-    assert killed
+    for _ in range(3):  # and after it
+        assert np.array_equal(counter.true_counts(group), expected)
+
+
+def executor_processes() -> list[psutil.Process]:
+    """The executors of the cluster that this process has started."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # one that has ended since
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def test_a_release_from_a_spark_frame_is_that_of_the_table(

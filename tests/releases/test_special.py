@@ -11,6 +11,7 @@ import dualquery
 from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError, Release, SchemaError
 from dualquery.cli import run as run_command
 from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.spilled import SpilledCounter
 from dualquery.distributions.cut_matrix import CutMatrix, HeardCut
 from dualquery.mechanisms.graphs.coarsenings import COARSENINGS
 from dualquery.mechanisms.graphs.frieze_kannan import FRIEZE_KANNAN
@@ -368,3 +369,10 @@ def test_what_lies_outside_is_refused_with_code_2(
     assert run_command([*given, "--delta", "1e-6", "--out", str(tmp_path / "out")]) == 2
     assert words in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "out").exists()
+
+
+def test_points_are_not_counted_in_parts() -> None:
+    """A sum of distances is rounded once: in parts, one record could move the rounding of all of them."""
+    domain = parse_schema(POINTS, origin="test").domain
+    with pytest.raises(DataError, match="points are counted in memory"):
+        SpilledCounter(domain, iter([]), rows=10)

@@ -30,6 +30,7 @@ from dualquery.randomness import Entropy
 ALL_CELLS = Workload(BITS, (Tables(BITS, ((0, 1),)),), "all cells")
 ONE_TABLE = Workload(BITS, (Tables(BITS, ((0,),)),), "one table")
 ONE_ATTRIBUTE = from_texts(BITS, ["a = 1"])  # the other one is free
+EITHER = from_texts(BITS, ["a = 1 | b = 1"])
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,11 @@ def cases() -> list[Case]:
         ),
         Setting("pmw", DUPLICATES, options={**once, "iterate": "last"}, workload=ONE_ATTRIBUTE).case(*many),
         Setting("pmw", MANY, options={**rows, "rounds": 2, "iterate": "last"}).case(*many),
+        Setting("mirror", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
+        Setting("mirror", MANY, options={**rows, "rounds": 2, "mirror_map": "euclidean"}).case(*many),
+        Setting("euclidean", DUPLICATES, zcdp, options=once, workload=ONE_ATTRIBUTE).case(*slow),
+        Setting("monomials", DUPLICATES, zcdp, options={"rounds": 1}, workload=EITHER).case(*slow),
+        Setting("parities", DUPLICATES, zcdp, workload=EITHER).case(*slow),
         Setting("projection", DUPLICATES, gaussian, options=rows, workload=ONE_TABLE).case(*few),
         Setting("projection", MANY, gaussian, options=rows).case(*late),
         Setting("adaptive-projection", DUPLICATES, zcdp, options=rows).case(*few),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.counter import Countable, Integers, check_adds_up
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.blocks import bin_of
@@ -52,6 +52,7 @@ class SparkCounter:
         progress: Progress = no_progress,
     ) -> None:
         check_persons(schema, records_per_person)
+        check_adds_up(schema.domain)
         self._domain = schema.domain
         self._records_per_person = records_per_person
         self._progress = progress

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.counter import Countable, Integers, check_adds_up
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
@@ -99,6 +99,7 @@ class SpilledCounter:
         self, domain: Domain, blocks: Iterable[Records], *, rows: int, progress: Progress = no_progress
     ) -> None:
         """`rows` are read back at once; what comes in may be cut otherwise."""
+        check_adds_up(domain)
         self._domain = domain
         self._at_once = rows
         self._progress = progress

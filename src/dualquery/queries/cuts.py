@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from dualquery.queries.digest import Digest
 from dualquery.queries.group import (
     NO_PREDICATES,
-    Group,
     Integers,
+    Listed,
     ProductRows,
     Progress,
-    Sample,
     no_progress,
     padded,
     refuse_products,
@@ -37,7 +36,7 @@ AT_ONCE = 1 << 24  # vertices of all cuts that are unpacked at once
 
 
 @dataclass(frozen=True, eq=False)
-class Cuts:
+class Cuts(Listed):
     """Cut q goes from the vertices of row sources[q] to those of row targets[q]."""
 
     domain: Graph
@@ -78,9 +77,6 @@ class Cuts:
     def scope(self) -> NDArray[np.int32]:
         return padded([tuple(range(len(self.domain.columns)))])
 
-    def table_starts(self) -> None:
-        return None
-
     def most_satisfied(self) -> int:
         return self._incidence
 
@@ -101,15 +97,6 @@ class Cuts:
 
     def take(self, indices: NDArray[np.int64]) -> Cuts:
         return Cuts(self.domain, self.sources[indices], self.targets[indices])
-
-    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
-        if self.size <= queries:
-            return Sample(np.arange(self.size, dtype=np.int64), self)
-        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
-        return Sample(indices, self.take(indices))
-
-    def in_parts(self, cells: int) -> Iterator[Group]:
-        yield self
 
     def describe(self, digest: Digest) -> None:
         digest.add_text("directed", str(self.domain.directed))

@@ -16,7 +16,6 @@ S(y) are the number and the sum of the positions up to y. So all points cost one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,11 +25,10 @@ from numpy.typing import NDArray
 from dualquery.queries.digest import Digest
 from dualquery.queries.group import (
     NO_PREDICATES,
-    Group,
     Integers,
+    Listed,
     ProductRows,
     Progress,
-    Sample,
     no_progress,
     padded,
     refuse_products,
@@ -42,7 +40,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Distances:
+class Distances(Listed):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
@@ -81,26 +79,8 @@ class Distances:
         used = self.shares[np.unique(self.which)]
         return padded(sorted({tuple(np.flatnonzero(row).tolist()) for row in used}))
 
-    def table_starts(self) -> None:
-        return None
-
-    def most_satisfied(self) -> int:
-        return self.size
-
-    def most_differing(self) -> int:
-        return self.size
-
     def take(self, indices: NDArray[np.int64]) -> Distances:
         return Distances(self.domain, self.positions[indices], self.shares, self.which[indices], self.grid)
-
-    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
-        if self.size <= queries:
-            return Sample(np.arange(self.size, dtype=np.int64), self)
-        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
-        return Sample(indices, self.take(indices))
-
-    def in_parts(self, cells: int) -> Iterator[Group]:
-        yield self
 
     def describe(self, digest: Digest) -> None:
         digest.add_integers("distances to", np.where(self.shares[self.which] > 0, self.positions, -1))

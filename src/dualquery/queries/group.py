@@ -192,7 +192,9 @@ class ListedGroup(Group, Protocol):
 class Listed:
     """What groups have in common whose queries are listed one by one, with no structure among them."""
 
-    unit = 1
+    @property
+    def unit(self) -> int:
+        return 1
 
     def counts(self: ListedGroup, records: Records, progress: Progress = no_progress) -> Integers:
         counts = np.zeros(self.size, np.int64)

@@ -6,7 +6,6 @@ many queries as there are lists that its cell lies in: at most r, the *incidence
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,11 +15,10 @@ from numpy.typing import NDArray
 from dualquery.queries.digest import Digest
 from dualquery.queries.group import (
     NO_PREDICATES,
-    Group,
     Integers,
+    Listed,
     ProductRows,
     Progress,
-    Sample,
     no_progress,
     padded,
     refuse_products,
@@ -38,7 +36,7 @@ class Catalogue:
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class Lists(Listed):
     """Lists of cells, how each is written, and what the cells are called."""
 
     domain: CodeTable
@@ -67,9 +65,6 @@ class Lists:
     def scope(self) -> NDArray[np.int32]:
         return padded([tuple(range(self.domain.width))])
 
-    def table_starts(self) -> None:
-        return None
-
     @cached_property
     def _times(self) -> NDArray[np.int64]:
         """In how many lists the most often named cells lie, falling."""
@@ -94,15 +89,6 @@ class Lists:
         places = np.arange(start[-1]) + np.repeat(self.start[indices] - start[:-1], lengths)
         said = tuple(self.said[i] for i in indices.tolist())
         return Lists(self.domain, start, self.cells[places], said, self.catalogue)
-
-    def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
-        if self.size <= queries:
-            return Sample(np.arange(self.size, dtype=np.int64), self)
-        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
-        return Sample(indices, self.take(indices))
-
-    def in_parts(self, cells: int) -> Iterator[Group]:
-        yield self
 
     def describe(self, digest: Digest) -> None:
         digest.add("lists end at", np.ascontiguousarray(self.start, "<i8").data, self.start.shape)

@@ -30,17 +30,16 @@ from dualquery.mechanisms.disjunctions.basis import check_basis, incidence_of, n
 from dualquery.mechanisms.disjunctions.polynomials import Approximation, check_width, least_degree, minimax_or
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.independent import NO_RECORDS
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
 from dualquery.mechanisms.mwem.parameters import PASSES
 from dualquery.mechanisms.numbered import NumberedQueries
+from dualquery.mechanisms.priced_rounds import PricedRounds
 from dualquery.mechanisms.wishes import MonomialWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
+from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
-from dualquery.privacy.statistics import Balance
 from dualquery.queries.disjunctions import attributes_of_disjunctions
 from dualquery.queries.predicates import NONE
 from dualquery.queries.workload import Workload
@@ -98,14 +97,7 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
     rounds = min(MOST_ROUNDS, max(10, usual)) if wanted.rounds is None else wanted.rounds
     if rounds < 1:
         raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
-    neighbours = task.budget.neighbours
-    price = equal_prices(task.budget, 2 * rounds)
-    score = SignedErrors.unheard(task.workload, task.rows)
-    rate = rate_within(price, score, neighbours)
-    selection = selection_event(score, neighbours, rate=rate, draws=1)
-    assert selection is not None, "errors can move"
-    moved = Balance(task.workload, 0).sensitivity(neighbours)
-    measurement = price.noise(moved)
+    paid = PricedRounds.of(task, rounds, SignedErrors.unheard(task.workload, task.rows))
     functions = number_of_functions(attributes, blocks, polynomial.degree)
     chosen = MonomialParameters(
         rounds=rounds,
@@ -115,11 +107,10 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
         functions=functions,
         weight=max(2.0, polynomial.weight(blocks)),
         polynomial_error=round(polynomial.error, 6),
-        noise=measurement.mean_size / 2,
-        rate=rate,
-        measurement=measurement,
+        noise=paid.noise,
+        rate=paid.rate,
+        measurement=paid.law,
     )
-    searched = math.log(2 * task.workload.size) / (float(selection.range) * task.rows)
     return Plan(
         mechanism="monomials",
         task=task,
@@ -128,13 +119,10 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
             f"{rounds} rounds"
         ),
         parameters=chosen,
-        steps=(
-            Step("choose what the weights get wrong", selection, rounds),
-            Step("measure it", measurement.event(moved), rounds),
-        ),
+        steps=paid.steps("choose what the weights get wrong"),
         mean_error=_mean_error(chosen, task),
         max_error=min(
-            1.0, 5 * chosen.noise / task.rows + searched + 0.3 / math.sqrt(rounds) + polynomial.error
+            1.0, 5 * chosen.noise / task.rows + paid.found + 0.3 / math.sqrt(rounds) + polynomial.error
         ),
         seconds=2.0 + task.workload.size * 1e-5 + rounds * (task.workload.size * 1e-7 + rounds * 1e-5),
         bytes=200 * functions + 200 * task.workload.size,

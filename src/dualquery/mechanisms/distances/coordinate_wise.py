@@ -19,13 +19,13 @@ from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.mechanisms.distances.artefact import DistanceCurves
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
+from dualquery.mechanisms.priced_rounds import PricedRounds
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
+from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.privacy.statistics import Balance
 from dualquery.queries.distances import UNIT, Distances
@@ -74,25 +74,15 @@ class DistanceQuestions:
 
 def plan(task: Task, wanted: RoundsWishes) -> Plan[CoordinateParameters]:
     """Half of the budget selects, half measures, in equal rounds."""
-    neighbours = task.budget.neighbours
     rounds = wanted.rounds or _usual_rounds(task)
-    price = equal_prices(task.budget, 2 * rounds)
-    score = SignedErrors(task.workload, task.rows, 1, 1, np.empty(0, np.int64))
-    moved = Balance(task.workload, 0).sensitivity(neighbours)
-    rate, law = rate_within(price, score, neighbours), price.noise(moved)
-    selection = selection_event(score, neighbours, rate=rate, draws=1)
-    assert selection is not None, "errors can move"
-    noise = law.mean_size / (2 * UNIT)
-    found = math.log(2 * task.workload.size) / (float(selection.range) * task.rows)
+    paid = PricedRounds.of(task, rounds, SignedErrors(task.workload, task.rows, 1, 1, np.empty(0, np.int64)))
+    noise, found = paid.noise, paid.found
     return Plan(
         mechanism="coordinate-wise",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of records'}",
-        parameters=CoordinateParameters(rounds=rounds, noise=noise, rate=rate, law=law),
-        steps=(
-            Step("choose a distance that is answered badly", selection, rounds),
-            Step("measure it", law.event(moved), rounds),
-        ),
+        parameters=CoordinateParameters(rounds=rounds, noise=noise, rate=paid.rate, law=paid.law),
+        steps=paid.steps("choose a distance that is answered badly"),
         mean_error=min(1.0, 0.5 * (noise / task.rows + found)),
         max_error=min(1.0, 3 * noise / task.rows + 2 * found),
         seconds=2.0 + rounds**2 * PASSES * task.domain.width * 3e-6,

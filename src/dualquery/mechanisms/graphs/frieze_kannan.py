@@ -21,13 +21,13 @@ from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.mechanisms.graphs.rectangles import RectangleGraph
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
+from dualquery.mechanisms.priced_rounds import PricedRounds
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
+from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.privacy.statistics import Balance
 from dualquery.queries.cuts import Cuts
@@ -78,25 +78,16 @@ def plan(task: Task, wanted: RoundsWishes) -> Plan[FriezeKannanParameters]:
             "frieze-kannan plays cuts of directed graphs, where a cut is one rectangle; use coarsenings, or declare "
             "directed = true and list each edge both ways"
         )
-    neighbours = task.budget.neighbours
     rounds = wanted.rounds or _usual_rounds(task)
-    price = equal_prices(task.budget, 2 * rounds)
-    score = SignedErrors.unheard(task.workload, task.rows)
-    moved = Balance(task.workload, 0).sensitivity(neighbours)
-    rate, law = rate_within(price, score, neighbours), price.noise(moved)
-    selection = selection_event(score, neighbours, rate=rate, draws=1)
-    assert selection is not None, "errors can move"
-    noise = law.mean_size / (2 * task.workload.unit)
+    paid = PricedRounds.of(task, rounds, SignedErrors.unheard(task.workload, task.rows))
+    noise = paid.noise
     learned = 0.02 / math.sqrt(rounds)
     return Plan(
         mechanism="frieze-kannan",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of edges'}",
-        parameters=FriezeKannanParameters(rounds=rounds, noise=noise, rate=rate, law=law),
-        steps=(
-            Step("choose a cut that is answered badly", selection, rounds),
-            Step("measure it", law.event(moved), rounds),
-        ),
+        parameters=FriezeKannanParameters(rounds=rounds, noise=noise, rate=paid.rate, law=paid.law),
+        steps=paid.steps("choose a cut that is answered badly"),
         mean_error=min(1.0, noise / task.rows + learned),
         max_error=min(1.0, 3 * noise / task.rows + 6 * learned),
         seconds=2.0 + rounds * task.workload.size * len(domain.vertices) * 5e-11,

@@ -23,16 +23,15 @@ from dualquery.game.moves import HeardQuery
 from dualquery.game.play import play
 from dualquery.mechanisms.lists.artefact import CellFractions
 from dualquery.mechanisms.lists.noisy_cells import lists_of
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
 from dualquery.mechanisms.numbered import NumberedQueries
+from dualquery.mechanisms.priced_rounds import PricedRounds
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
+from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
-from dualquery.privacy.statistics import Balance
 from dualquery.queries.lists import Catalogue, Lists
 
 MOST_ROUNDS = 200  # by default; n ε / 200 where that is less
@@ -84,16 +83,8 @@ def plan(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
     rounds = usual if wanted.rounds is None else wanted.rounds
     if rounds < 1:
         raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
-    neighbours = task.budget.neighbours
-    price = equal_prices(task.budget, 2 * rounds)
-    score = SignedErrors.unheard(task.workload, task.rows)
-    rate = rate_within(price, score, neighbours)
-    selection = selection_event(score, neighbours, rate=rate, draws=1)
-    assert selection is not None, "errors can move"
-    moved = Balance(task.workload, 0).sensitivity(neighbours)
-    measurement = price.noise(moved)
-    noise = measurement.mean_size / 2
-    searched = math.log(2 * lists.size) / (float(selection.range) * task.rows)
+    paid = PricedRounds.of(task, rounds, SignedErrors.unheard(task.workload, task.rows))
+    noise = paid.noise
     return Plan(
         mechanism="touched-weights",
         task=task,
@@ -102,15 +93,12 @@ def plan(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
             rounds=rounds,
             universe=min(64.0, task.domain.log2_size),
             noise=noise,
-            rate=rate,
-            measurement=measurement,
+            rate=paid.rate,
+            measurement=paid.law,
         ),
-        steps=(
-            Step("choose the list that is answered worst", selection, rounds),
-            Step("measure it", measurement.event(moved), rounds),
-        ),
+        steps=paid.steps("choose the list that is answered worst"),
         mean_error=min(0.5, noise / task.rows + 0.02 / math.sqrt(rounds)),
-        max_error=min(1.0, 3 * noise / task.rows + searched + 0.3 / math.sqrt(rounds)),
+        max_error=min(1.0, 3 * noise / task.rows + paid.found + 0.3 / math.sqrt(rounds)),
         seconds=2.0 + rounds * len(lists.cells) * 2e-8,
         bytes=64 * len(lists.cells) + 64 * lists.size,
     )

@@ -32,14 +32,14 @@ from dualquery.mechanisms.mirror.base import OneWayTables
 from dualquery.mechanisms.mirror.rows import check_rows, rows_of
 from dualquery.mechanisms.mwem.parameters import automatic_rounds
 from dualquery.mechanisms.numbered import NumberedQueries
+from dualquery.mechanisms.priced_rounds import PricedRounds
 from dualquery.mechanisms.wishes import EuclideanWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
+from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
-from dualquery.privacy.statistics import Balance
 
 BASE_SHARE = Fraction(1, 5)
 MOST_ROUNDS = 2_000  # the Gram matrix is solved in every one
@@ -72,15 +72,9 @@ def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
     neighbours = task.budget.neighbours
     base = OneWayTables.of(task)
     base_noise = equal_prices(task.budget, 1, BASE_SHARE).noise(base.interactions.sensitivity(neighbours))
-    price = equal_prices(task.budget, 2 * rounds, 1 - BASE_SHARE)
     score = SignedErrors.unheard(task.workload, task.rows)
-    rate = rate_within(price, score, neighbours)
-    selection = selection_event(score, neighbours, rate=rate, draws=1)
-    assert selection is not None, "errors can move"
-    moved = Balance(task.workload, 0).sensitivity(neighbours)
-    measurement = price.noise(moved)
-    noise = measurement.mean_size / 2
-    searched = math.log(2 * task.workload.size) / (float(selection.range) * task.rows)
+    paid = PricedRounds.of(task, rounds, score, 1 - BASE_SHARE)
+    noise = paid.noise
     return Plan(
         mechanism="euclidean",
         task=task,
@@ -89,18 +83,17 @@ def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
             rounds=rounds,
             noise=noise,
             synthetic_rows=wanted.synthetic_rows,
-            rate=rate,
-            measurement=measurement,
+            rate=paid.rate,
+            measurement=paid.law,
             base=base,
             base_noise=base_noise,
         ),
         steps=(
             Step("measure one-way tables", base_noise.event(base.interactions.sensitivity(neighbours))),
-            Step("choose what the density gets wrong", selection, rounds),
-            Step("measure it", measurement.event(moved), rounds),
+            *paid.steps("choose what the density gets wrong"),
         ),
         mean_error=min(0.5, noise / task.rows + 0.01 / math.sqrt(rounds)),
-        max_error=min(1.0, 3 * noise / task.rows + 2 * searched),
+        max_error=min(1.0, 3 * noise / task.rows + 2 * paid.found),
         seconds=2.0 + rounds * (task.workload.size * 3e-8 * (1 + rounds / 20) + rounds**2 * 2e-7),
         bytes=_bytes(task, rounds),
         notes=() if wanted.synthetic_rows else (NO_RECORDS,),
