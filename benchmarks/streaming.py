@@ -31,7 +31,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.encoding import encode
 
 PARTS, LARGE, SPARK_PARTS = 20, 100, 4
-QUERIES = "random:3:100000"
+QUERIES = "random-literals:3:100000"
 TABLES = "marginals:2"
 MEMORY = 1_000_000_000
 Seconds = tuple[float, float]  # by the clock, and of processors

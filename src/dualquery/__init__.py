@@ -60,8 +60,8 @@ _HOMES = {
     "online": "dualquery.asking.opening",
     "parities": "dualquery.queries.families",
     "plan": "dualquery.releases.foresight",
-    "random_conjunctions": "dualquery.queries.families",
-    "ranges": "dualquery.queries.families",
+    "random_conjunctions": "dualquery.queries.random_families",
+    "ranges": "dualquery.queries.random_families",
     "release": "dualquery.releases.making",
     "read_schema": "dualquery.table.schema",
     "schema_draft": "dualquery.table.draft",
@@ -134,7 +134,8 @@ if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import Plan
     from dualquery.privacy.budget import Accounting, Budget, default_delta
     from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
-    from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions, ranges
+    from dualquery.queries.families import from_spec, marginals, parities
+    from dualquery.queries.random_families import random_conjunctions, ranges
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
     from dualquery.releases.comparing import Comparison, compare
