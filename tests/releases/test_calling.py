@@ -94,6 +94,8 @@ def test_a_workload_in_every_form(schema: Schema) -> None:
     mixed = workload_from(domain, ["sex = male", "marginals:1", "age >= 55"])
     assert mixed.size == marginals(domain, 1).size + 2
     assert workload_from(domain, mixed) is mixed
+    drawn = workload_from(domain, ["random:2:5", "random-literals:2:5", "ranges:age:3"])
+    assert drawn.size == 13
     for wrong, part in (
         (3, "int is none"),
         ([], "no query"),

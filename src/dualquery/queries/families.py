@@ -34,6 +34,9 @@ from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
+FAMILIES = (
+    "marginals:K, random:K:COUNT, random-literals:K:COUNT, parities:K, disjunctions:K, ranges:ATTRIBUTE:COUNT"
+)
 DRAWN = {"random": random_conjunctions, "random-literals": random_literals}
 
 
@@ -130,6 +133,13 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     return Workload(domain, groups, " + ".join(workload.spec for workload in workloads), notes)
 
 
+def names_family(domain: Domain, text: str) -> bool:
+    """Whether a text is the SPEC of a family that this table can be asked, rather than a query."""
+    language = language_of(domain)
+    families = FAMILIES if language is None else language.families
+    return text.partition(":")[0] in {each.partition(":")[0] for each in families.split(", ")} and ":" in text
+
+
 def _from_one_spec(domain: Domain, spec: str) -> Workload:
     language = language_of(domain)
     if language is not None and not isfile(spec):
@@ -153,10 +163,7 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
     if colon and family == "ranges":
         return _ranges_from_spec(domain, fields, spec)
     if not isfile(spec):
-        raise QueryError(
-            f"'{spec}' is neither a family of queries (marginals:K, random:K:COUNT, parities:K, "
-            "disjunctions:K, ranges:ATTRIBUTE:COUNT) nor a file"
-        )
+        raise QueryError(f"'{spec}' is neither a family of queries ({FAMILIES}) nor a file")
     return from_file(domain, spec)
 
 

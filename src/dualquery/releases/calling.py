@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from numbers import Integral, Real
@@ -21,7 +20,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Budget, default_delta
-from dualquery.queries.families import from_spec, from_texts
+from dualquery.queries.families import from_spec, from_texts, names_family
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema, parse_schema, read_schema
@@ -32,7 +31,6 @@ GivenWorkload = Workload | str | Sequence[str]
 GivenBudget = Budget | float
 
 F = TypeVar("F", bound=Callable[..., Any])
-_SPEC = re.compile(r"(marginals|random|parities|ranges|cuts|points|lookups|lists):")
 
 
 def schema_from(given: GivenSchema) -> Schema:
@@ -63,13 +61,14 @@ def workload_from(domain: Domain, given: GivenWorkload) -> Workload:
         )
     if not given:
         raise QueryError("the workload holds no query; name at least one")
-    specs, texts = ([each for each in given if bool(_SPEC.match(each)) is kind] for kind in (True, False))
+    specs, texts = ([each for each in given if names_family(domain, each) is kind] for kind in (True, False))
     parts = [from_spec(domain, specs)] if specs else []
     parts += [from_texts(domain, texts)] if texts else []
     return Workload(
         domain,
         tuple(group for part in parts for group in part.groups),
         " + ".join(part.spec for part in parts),
+        tuple(note for part in parts for note in part.notes),
     )
 
 
