@@ -58,13 +58,17 @@ def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_two_executors_count_as_one_machine(session: Any, table: pa.Table, folder: Path) -> None:
+def test_two_executors_count_as_one_machine(
+    session: Any, table: pa.Table, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = spark_session.spark_frame(str(folder / "part-*.parquet"), ["age", "sex"], CLUSTER)
     assert is_spark_frame(frame)
     inside, outside = MemoryCounter(encode(table, PEOPLE)), SparkCounter(frame, PEOPLE)
     assert outside.true_rows == 4000
     for group in from_spec(PEOPLE.domain, ["marginals:2", "random:3:200"]).groups:
         assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
+    monkeypatch.setattr("dualquery.counting.spark.AT_ONCE", 0)  # by a tree
+    assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
     outside.close()
 
 

@@ -201,6 +201,11 @@ def test_a_part_without_a_column_or_of_another_kind_is_named(tmp_path: Path) -> 
     for reading in (lambda: list(record_blocks(pattern, PEOPLE, rows=10)), lambda: encode(pattern, PEOPLE)):
         with pytest.raises(DataError, match=r"b\.parquet.*cut short"):
             reading()
+    (tmp_path / "b.parquet").unlink()
+    (tmp_path / "b.parquet").symlink_to(tmp_path / "elsewhere" / "b.parquet")
+    for reading in (lambda: list(record_blocks(pattern, PEOPLE, rows=10)), lambda: encode(pattern, PEOPLE)):
+        with pytest.raises(DataError, match=r"b\.parquet"):
+            reading()
     with pytest.raises(DataError, match="no file matches"):
         encode(str(tmp_path / "*.csv"), PEOPLE)
 

@@ -29,6 +29,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    # Some million rows a task: executors share them evenly, and a lost one loses little.
+    "spark.sql.files.maxPartitionBytes": "32m",
     # A column is read by its name as it is written, as everywhere else in this program.
     "spark.sql.caseSensitive": "true",
     # Few persons need few partitions, also where what they become is kept.
