@@ -737,7 +737,9 @@ def test_bars_show_stages_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys:
             pass
         assert COMPILING in progress._tasks
         progress("counting", 2, 2)
-    assert "counting" in progress._tasks
+        progress("reading: 1 row a second", 1, 2)
+        progress("reading: 2 rows a second", 2, 2)
+    assert list(progress._tasks)[-2:] == [COMPILING, "reading"]
     with Bars(wanted=False) as progress:
         progress("counting", 1, 2)
     assert not progress._tasks

@@ -164,6 +164,13 @@ def test_without_java_the_thing_to_install_is_named(monkeypatch: pytest.MonkeyPa
         spark_session.open_session("local[1]")
 
 
+def test_a_master_that_is_none_is_named() -> None:
+    with pytest.raises(DualQueryError, match="'flink' is none of them"):
+        spark_session.open_session("flink")
+    with pytest.raises(DualQueryError, match="no Spark Connect server answers at"):
+        spark_session.open_session("sc://127.0.0.1:1")
+
+
 def test_release_engine_spark(session: Any, table: pa.Table, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "schema.toml").write_text(schema_text(PEOPLE))
     command = ["release", f"{folder}/part-*.parquet", "--schema", str(tmp_path / "schema.toml"), "--queries"]

@@ -166,17 +166,16 @@ def test_what_does_not_fit_is_spilled_and_leaves_no_file(
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     write(people(20_000), tmp_path / "people.csv")
-    told: list[tuple[int, int]] = []
+    told: list[tuple[str, int, int]] = []
     counter = open_counter(
-        tmp_path / "people.csv",
-        PEOPLE,
-        memory=100_000,
-        tell=lambda stage, done, total: told.append((done, total)),
+        tmp_path / "people.csv", PEOPLE, memory=100_000, tell=lambda *stage: told.append(stage)
     )
     assert isinstance(counter, SpilledCounter)
     assert counter.true_rows == 20_000
     assert list(folder.iterdir()) == []
-    assert told[-1][0] == told[-1][1] == (tmp_path / "people.csv").stat().st_size
+    assert told[-1][1] == told[-1][2] == (tmp_path / "people.csv").stat().st_size
+    assert told[-1][0].startswith("reading the table: ")
+    assert told[-1][0].endswith(" rows a second")
     assert isinstance(open_counter(tmp_path / "people.csv", PEOPLE), MemoryCounter)
 
 
