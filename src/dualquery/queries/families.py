@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.disjunctions import disjunctions
-from dualquery.queries.draws import Stream, Urn, range_pairs
+from dualquery.queries.drawn_ranges import drawn_ranges
+from dualquery.queries.draws import Stream, Urn
 from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
@@ -37,17 +38,31 @@ from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
-MOST_RANGE_VALUES = 200_000_000
-_CELLS_AT_ONCE = 1 << 22
 _CHUNK = 1 << 17  # queries drawn at a time; part of what a seed means
 
 
-def marginals(domain: Domain, k: int) -> Workload:
-    """Every cell of every table over k attributes."""
+def marginals(domain: Domain, k: int, attribute: str | None = None) -> Workload:
+    """Every cell of every table over k attributes, or of those that hold a certain one.
+
+    The latter are what a learner of that attribute needs: how it depends on each k − 1 of the others.
+    """
     check_order(domain, k, "tables")
-    check_tables(domain, k)
-    sets = tuple(combinations(range(domain.width), k))
-    return Workload(domain, (Tables(domain, sets),), f"marginals:{k}")
+    held = None if attribute is None else _known(domain, attribute)
+    check_tables(domain, k, held)
+    if held is None:
+        return Workload(
+            domain, (Tables(domain, tuple(combinations(range(domain.width), k))),), f"marginals:{k}"
+        )
+    others = [each for each in range(domain.width) if each != held]
+    sets = tuple(tuple(sorted((held, *each))) for each in combinations(others, k - 1))
+    return Workload(domain, (Tables(domain, sets),), f"marginals:{k}:{attribute}")
+
+
+def _known(domain: Domain, name: str) -> int:
+    attribute = domain.find(name)
+    if attribute is None:
+        raise QueryError(unknown_name(domain, name))
+    return attribute
 
 
 def parities(domain: Domain, k: int) -> Workload:
@@ -148,7 +163,7 @@ def ranges(domain: Domain, attributes: str | Sequence[str], count: int, seed: in
     tables: list[Predicates] = []
     columns: list[NDArray[np.int64]] = []
     for attribute in numbers:
-        predicates, literals = _drawn_ranges(domain, attribute, count, stream)
+        predicates, literals = drawn_ranges(domain, attribute, count, stream)
         columns.append(literals + 2 * sum(map(len, tables)))
         tables.append(predicates)
     group = Conjunctions(domain, concatenated(tables), np.column_stack(columns).astype(np.int32))
@@ -156,44 +171,13 @@ def ranges(domain: Domain, attributes: str | Sequence[str], count: int, seed: in
 
 
 def _ordered_attribute(domain: Domain, name: str) -> int:
-    attribute = domain.find(name)
-    if attribute is None:
-        raise QueryError(unknown_name(domain, name))
+    attribute = _known(domain, name)
     ranked = ranked_codes(domain.column_of(attribute)[1])
     if ranked is None:
         raise QueryError(f"attribute '{name}' has no order, so it has no ranges; declare it as ordered")
     if len(ranked) < 1 or domain.sizes[attribute] < 2:
         raise QueryError(f"attribute '{name}' has too few values for a range")
     return attribute
-
-
-def _drawn_ranges(
-    domain: Domain, attribute: int, count: int, stream: Stream
-) -> tuple[Predicates, NDArray[np.int64]]:
-    """The distinct ranges that were drawn, and the literal of each draw."""
-    ranked = np.array(ranked_codes(domain.column_of(attribute)[1]), np.int64)
-    size, steps = int(domain.sizes[attribute]), len(ranked)
-    first, last, which = range_pairs(stream, steps, count, whole=steps < size)
-    length = last - first + 1
-    if np.minimum(length, size - length).sum() > MOST_RANGE_VALUES:
-        raise QueryError(
-            f"{count:,} ranges over the {size:,} values of '{domain.name(attribute)}' are too many"
-        )
-    negated = (2 * length > size) | ((2 * length == size) & (ranked[first] == 0))
-    rank = np.full(size, NONE)
-    rank[ranked] = np.arange(steps)
-    values = []
-    many = max(1, _CELLS_AT_ONCE // size)
-    for begin in range(0, len(first), many):
-        rows = slice(begin, begin + many)
-        inside = ((rank >= first[rows, None]) & (rank <= last[rows, None])) ^ negated[rows, None]
-        values.append(np.nonzero(inside)[1].astype(np.int32))
-    predicates = Predicates(
-        np.full(len(first), attribute, np.int32),
-        np.concatenate([[0], np.cumsum(np.where(negated, size - length, length))]).astype(np.int64),
-        np.concatenate(values),
-    )
-    return predicates, (2 * np.arange(len(first)) + negated)[which]
 
 
 def from_texts(domain: Domain, texts: Sequence[str]) -> Workload:
@@ -237,7 +221,7 @@ def from_file(domain: Domain, path: str | Path) -> Workload:
 def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     """The workload that a SPEC names, or several joined by `+` or given as a list.
 
-    marginals:K, random:K:COUNT[:SEED], parities:K, disjunctions:K[:COUNT[:SEED]],
+    marginals:K[:ATTRIBUTE], random:K:COUNT[:SEED], parities:K, disjunctions:K[:COUNT[:SEED]],
     ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the path of a file with one query a line.
     """
     parts: list[str] = []
@@ -256,11 +240,13 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
         return family_of(language, domain, spec)
     family, colon, rest = spec.partition(":")
     fields = rest.split(":")
-    if colon and family in ("marginals", "parities"):
+    if colon and family == "marginals":
+        number, _, attribute = rest.partition(":")
+        return _affordable_marginals(domain, _integer(number, "K", spec), attribute or None)
+    if colon and family == "parities":
         if len(fields) != 1:
-            raise QueryError(f"'{spec}' should read {family}:K")
-        k = _integer(fields[0], "K", spec)
-        return _affordable_marginals(domain, k) if family == "marginals" else parities(domain, k)
+            raise QueryError(f"'{spec}' should read parities:K")
+        return parities(domain, _integer(fields[0], "K", spec))
     if colon and family == "random":
         if len(fields) not in (2, 3):
             raise QueryError(f"'{spec}' should read random:K:COUNT or random:K:COUNT:SEED")
@@ -280,16 +266,17 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
     return from_file(domain, spec)
 
 
-def _affordable_marginals(domain: Domain, k: int) -> Workload:
+def _affordable_marginals(domain: Domain, k: int, attribute: str | None) -> Workload:
     """All tables over k attributes, or over fewer where these are too many, with a note that says so."""
-    less = affordable_order(domain, k)
+    less = affordable_order(domain, k, None if attribute is None else _known(domain, attribute))
+    made = marginals(domain, less, attribute)
     if less == k:
-        return marginals(domain, k)
+        return made
     note = (
-        f"marginals:{k} of {domain.width} attributes are too many tables, so it is made for marginals:{less}; "
+        f"marginals:{k} of {domain.width} attributes are too many tables, so it is made for {made.spec}; "
         "larger tables can be asked all the same, and are as good as their pairs say"
     )
-    return replace(marginals(domain, less), notes=(note,))
+    return replace(made, notes=(note,))
 
 
 def _ranges_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:
