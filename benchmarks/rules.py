@@ -51,7 +51,8 @@ ROWS = 8000
 
 def adult() -> Records:
     records = records_of("adult")
-    places = [records.domain.names().index(name) for name in (*ATTRIBUTES, "income")]
+    names = list(records.domain.names())
+    places = [names.index(name) for name in (*ATTRIBUTES, "income")]
     kept = only_columns(records, places)
     first = Records.from_rows(kept.domain, kept.to_rows()[:ROWS])
     says = "\n".join(f'[[rule]]\nsays = "{rule}"' for rule in SPOUSES)
