@@ -28,6 +28,7 @@ NAMES = (
     "choosing",
     "coverage",
     "without_floor",
+    "learning",
     "online",
     "mirror",
     "disjunctions",

@@ -67,6 +67,8 @@ def test_a_table_of_some_records(release: Release) -> None:
     frame = release.table("sex", where="age >= 55")
     for _, cell in frame.iterrows():
         assert cell["share"] == pytest.approx(release.answer(f"age >= 55 & sex = {cell['sex']}").value)
+    with pytest.raises(QueryError, match="where, column 7: attribute 'sex' has no value 'x'"):
+        release.table("region", where="sex = x")
 
 
 def test_other_frames(release: Release) -> None:
@@ -103,9 +105,10 @@ def test_answers_are_a_frame(release: Release) -> None:
         ([], "at least one"),
         (["sex", "sex"], "twice"),
         ([3], "unknown attribute"),
+        (5, "int is neither"),
     ],
 )
-def test_what_is_no_table(release: Release, names: list[Any], part: str) -> None:
+def test_what_is_no_table(release: Release, names: Any, part: str) -> None:
     with pytest.raises(QueryError, match=part):
         release.table(names)
 
@@ -166,6 +169,7 @@ def test_sql_in_other_shapes(release: Release) -> None:
         ("select count(*) from data a join data b on a.sex = b.sex", "joined"),
         ("select * from read_csv('/etc/passwd')", "cannot be answered"),
         ("selec", "cannot be read"),
+        ("select * from nowhere", "it is called data"),
         (7, "SQL is a text"),
     ],
 )
@@ -251,6 +255,14 @@ def test_by_prints_a_table(folder: Path, release: Release, capsys: pytest.Captur
     assert run(["answer", str(folder), "a = b", "c = d", "--by", "region"]) == 2
     assert run(["answer", str(folder), "--by", "regoin"]) == 2
     assert "did you mean 'region'" in capsys.readouterr().err
+
+
+def test_a_file_without_questions_is_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "asked.txt").write_text("# nothing yet\n")
+    assert run(["answer", str(folder), "--file", str(tmp_path / "asked.txt")]) == 2
+    assert "asked.txt' holds no query" in capsys.readouterr().err
 
 
 def test_a_bad_line_is_named_and_the_others_are_answered(

@@ -54,6 +54,8 @@ def answer(
             raise QueryError("a table takes one query at most: that which its records should satisfy")
         _print_table(Release.load(folder), by, asked[0][0] if asked else None, json=json)
         return
+    if not asked and file is not None:
+        raise QueryError(f"'{file}' holds no query; write one a line")
     if not asked:
         raise QueryError(
             "there is no query to answer; write one behind the folder, or name a file with --file"

@@ -21,8 +21,8 @@ from dualquery.privacy.budget import Accounting, Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
 SPEC = (
-    "What to ask: `marginals:K`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, `parities:K`, "
-    "`disjunctions:K[:COUNT[:SEED]]`, "
+    "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
+    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, "
     "`ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query a line. Join several with `+`, or give the flag again."
 )
 

@@ -29,6 +29,9 @@ _CARD = (
     "background:#fff;color:#1f2a37;border:1px solid #e3e8ee;border-radius:8px;padding:12px 16px;"
     "max-width:46rem;font:14px/1.5 system-ui,sans-serif"
 )
+_NAME = (
+    "text-align:left;vertical-align:top;white-space:nowrap;padding-right:12px;font-weight:500;color:#5b6a7b"
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Figure:
         return f"<Figure: {self.title}>"
 
     def _repr_html_(self) -> str:
-        return f'<div style="{_CARD}"><b>{escape(self.title)}</b>{self.svg}</div>'
+        drawn = f'<div style="max-width:30rem;margin-top:8px">{self.svg}</div>'
+        return f'<div style="{_CARD}"><b>{escape(self.title)}</b>{drawn}</div>'
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an SVG file."""
@@ -118,8 +122,7 @@ def card(release: Release) -> str:
     if not certificate.private:
         facts["not private"] = words.why_not_private(certificate)
     rows = "".join(
-        f'<tr><th style="text-align:left;vertical-align:top;padding-right:12px;font-weight:500;color:#5b6a7b">'
-        f'{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
+        f'<tr><th style="{_NAME}">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
         for name, value in facts.items()
     )
     return f'<div style="{_CARD}"><b>Release</b><table style="color:inherit">{rows}</table></div>'

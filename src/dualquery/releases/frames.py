@@ -9,7 +9,7 @@ which no bar here knows of, and shares stand alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
+from dualquery.queries.language.reader import Reader
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.special import language_of
 from dualquery.queries.tables import Tables
@@ -69,6 +70,7 @@ def cells_table(release: Release, by: str | Sequence[str], where: str | None) ->
     if where is None:
         answers = release.answers_of(group, np.full(group.size, len(members)))
     else:
+        Reader(release.domain).read(where, place="where")  # what is wrong with it is told of it alone
         texts = group.texts(np.arange(group.size, dtype=np.int64))
         answers = release.answer_all([f"{text} & ({where})" for text in texts], places=["where"] * group.size)
     order = _in_order(members, release.domain.sizes)
@@ -100,7 +102,13 @@ def attributes_of(release: Release, by: str | Sequence[str]) -> list[int]:
 
 
 def _names(by: str | Sequence[str]) -> list[str]:
-    return [by] if isinstance(by, str) else list(by)
+    if isinstance(by, str):
+        return [by]
+    if not isinstance(by, Iterable):
+        raise QueryError(
+            f"a table is by the name of an attribute, or by a list of names, and {type(by).__name__} is neither"
+        )
+    return list(by)
 
 
 def _in_order(members: Sequence[int], sizes: NDArray[np.int32]) -> NDArray[np.int64]:

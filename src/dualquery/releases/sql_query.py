@@ -76,6 +76,8 @@ class Asked:
         tree: Node = json.loads(found)
         if tree.get("error"):
             said = str(tree.get("error_message", "it is no query"))
+            if "Only SELECT" in said:
+                raise QueryError("only SELECT can be asked: nothing in a release is changed by SQL")
             raise QueryError(f"the SQL cannot be read: {said.splitlines()[0]}")
         if len(tree["statements"]) != 1:
             raise QueryError("give one SELECT at a time")
@@ -107,6 +109,10 @@ class _Sentence:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, self._kind):
             said = [line.strip() for line in str(error).splitlines() if line.strip()]
+            if "Table with name" in said[0]:
+                raise QueryError(
+                    "the synthetic rows are the one table there is, and it is called data"
+                ) from None
             raise QueryError(f"the SQL cannot be answered: {' '.join(said[:2])}") from None
 
 
