@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import Countable, Integers, check_adds_up
+from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.in_parts import InParts
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.blocks import bin_of
@@ -52,7 +53,6 @@ class SparkCounter:
         progress: Progress = no_progress,
     ) -> None:
         check_persons(schema, records_per_person)
-        check_adds_up(schema.domain)
         self._domain = schema.domain
         self._records_per_person = records_per_person
         self._progress = progress
@@ -87,14 +87,16 @@ class SparkCounter:
         if id(countable) in self._kept:
             return self._kept[id(countable)][1]
         self._progress(0, 1)
-        counting = _counting(self._domain, self._records_per_person, countable)
+        asked = InParts(countable)
+        counting = _counting(self._domain, self._records_per_person, asked)
         some = max(1, round(self._tasks**0.5))  # a tree of two levels
         with spark_words():
             partial = self._blocks.select("block").mapInArrow(counting, COUNTS)
             found = partial.repartition(some).mapInArrow(_summed, COUNTS).toArrow()
-        counts = countable.counts(_no_records(self._domain)).copy()
+        counts = asked.counts(_no_records(self._domain)).copy()
         for part in found.column("counts").to_pylist():
             counts += np.frombuffer(part, np.int64)
+        counts = asked.whole(counts)
         self._progress(1, 1)
         if kept:
             self._kept[id(countable)] = (countable, counts)

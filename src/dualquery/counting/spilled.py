@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Integers, check_adds_up
+from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.in_parts import InParts
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
@@ -99,7 +100,6 @@ class SpilledCounter:
         self, domain: Domain, blocks: Iterable[Records], *, rows: int, progress: Progress = no_progress
     ) -> None:
         """`rows` are read back at once; what comes in may be cut otherwise."""
-        check_adds_up(domain)
         self._domain = domain
         self._at_once = rows
         self._progress = progress
@@ -130,9 +130,11 @@ class SpilledCounter:
             return self._kept[id(countable)][1]
         self._progress(0, 1)
         blocks = self._blocks()
-        counts = countable.counts(next(blocks)).copy()
+        asked = InParts(countable)
+        counts = asked.counts(next(blocks)).copy()
         for records in blocks:
-            counts += countable.counts(records)
+            counts += asked.counts(records)
+        counts = asked.whole(counts)
         self._progress(1, 1)
         if kept:
             self._kept[id(countable)] = (countable, counts)
