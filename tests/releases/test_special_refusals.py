@@ -12,7 +12,11 @@ GRAPH = '[graph]\nsource = "payer"\ntarget = "payee"\nvertices = ["a", "b", "c"]
 POINTS = "[points]\n[points.columns]\nlat = [47, 55]\nlon = [5, 15]\n"
 CODES = "[codes.columns]\nicd = {text = 5}\nborn = {from = 1900, to = 2030}\n"
 ITEMS = '[[items]]\nname = "item"\ncount = 4\n'
-EDGES, PLACES, PATIENTS = "payer,payee\na,b\nb,c\n", "lat,lon\n50,10\n51,11\n", "icd,born\nC71.9,1984\nA00,1950\n"
+EDGES, PLACES, PATIENTS = (
+    "payer,payee\na,b\nb,c\n",
+    "lat,lon\n50,10\n51,11\n",
+    "icd,born\nC71.9,1984\nA00,1950\n",
+)
 CASES = [
     (GRAPH, "payer,payee\na,z\n", "edges leaving {a}", [], "outside the declared set"),
     (GRAPH, EDGES, "edges leaving {z}", [], "z"),
