@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import Countable, Integers, check_adds_up
+from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.in_parts import InParts
 from dualquery.counting.kept import KeptCounts
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.group import Progress, no_progress
@@ -54,7 +55,6 @@ class SparkCounter:
         progress: Progress = no_progress,
     ) -> None:
         check_persons(schema, records_per_person)
-        check_adds_up(schema.domain)
         self._domain = schema.domain
         self._records_per_person = records_per_person
         self._counts = KeptCounts(progress)
@@ -88,8 +88,9 @@ class SparkCounter:
         return self._counts.of(countable, self._counted, kept=kept)
 
     def _counted(self, countable: Countable) -> Integers:
-        counts = countable.counts(_no_records(self._domain)).copy()
-        counting = _counting(self._domain, self._records_per_person, countable)
+        asked = InParts(countable)
+        counts = asked.counts(_no_records(self._domain)).copy()
+        counting = _counting(self._domain, self._records_per_person, asked)
         with spark_words():
             partial = self._blocks.select("block").mapInArrow(counting, COUNTS)
             if (
@@ -99,7 +100,7 @@ class SparkCounter:
             found = partial.toArrow()
         for part in found.column("counts").to_pylist():
             counts += np.frombuffer(part, np.int64)
-        return counts
+        return asked.whole(counts)
 
     def close(self) -> None:
         """Let the executors forget the records."""

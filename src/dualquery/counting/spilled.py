@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Integers, check_adds_up
+from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.in_parts import InParts
 from dualquery.counting.kept import KeptCounts
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain, Items
@@ -100,7 +101,6 @@ class SpilledCounter:
         self, domain: Domain, blocks: Iterable[Records], *, rows: int, progress: Progress = no_progress
     ) -> None:
         """`rows` are read back at once; what comes in may be cut otherwise."""
-        check_adds_up(domain)
         self._domain = domain
         self._at_once = rows
         self._counts = KeptCounts(progress)
@@ -135,11 +135,11 @@ class SpilledCounter:
         return Records(self._domain, self._rows, columns, self._records_per_person)
 
     def _counted(self, countable: Countable) -> Integers:
-        blocks = self._blocks()
-        counts = countable.counts(next(blocks)).copy()
+        asked, blocks = InParts(countable), self._blocks()
+        counts = asked.counts(next(blocks)).copy()
         for records in blocks:
-            counts += countable.counts(records)
-        return counts
+            counts += asked.counts(records)
+        return asked.whole(counts)
 
     def _blocks(self) -> Iterator[Records]:
         for first in range(0, max(1, self._rows), self._at_once):
