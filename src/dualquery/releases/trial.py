@@ -1,4 +1,4 @@
-"""A plan on trial, where the number of records is still to be measured: a refusal that is certain comes before a charge.
+"""A plan on trial, where the number of records is still to be measured: what is refused for certain is not charged.
 
 Measuring the number charges the book, and the plan follows the number. What would be refused whatever the number is
 (an option that means nothing, a workload too large, a budget too small) can be said from public things alone.

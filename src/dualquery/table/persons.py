@@ -2,9 +2,10 @@
 
 The schema's `unit` names the column that says it. That column is read, used here, and left behind: it is in no
 domain and in no release. (Of a graph it may be one end of the edges: each belongs to its payer, whose name is public
-as a vertex. Which edges there are is protected all the same.) An id is its canonical text (`cells`) without the blanks around it, a whole number without
-its point and zeros, so that 17, 17.0 and "17 " are one person. A blank id is nobody's: each such row is a person of
-its own. (Too few persons only hide more; a person under two ids is protected less, and no program can know it.)
+as a vertex. Which edges there are is protected all the same.) An id is its canonical text (`cells`) without the
+blanks around it, a whole number without its point and zeros, so that 17, 17.0 and "17 " are one person. A blank id
+is nobody's: each such row is a person of its own. (Too few persons only hide more; a person under two ids is
+protected less, and no program can know it.)
 
 *At most K records of a person.* A person's records are sorted canonically, by their codes. Record j of them gets the
 ticket mix(seed + jφ), where the seed is a hash of the id, and those with the K smallest tickets are kept. So what is
