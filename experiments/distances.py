@@ -143,12 +143,6 @@ def draw(rows: Rows) -> Figure:
     return picture
 
 
-def learner(columns: int, mine: float, means: Mapping[tuple[Value, ...], float]) -> str:
-    """Half a sentence, where the learner was played."""
-    other = means.get((columns, LEARNER), float("nan"))
-    return f"{times(mine / other)} than the coordinate-wise learner; " if other > 0 else ""
-
-
 def find(rows: Rows) -> str:
     means = {value: mean_by(rows, ("columns", "method"), value) for value in MEASURED}
     sentences = []
@@ -157,13 +151,13 @@ def find(rows: Rows) -> str:
         sentences.append(
             f"- {d} columns: {mine:.2g} mean, {means['max_error'][d, CURVES]:.2g} max of the diameter; "
             f"{times(mine / others[d, INDEPENDENT])} than independent noise, "
-            f"{times(mine / others[d, HISTOGRAMS])} than histograms by hand, "
+            f"{times(mine / others[d, HISTOGRAMS])} than histograms by hand"
             + (
-                f"{times(mine / others[d, LEARNER])} than the coordinate-wise learner; "
+                f", {times(mine / others[d, LEARNER])} than the coordinate-wise learner"
                 if (d, LEARNER) in others
                 else ""
             )
-            + f"{means['seconds'][d, CURVES]:.2f} s, the true answers {means['true_seconds'][d, CURVES]:.2f} s by "
+            + f"; {means['seconds'][d, CURVES]:.2f} s, the true answers {means['true_seconds'][d, CURVES]:.2f} s by "
             f"sums over columns, {means['direct_seconds'][d, CURVES]:.1f} s record by record."
         )
     return "\n".join(

@@ -84,7 +84,7 @@ def print_evaluation(found: Evaluation) -> None:
         ["query", "truth", "release", "error"],
         [
             [
-                each.query,
+                output.shortened(each.query),
                 f"{each.truth:.4f}",
                 f"{each.answer:.4f}",
                 output.fraction(abs(each.truth - each.answer)),

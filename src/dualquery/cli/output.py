@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import Step
 
 
+MOST_OF_A_QUERY = 200  # characters that a line of a table shows
 NARROW = 24  # columns beside names, below which values stand under them
 CYAN, BOLD = "36", "1"
 
@@ -147,8 +148,16 @@ def fraction(value: float | None) -> str:
     )
 
 
-def errors(mean: float | None, maximum: float | None) -> str:
-    return f"mean {fraction(mean)}, max {fraction(maximum)} (fractions of the table)"
+def errors(mean: float | None, maximum: float | None, kind: str) -> str:
+    """Predicted errors, of a table of this kind."""
+    from dualquery.releases.kinds import called
+
+    return f"mean {fraction(mean)}, max {fraction(maximum)} ({called(kind).fractions})"
+
+
+def shortened(query: str) -> str:
+    """A query for a line of a table: of one that names hundreds of vertices, where it begins and where it ends."""
+    return query if len(query) <= MOST_OF_A_QUERY else f"{query[:130]} … {query[-40:]}"
 
 
 def parameter(value: object) -> str:

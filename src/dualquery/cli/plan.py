@@ -102,7 +102,7 @@ def _print(found: Foreseen, workload: Workload) -> None:
     }
     for name, value in shown(made.parameters).items():
         facts[name.replace("_", " ")] = output.parameter(value)
-    facts["predicted error"] = output.errors(made.mean_error, made.max_error)
+    facts["predicted error"] = output.errors(made.mean_error, made.max_error, made.task.domain.kind)
     facts["time"], facts["memory"] = output.seconds(made.seconds), output.size(made.bytes)
     output.print_facts(facts)
     if made.steps:

@@ -185,7 +185,9 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             f"accounting {budget['accounting']} ({budget['accounting_reason']}), "
             f"from {certificate['entropy']['statement']}",
             **_book_fact(certificate),
-            "predicted error": output.errors(predicted.mean, predicted.maximum),
+            "predicted error": output.errors(
+                predicted.mean, predicted.maximum, certificate.get("table", "records")
+            ),
             **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
             "folder": str(folder),
             "report": str(folder / "report.html"),

@@ -13,6 +13,7 @@ class Called:
     records: str
     table: str
     protects: str  # where one record is protected, and not a person
+    fractions: str = "fractions of the table"  # what answers and errors are
 
 
 CALLED: dict[str, Called] = {
@@ -34,6 +35,7 @@ CALLED: dict[str, Called] = {
         "points",
         "a table",
         "It protects one point. A person with several points in the table is protected less.",
+        "fractions of the diameter",
     ),
     "codes": Called(
         "record",
