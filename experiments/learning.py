@@ -215,8 +215,8 @@ EXPERIMENT = Experiment(
     title="Train on synthetic, test on real: income from a release of Adult",
     paper=(
         "No paper of ours learns from releases; the aim is our own. Seen before: 0.88 and 0.885 at ε = 1 (logistic "
-        "regression, boosting), 0.897 at ε = 10, against 0.903 and 0.926 with the private table. The goal at ε = 1 is "
-        "0.89 and 0.90. The workload was chosen on this very table: four were looked at with one seed."
+        "regression, boosting), 0.897 at ε = 10, against 0.903 and 0.926 with the private table. The goal at ε = 1 "
+        "is 0.89 and 0.90. The workload was chosen on this very table: four were looked at with one seed."
     ),
     points=points,
     draw=draw,
