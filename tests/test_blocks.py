@@ -265,6 +265,8 @@ def run_python(stage: Stage, block: str) -> None:
         return
     if 'save("released")' in block:  # whoever goes on from the commands would name another
         shutil.rmtree(stage.folder / "released")
+    if 'save("schema.toml")' in block:
+        (stage.folder / "schema.toml").unlink()
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(block, stage.page, "exec"), stage.names)
