@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.privacy.budget import Accounting
+from dualquery.privacy.neighbours import Neighbours
 from experiments.data import Data
 from experiments.harness import (
     Experiment,
@@ -24,16 +25,26 @@ from experiments.harness import (
     times,
     where,
 )
-from experiments.runs import answers_of, asked_at_random, budget_of, dual_query_epsilons, errors_of, run_of
+from experiments.runs import (
+    ADD_REMOVE,
+    answers_of,
+    asked_at_random,
+    budget_of,
+    dual_query_epsilons,
+    errors_of,
+    papers_rounds,
+    run_of,
+)
 
 DELTA = 1e-3
 COST, ERROR = "cost of T rounds", "error at ε"  # the two kinds of rows, and what is given
+PURE, PRINTED, ADVANCED, RHO = "Theorem 4.2", "Theorem 4.3 as printed", "Theorem 4.3", "ρ"
 THEOREMS = {
-    "Theorem 4.2": Accounting.PURE,
-    "Theorem 4.3": Accounting.THEOREM_4_3,
-    "ρ": Accounting.ZCDP,
+    PURE: Accounting.PURE,
+    PRINTED: Accounting.THEOREM_4_3,
+    ADVANCED: Accounting.THEOREM_4_3,
+    RHO: Accounting.ZCDP,
 }
-COLOURS = dict(zip(THEOREMS, ("C3", "C1", "C2"), strict=True))
 PAPERS, OWN = "the paper's η and s", "the program's own η and s"
 
 
@@ -54,7 +65,12 @@ KDD99 = Game("KDD99: η = 1.2, s = 1750", 494_021, 1.2, 1750)
 def cost(game: Game, theorem: str, rounds: int) -> float:
     """The ε of so many rounds by a theorem."""
     by = dual_query_epsilons(
-        learning_rate=game.learning_rate, samples=game.samples, rounds=rounds, rows=game.rows, delta=DELTA
+        learning_rate=game.learning_rate,
+        samples=game.samples,
+        rounds=rounds,
+        rows=game.rows,
+        delta=DELTA,
+        neighbours=Neighbours.REPLACE if theorem == PRINTED else ADD_REMOVE,
     )
     return by[THEOREMS[theorem]]
 
@@ -69,9 +85,11 @@ def measure(
     """A run with as many rounds as a theorem affords; where no samples are given η and s are the program's own."""
     asked = asked_at_random(data, "adult", queries)
     accounting = THEOREMS[theorem]
-    budget = budget_of(epsilon, 0.0 if accounting is Accounting.PURE else DELTA, accounting)
+    budget = budget_of(epsilon, 0.0 if accounting is Accounting.PURE else DELTA, accounting, ADD_REMOVE)
     papers: dict[str, Any] = {"learning_rate": ADULT.learning_rate, "samples": samples, "free": "zeros"}
     options = {} if samples is None else papers
+    if theorem == PRINTED:  # as in the papers' Figure 2, of which this is the same run
+        options["rounds"] = papers_rounds(asked.records, asked.workload, epsilon, DELTA, **options)
     run = run_of(DUAL_QUERY, asked.records, asked.workload, budget, seed, **options)
     errors = errors_of(answers_of(run.outcome, asked.workload), asked.truth)
     return {
@@ -91,7 +109,14 @@ def points(setting: Setting) -> list[Point]:
     samples = {PAPERS: setting.choose(toy=20, quick=ADULT.samples, full=ADULT.samples), OWN: None}
     costs = [
         Point(
-            {"what": COST, "parameters": game.name, "theorem": theorem, "given": rounds, "run": 0},
+            {
+                "what": COST,
+                "parameters": game.name,
+                "theorem": theorem,
+                "given": rounds,
+                "neighbours": ADD_REMOVE.value,
+                "run": 0,
+            },
             partial(price, game, theorem, rounds),
             cost=0.001,
         )
@@ -101,14 +126,22 @@ def points(setting: Setting) -> list[Point]:
     ]
     errors = [
         Point(
-            {"what": ERROR, "parameters": parameters, "theorem": theorem, "given": epsilon, "run": seed},
+            {
+                "what": ERROR,
+                "parameters": parameters,
+                "theorem": theorem,
+                "given": epsilon,
+                "neighbours": ADD_REMOVE.value,
+                "run": seed,
+            },
             partial(measure, setting.data, queries, theorem, epsilon, samples[parameters], seed),
             cost=epsilon ** (1 / 3),  # as the rounds
         )
         for parameters in samples
         for theorem in THEOREMS
         for epsilon in epsilons
-        for seed in setting.seeds(full=5)
+        for seed in setting.seeds(full=5 if theorem == PRINTED else 3)
+        if theorem != PRINTED or parameters == PAPERS  # whose own parameters are no paper's
     ]
     return costs + errors
 

@@ -32,7 +32,7 @@ from experiments.harness import (
     mean_by,
     where,
 )
-from experiments.runs import budget_of, errors_of, run_of
+from experiments.runs import ADD_REMOVE, budget_of, errors_of, run_of
 
 DELTA = 1e-6
 PROJECTION, ADAPTIVE, DUAL_QUERY, MWEM = "projection", "adaptive-projection", "dualquery", "mwem"
@@ -97,7 +97,8 @@ def asked(data: Data, case: Case) -> tuple[Records, Workload, NDArray[np.float64
 def measure(data: Data, case: Case, mechanism: str, epsilon: float, seed: int) -> dict[str, Value]:
     """Errors of the synthetic records, whatever else a mechanism answers."""
     records, workload, truth = asked(data, case)
-    budget = budget_of(epsilon, 0.0 if case.accounting is Accounting.PURE else DELTA, case.accounting)
+    delta = 0.0 if case.accounting is Accounting.PURE else DELTA
+    budget = budget_of(epsilon, delta, case.accounting, ADD_REMOVE)
     run = run_of(MECHANISMS[mechanism], records, workload, budget, seed)
     errors = errors_of(workload.fractions(run.records), truth)
     return {
@@ -109,17 +110,23 @@ def measure(data: Data, case: Case, mechanism: str, epsilon: float, seed: int) -
 
 
 def points(setting: Setting) -> list[Point]:
-    epsilons = setting.choose(toy=(0.05, 5.0), quick=(0.1, 1.0), full=(0.1, 0.3, 1.0, 3.0, 10.0))
+    epsilons = setting.choose(toy=(0.05, 5.0), quick=(0.1, 1.0), full=(0.1, 1.0, 10.0))
     return [
         Point(
-            {"case": case.name, "mechanism": mechanism, "epsilon": epsilon, "run": seed},
+            {
+                "case": case.name,
+                "mechanism": mechanism,
+                "epsilon": epsilon,
+                "neighbours": ADD_REMOVE.value,
+                "run": seed,
+            },
             partial(measure, setting.data, case, mechanism, epsilon, seed),
             cost=1 + 10 * epsilon ** (2 / 3) if mechanism == MWEM else 2,  # as MWEM's rounds, squared
         )
         for case in cases(setting)
         for mechanism in case.mechanisms
         for epsilon in epsilons
-        for seed in setting.seeds(full=1)
+        for seed in setting.seeds()
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,6 +13,7 @@ from dualquery.privacy.budget import Accounting
 from experiments.data import Data
 from experiments.harness import Experiment, Point, Rows, Setting, Value, line, main
 from experiments.runs import (
+    ADD_REMOVE,
     ENOUGH,
     answers_of,
     asked_at_random,
@@ -19,7 +21,7 @@ from experiments.runs import (
     dual_query_epsilons,
     errors_of,
     run_of,
-    zeros_answers,
+    zeros_errors,
 )
 
 DELTA = 1e-3
@@ -27,14 +29,14 @@ LEARNING_RATE, SAMPLES, ROUNDS = 1.2, 1750, 170
 
 
 def prices(rows: int, rounds: int) -> dict[str, Value]:
-    """The ε of the parameters by each accountant."""
-    by = dual_query_epsilons(
-        learning_rate=LEARNING_RATE, samples=SAMPLES, rounds=rounds, rows=rows, delta=DELTA
-    )
+    """The ε of the parameters by both theorems as printed, and by ρ for a record added or removed."""
+    run: dict[str, Any] = {"learning_rate": LEARNING_RATE, "samples": SAMPLES, "rounds": rounds, "rows": rows}
+    printed = dual_query_epsilons(**run, delta=DELTA)
+    added = dual_query_epsilons(**run, delta=DELTA, neighbours=ADD_REMOVE)
     return {
-        "epsilon_theorem_4_2": by[Accounting.PURE],
-        "epsilon_theorem_4_3": by[Accounting.THEOREM_4_3],
-        "epsilon_rho": by[Accounting.ZCDP],
+        "epsilon_theorem_4_2": printed[Accounting.PURE],
+        "epsilon_theorem_4_3": printed[Accounting.THEOREM_4_3],
+        "epsilon_rho": added[Accounting.ZCDP],
     }
 
 
@@ -42,13 +44,13 @@ def measure(data: Data, queries: int, rounds: int, seed: int) -> dict[str, Value
     asked = asked_at_random(data, "kddcup99", queries)
     records, workload, truth = asked.records, asked.workload, asked.truth
     parameters = {"learning_rate": LEARNING_RATE, "samples": SAMPLES, "rounds": rounds, "free": "zeros"}
-    pays = budget_of(ENOUGH, DELTA)
+    pays = budget_of(ENOUGH, DELTA, neighbours=ADD_REMOVE)
     run = run_of(DUAL_QUERY, records, workload, pays, seed, count_first=True, **parameters)
     errors = errors_of(answers_of(run.outcome, workload), truth)
     return {
         "mean_error": errors.mean,
         "max_error": errors.max,
-        "zeros_mean_error": errors_of(zeros_answers(workload), truth).mean,
+        "zeros_mean_error": zeros_errors(workload, truth).mean,
         "seconds": run.seconds,
         "counting_seconds": run.counting_seconds,
         **prices(records.rows, rounds),
@@ -64,7 +66,7 @@ def points(setting: Setting) -> list[Point]:
     rounds = setting.choose(toy=10, quick=ROUNDS, full=ROUNDS)
     return [
         Point(
-            {"queries": queries, "rounds": rounds, "run": seed},
+            {"queries": queries, "rounds": rounds, "neighbours": ADD_REMOVE.value, "run": seed},
             partial(measure, setting.data, queries, rounds, seed),
             cost=100_000 + queries,
         )

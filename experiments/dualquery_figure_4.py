@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,10 +13,8 @@ from numpy.typing import NDArray
 
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.queries.random_families import random_conjunctions
-from dualquery.queries.workload import Workload
-from dualquery.table.records import Records
 from experiments.biased import biased_records
 from experiments.harness import (
     Experiment,
@@ -31,18 +30,21 @@ from experiments.harness import (
     where,
 )
 from experiments.runs import (
+    ADD_REMOVE,
+    Asked,
     answers_of,
     budget_of,
     errors_of,
     in_fresh_process,
+    papers_rounds,
     run_of,
-    zeros_answers,
+    zeros_errors,
 )
 
 EPSILON, DELTA = 1.0, 1e-3
-PAPERS, PLANNED, NOISE = "DualQuery, the paper's η", "DualQuery, own η and s", "independent Gaussian noise"
+PAPERS, PLANNED, NOISE = "DualQuery as in its paper", "DualQuery, ρ, own η and s", "independent noise"
 ZEROS, UNIFORM = "zeros table", "uniform table"
-STYLES = {PAPERS: "C2o:", PLANNED: "C2o-", NOISE: "C1^-", ZEROS: "ks:", UNIFORM: "kd--"}
+METHODS = (PAPERS, PLANNED, NOISE, ZEROS, UNIFORM)
 EXPECTED_ZEROS = 7 / 32
 
 
@@ -52,22 +54,30 @@ def papers_samples(width: int) -> int:
     return round(200 * math.pow(width / 50, power))
 
 
+@lru_cache(maxsize=1)
+def asked(width: int, rows: int, queries: int, seed: int) -> Asked:
+    """Data, random 3-way queries and the truth; kept for the methods that follow."""
+    records = biased_records(width, rows, seed)
+    workload = random_conjunctions(records.domain, 3, queries, seed)
+    return Asked(records, workload, workload.fractions(records))
+
+
 def answers(
-    method: str, records: Records, workload: Workload, epsilon: float, seed: int
+    method: str, given: Asked, epsilon: float, seed: int
 ) -> tuple[NDArray[np.float64], dict[str, Value]]:
     """A method's answers, and what it took."""
-    if method == ZEROS:
-        return zeros_answers(workload), {}
-    if method == UNIFORM:
-        return np.full(workload.size, 1 / 8), {}
-    pays: Budget = budget_of(epsilon, DELTA)
+    records, workload = given.records, given.workload
     if method == NOISE:
+        pays = budget_of(epsilon, DELTA, Accounting.GAUSSIAN, ADD_REMOVE)
         run = run_of(INDEPENDENT_GAUSSIAN, records, workload, pays, seed)
         return answers_of(run.outcome, workload), {"seconds": run.seconds}
-    options: dict[str, Value] = {}
+    options: dict[str, Any] = {}
+    accounting = Accounting.ZCDP
     if method == PAPERS:
-        pays = budget_of(epsilon, DELTA, Accounting.THEOREM_4_3)
+        accounting = Accounting.THEOREM_4_3
         options = {"learning_rate": 0.4, "samples": papers_samples(records.domain.width), "free": "random"}
+        options["rounds"] = papers_rounds(records, workload, epsilon, DELTA, **options)
+    pays = budget_of(epsilon, DELTA, accounting, ADD_REMOVE)
     run = run_of(DUAL_QUERY, records, workload, pays, seed, count_first=True, **options)
     chosen = {name: run.parameters[name] for name in ("learning_rate", "samples", "rounds")}
     return answers_of(run.outcome, workload), {
@@ -78,10 +88,15 @@ def answers(
 
 
 def measure(method: str, width: int, rows: int, queries: int, epsilon: float, seed: int) -> dict[str, Value]:
-    records = biased_records(width, rows, seed)
-    workload = random_conjunctions(records.domain, 3, queries, seed)
-    found, took = answers(method, records, workload, epsilon, seed)
-    errors = errors_of(found, workload.fractions(records))
+    given = asked(width, rows, queries, seed)
+    took: dict[str, Value] = {}
+    if method == ZEROS:
+        errors = zeros_errors(given.workload, given.truth)
+    elif method == UNIFORM:
+        errors = errors_of(np.full(len(given.truth), 1 / 8), given.truth)
+    else:
+        found, took = answers(method, given, epsilon, seed)
+        errors = errors_of(found, given.truth)
     return {"mean_error": errors.mean, "max_error": errors.max, **took}
 
 
@@ -95,17 +110,22 @@ def points(setting: Setting) -> list[Point]:
     widths = setting.choose(toy=(50,), quick=(50, 2000, 32_000), full=(50, 500, 2000, 8000, 64_000, 512_000))
     rows, queries = setting.choose(toy=(2000, 500), quick=(100_000, 20_000), full=(100_000, 100_000))
     epsilons = setting.choose(toy=(0.05, 5.0), quick=(EPSILON,), full=(EPSILON,))
-    how = measure_alone if setting.size is Size.FULL else measure  # a process costs seconds
-    return [
-        Point(
-            {"attributes": width, "method": method, "epsilon": epsilon, "queries": queries, "run": seed},
-            partial(how, method, width, rows, queries, epsilon, seed),
-            cost=30 + width / 1e4,
+
+    def point(width: int, seed: int, method: str, epsilon: float) -> Point:
+        alone = setting.size is Size.FULL and method == PLANNED  # a process costs seconds
+        key = {"attributes": width, "method": method, "epsilon": epsilon, "queries": queries}
+        return Point(
+            {**key, "neighbours": ADD_REMOVE.value, "run": seed},
+            partial(measure_alone if alone else measure, method, width, rows, queries, epsilon, seed),
+            cost=(10 if method in (PAPERS, PLANNED) else 1) * (3 + width / 1e5),
         )
+
+    return [
+        point(width, seed, method, epsilon)
         for width in widths
-        for method in STYLES
-        for epsilon in epsilons
         for seed in setting.seeds()
+        for method in METHODS
+        for epsilon in epsilons
     ]
 
 

@@ -54,19 +54,19 @@ def measure(data: Data, name: str, queries: int, epsilon: float, seed: int) -> d
 
 def points(setting: Setting) -> list[Point]:
     epsilons = setting.choose(
-        toy=(1.0, 100.0), quick=(1.0, 10.0, 100.0, 1000.0), full=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+        toy=(1.0, 100.0), quick=(1.0, 10.0, 100.0, 1000.0), full=(1.0, 10.0, 100.0, 1000.0)
     )
     names = setting.choose(toy=("survey",), quick=tuple(DATA), full=tuple(DATA))
     queries = setting.choose(toy=2000, quick=100_000, full=500_000)
     return [
         Point(
-            {"data": name, "epsilon": epsilon, "run": seed},
+            {"data": name, "epsilon": epsilon, "queries": queries, "run": seed},
             partial(measure, setting.data, name, queries, epsilon, seed),
             cost={"adult": 3.0, "kddcup99": 10.0}.get(name, 1.0),
         )
         for name in names
         for epsilon in epsilons
-        for seed in setting.seeds(full=1)
+        for seed in setting.seeds()
     ]
 
 
