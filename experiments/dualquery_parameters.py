@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
 from math import inf
@@ -26,13 +26,13 @@ from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.random_families import random_conjunctions
+from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
 from experiments.biased import biased_records
 from experiments.data import Data, kept
+from experiments.drawing import VERMILION
 from experiments.harness import (
     Experiment,
     Point,
@@ -45,11 +45,11 @@ from experiments.harness import (
     mean_by,
     where,
 )
-from experiments.runs import ADD_REMOVE, answers_of, budget_of, errors_of, run_of
+from experiments.runs import answers_of, budget_of, errors_of, run_of
 
 EPSILON, DELTA = 1.0, 1e-3
 SPARSE, DENSE = "Adult (sparse)", "biased data (dense)"
-THEOREM, RHO = "Theorem 4.3 as printed", "ρ"
+THEOREM, RHO = "Theorem 4.3", "ρ"
 ACCOUNTINGS = {THEOREM: Accounting.THEOREM_4_3, RHO: Accounting.ZCDP}
 ZEROS, RANDOM, DENSITY = (free.value for free in Free)  # the paper's two, and ours
 GRID, RULE, DEFAULT = (
@@ -92,7 +92,7 @@ class Scale:
 def asked(data: Data, table: str, scale: Scale) -> tuple[Records, Workload, NDArray[np.float64]]:
     """Records, random 3-way queries and their true answers."""
     records = kept(data, "adult") if table == SPARSE else biased_records(scale.width, scale.rows, seed=1)
-    workload = random_conjunctions(records.domain, 3, scale.queries, seed=1)
+    workload = random_literals(records.domain, 3, scale.queries, seed=1)
     return records, workload, workload.fractions(records)
 
 
@@ -103,10 +103,7 @@ def played(
 
     Nothing is planned, because a plan's rehearsal takes as long as the run.
     """
-    # Theorem 4.3 as printed has the range of a replaced record, and so many rounds.
-    printed = budget.accounting is Accounting.THEOREM_4_3
-    counted = replace(budget, neighbours=Neighbours.REPLACE) if printed else budget
-    chosen = from_budget(Task(workload, records.rows, counted), DualQueryWishes(**options), reserved=())
+    chosen = from_budget(Task(workload, records.rows, budget), DualQueryWishes(**options), reserved=())
     entropy = SeededEntropy(seed)
     transcript = dual_query(
         Curator(MemoryCounter(records), Ledger(budget), entropy),
@@ -134,7 +131,7 @@ def measure(
     epsilon: float = EPSILON,
 ) -> dict[str, Value]:
     records, workload, truth = asked(data, table, scale)
-    budget = budget_of(epsilon, DELTA, ACCOUNTINGS[accounting], ADD_REMOVE)
+    budget = budget_of(epsilon, DELTA, ACCOUNTINGS[accounting])
     if free == DENSITY:
         run = run_of(DUAL_QUERY, records, workload, budget, seed)
         answers, chosen = answers_of(run.outcome, workload), run.parameters
@@ -174,7 +171,7 @@ def points(setting: Setting) -> list[Point]:
         table, accounting, free = (str(key[name]) for name in ("data", "accounting", "free"))
         named: dict[str, Any] = {name: key[name] for name in ("learning_rate", "samples") if name in key}
         return Point(
-            {**key, "neighbours": ADD_REMOVE.value, "run": seed},
+            {**key, "run": seed},
             partial(measure, setting.data, scale, table, accounting, free, named, seed),
             cost=(3 if table == DENSE else 1) * (3 if accounting == RHO else 1),
         )
@@ -207,11 +204,11 @@ def draw(rows: Rows) -> Figure:
         panels[0].set_ylabel("learning rate η")
     picture.legend(
         handles=[
-            Rectangle((0, 0), 1, 1, fill=False, edgecolor="red", linewidth=2, label="best of the grid"),
+            Rectangle((0, 0), 1, 1, fill=False, edgecolor=VERMILION, linewidth=2, label="best of the grid"),
             Rectangle(
                 (0, 0), 1, 1, fill=False, edgecolor="black", linestyle="--", label="the paper's advice"
             ),
-            Line2D([], [], marker="o", ms=11, mfc="none", mec="red", linestyle="", label="our rule"),
+            Line2D([], [], marker="o", ms=6, mfc="white", mec=VERMILION, linestyle="", label="our rule"),
         ],
         loc="outside lower center",
         ncols=3,
@@ -225,15 +222,17 @@ def heat_map(panel: Axes, rows: Rows, shades: LogNorm) -> None:
     cells = mean_by(where(rows, chosen=GRID), ("learning_rate", "samples"), "mean_error")
     rates, samples = _axes(rows)
     errors = np.array([[cells[rate, number] for number in samples] for rate in rates])
-    panel.imshow(errors, norm=shades, cmap="YlGnBu", origin="lower", aspect="auto")
+    panel.imshow(errors, norm=shades, cmap="cividis_r", origin="lower", aspect="auto")
     for (i, j), error in np.ndenumerate(errors):
         colour = "white" if shades(error) > 0.6 else "black"
         panel.text(j, i, f"{1000 * error:.1f}", ha="center", va="center", fontsize=7, color=colour)
     i, j = np.unravel_index(errors.argmin(), errors.shape)
-    panel.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="red", linewidth=2, zorder=3))
+    panel.add_patch(
+        Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=2, zorder=3)
+    )
     for row in where(rows, chosen=RULE)[:1]:
         x, y = _place(samples, row["samples"]), _place(rates, row["learning_rate"])
-        panel.plot(x, y, "o", ms=15, mfc="none", mec="red")
+        panel.plot(x + 0.36, y + 0.3, "o", ms=6, mfc="white", mec=VERMILION, mew=1.5)  # beside the digits
     panel.set_xticks(range(len(samples)), [f"{number:g}" for number in samples])
     panel.set_yticks(range(len(rates)), [f"{rate:g}" for rate in rates])
     panel.set_xlabel("samples s")
