@@ -117,7 +117,9 @@ def measure(data: Data, case: Case, mechanism: str, epsilon: float, seed: int) -
 
 
 def points(setting: Setting) -> list[Point]:
-    epsilons = setting.choose(toy=(0.05, 5.0), quick=(0.1, 1.0), full=(0.1, 1.0, 10.0))
+    epsilons = setting.choose(
+        toy=(0.05, 5.0), quick=(0.1, 1.0), full=(0.1, 1.0, 3.0)
+    )  # at 10 projection takes minutes
     return [
         Point(
             {
@@ -172,10 +174,10 @@ def find(rows: Rows) -> str:
         told.append(
             f"- {name}, mean / max error at ε = {epsilon:g}: {shown}; the rule picks {here[0]['chosen']}."
         )
-    return "\n".join([*told, "", *(_judged(rows, column) for column in COLUMNS)])
+    return "\n".join([*told, "", *(judged(rows, column) for column in COLUMNS)])
 
 
-def _judged(rows: Rows, column: str) -> str:
+def judged(rows: Rows, column: str) -> str:
     """Where another mechanism has a clearly lower error than the one that the rule picks."""
     errors = samples_by(rows, ("case", "epsilon", "mechanism"), column)
     picks = {(row["case"], row["epsilon"]): row["chosen"] for row in rows}

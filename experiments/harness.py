@@ -237,14 +237,15 @@ class Kept:
     def rows(self, points: Sequence[Point]) -> Rows:
         """The rows of these points, in their order."""
         found = (self.find(point.key) for point in points)
-        return [{name: _value(text) for name, text in row.items()} for row in found if row is not None]
+        return [{name: value_of(text) for name, text in row.items()} for row in found if row is not None]
 
 
 def _text(value: Value) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _value(text: str | None) -> Value:
+def value_of(text: str | None) -> Value:
+    """A cell of a CSV file, a number where it is one."""
     for kind in (int, float):
         try:
             return kind(text or "")

@@ -52,7 +52,10 @@ def budget_of(
 
 @dataclass(frozen=True)
 class Run:
-    """What a run gave, what it was planned to do, what it paid and how long it took."""
+    """What a run gave, what it was planned to do, what it paid and how long it took.
+
+    Seconds are those of the processor, of all cores together: a busy machine does not change them.
+    """
 
     outcome: Outcome
     plan: Plan[Any]
@@ -88,12 +91,12 @@ def run_of(
     plan = mechanism.plan_for(Task(workload, records.rows, budget), options)
     entropy, counter = SeededEntropy(seed), MemoryCounter(records)
     curator = Curator(counter, Ledger(budget), entropy)
-    started = time.perf_counter()
+    started = time.process_time()
     if count_first:
         counter.true_counts(workload, kept=True)
-    counted = time.perf_counter()
+    counted = time.process_time()
     outcome = mechanism.run(plan, curator, entropy.public_generator(), silent)
-    ended = time.perf_counter()
+    ended = time.process_time()
     return Run(outcome, plan, curator.ledger.spent(), counted - started, ended - counted)
 
 
