@@ -154,8 +154,13 @@ def wide() -> str:
         )
         own = figure_4.PLANNED
         lines.append(
-            [f"{width:,}", error(mean[own,]), error(mean[figure_4.NOISE,]), _seconds(seconds, own)]
-            + [f"{peak[own,].mean:.1f} GB" if (own,) in peak else ""]
+            [
+                f"{width:,}",
+                error(mean[own,]),
+                error(mean[figure_4.NOISE,]),
+                _seconds(seconds, own),
+                f"{peak[own,].mean:.1f} GB" if (own,) in peak else "",
+            ]
         )
     return table(("attributes", "DualQuery, mean error", "independent noise", "processor", "memory"), lines)
 
