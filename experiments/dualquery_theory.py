@@ -147,8 +147,8 @@ EXPERIMENT = Experiment(
     name="dualquery_theory",
     title="DualQuery, Algorithm 2: its own T, η and s, and the bound of Theorem 4.6",
     paper="'Rather than set the parameters as in Algorithm 2, we experiment with a range of parameters … the "
-    "accuracy guarantee (Theorem 4.6) need not hold for our parameters. However, we find that our algorithm gives good error, "
-    "often much better than predicted' (section 7).",
+    "accuracy guarantee (Theorem 4.6) need not hold for our parameters. However, we find that our algorithm gives "
+    "good error, often much better than predicted' (section 7).",
     points=points,
     draw=draw,
     find=find,

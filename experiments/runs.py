@@ -74,6 +74,20 @@ class Run:
         return records_of(self.outcome)
 
 
+_PLANS: dict[tuple[Any, ...], tuple[Workload, Plan[Any]]] = {}
+PLANS_KEPT = 64
+
+
+def planned(mechanism: AnyMechanism, task: Task, options: Mapping[str, Any]) -> Plan[Any]:
+    """A plan, made once for all seeds: it is public, and DualQuery rehearses it, which takes as long as a run."""
+    key = (mechanism.name, id(task.workload), task.rows, task.budget, *sorted(options.items()))
+    if key not in _PLANS:
+        while len(_PLANS) >= PLANS_KEPT:
+            del _PLANS[next(iter(_PLANS))]
+        _PLANS[key] = task.workload, mechanism.plan_for(task, dict(options))  # the workload keeps its id
+    return _PLANS[key][1]
+
+
 def run_of(
     mechanism: AnyMechanism,
     records: Records,
@@ -88,7 +102,7 @@ def run_of(
 
     `count_first` tells the time of counting apart, for mechanisms that count the whole workload.
     """
-    plan = mechanism.plan_for(Task(workload, records.rows, budget), options)
+    plan = planned(mechanism, Task(workload, records.rows, budget), options)
     entropy, counter = SeededEntropy(seed), MemoryCounter(records)
     curator = Curator(counter, Ledger(budget), entropy)
     started = time.process_time()
