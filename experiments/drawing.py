@@ -29,7 +29,7 @@ class Look:
 
     colour: str
     marker: str = ""
-    dash: str = "-"
+    dash: Any = "-"
 
     @property
     def style(self) -> dict[str, Any]:
@@ -45,6 +45,14 @@ PAPERS_DUAL_QUERY, RHO_DUAL_QUERY, OWN_DUAL_QUERY = (
 PROJECTION, ADAPTIVE = Look(BLUE, "s"), Look(SKY, "D", "--")
 MWEM, MWEM_AGAIN, MWEM_LETTER = Look(VERMILION, "P"), Look(VERMILION, "X", "--"), Look(VERMILION, "x", ":")
 NOISE = Look(ORANGE, "d", "-.")
+SEQUENCE = (  # for methods that stand on one page alone
+    Look(BLUE, "o"),
+    Look(ORANGE, "s", "--"),
+    Look(GREEN, "^", "-."),
+    Look(VERMILION, "D", ":"),
+    Look(PURPLE, "v", (0, (5, 1))),
+    Look(SKY, "P", (0, (1, 1))),
+)
 ZEROS, UNIFORM = Look(BLACK, "", ":"), Look(GREY, "", "--")
 
 

@@ -327,10 +327,10 @@ def write(experiment: Experiment, rows: Rows, out: Path, *, of: int) -> None:
     picture = experiment.draw(rows)
     for ending, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         picture.savefig(out / f"{experiment.name}.{ending}", dpi=DPI, metadata=metadata)
-    (out / f"{experiment.name}.md").write_text(_page(experiment, rows, of), encoding="utf-8")
+    (out / f"{experiment.name}.md").write_text(page_of(experiment, rows, of), encoding="utf-8")
 
 
-def _page(experiment: Experiment, rows: Rows, of: int) -> str:
+def page_of(experiment: Experiment, rows: Rows, of: int) -> str:
     parts = [
         f"# {experiment.title}",
         *_body(experiment, rows, folder=""),

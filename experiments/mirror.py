@@ -16,6 +16,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items, Numeric
 from dualquery.table.records import Records
 from experiments.data import Data, kept
+from experiments.drawing import bar_spread
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, errors_of, run_of
 from experiments.special_cases import EPSILON, independent, popular_items, special_budget, unit_noise
@@ -136,7 +137,10 @@ def draw(rows: Rows) -> Figure:
     largest = mean_by(wide, ("method",), "max_error")
     shown = [method for method in IMPLICIT if (method,) in largest]
     panels[1].barh(np.arange(len(shown)) - 0.2, [mean[WIDE, m] for m in shown], 0.38, label="mean")
-    panels[1].barh(np.arange(len(shown)) + 0.2, [largest[m,] for m in shown], 0.38, label="max")
+    panels[1].barh(np.arange(len(shown)) + 0.2, [largest[m,] for m in shown], 0.38, hatch="//", label="max")
+    runs = [where(wide, method=m) for m in shown]
+    bar_spread(panels[1], np.arange(len(shown)) - 0.2, runs, "mean_error", across=True)
+    bar_spread(panels[1], np.arange(len(shown)) + 0.2, runs, "max_error", across=True)
     panels[1].set_yticks(np.arange(len(shown)), [IMPLICIT[m] for m in shown])
     panels[1].invert_yaxis()
     if shown:
