@@ -26,7 +26,7 @@ from dualquery.releases.making import release
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.records import Records
 from experiments.drawing import bar_spread
-from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times
+from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times, where
 from experiments.spread import samples_by
 
 COARSENINGS, LEARNER, INDEPENDENT, MATRIX = "coarsenings", "frieze-kannan", "gaussian", "noisy matrix by hand"

@@ -20,6 +20,7 @@ from experiments.drawing import bar_spread
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, errors_of, run_of
 from experiments.special_cases import EPSILON, independent, popular_items, special_budget, unit_noise
+from experiments.spread import samples_by
 
 WIDE = "60 items of Kosarak"
 WIDE_ROUNDS, ROUNDS = 150, 20
@@ -128,6 +129,10 @@ def draw(rows: Rows) -> Figure:
     for place, method in enumerate(MAPS):
         values = [mean[case, method] / mean[case, "entropy"] for case in small]
         panels[0].barh(np.arange(len(small)) + 0.2 * place - 0.3, values, 0.18, label=method)
+        for at, case in enumerate(small):
+            for sample in samples_by(where(rows, case=case, method=method), (), "mean_error").values():
+                low, high = (end / mean[case, "entropy"] for end in (sample.low, sample.high))
+                panels[0].hlines(at + 0.2 * place - 0.3, low, high, color="black", lw=1.2)
     panels[0].set_yticks(np.arange(len(small)), small)
     panels[0].invert_yaxis()
     panels[0].axvline(1, color="black", lw=0.8)
