@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.dual_query.parameters import ROUNDS_MOST, SAMPLES_A_DECISION
 from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN
@@ -47,7 +48,7 @@ SAMPLES = {"adult": 1000, "kddcup99": 1000, "kosarak": 5000}  # the paper's, wit
 PAPERS_RATE = 2.0
 THEOREM, RHO, PLANNED = "DualQuery as in its paper", "DualQuery, ρ", "DualQuery, ρ, own η and s"
 PROJECTED, NOISE, ZEROS = "projection", "independent noise", "zeros table"
-WAYS = {
+WAYS: dict[str, tuple[AnyMechanism, Accounting]] = {
     THEOREM: (DUAL_QUERY, Accounting.THEOREM_4_3),
     RHO: (DUAL_QUERY, Accounting.ZCDP),
     PLANNED: (DUAL_QUERY, Accounting.ZCDP),

@@ -122,7 +122,12 @@ def points(setting: Setting) -> list[Point]:
 
     def point(width: int, seed: int, method: str, epsilon: float) -> Point:
         alone = setting.size is Size.FULL and method == PLANNED  # a process costs seconds
-        key = {"attributes": width, "method": method, "epsilon": epsilon, "queries": queries}
+        key: dict[str, Value] = {
+            "attributes": width,
+            "method": method,
+            "epsilon": epsilon,
+            "queries": queries,
+        }
         return Point(
             {**key, "neighbours": ADD_REMOVE.value, "run": seed},
             partial(measure_alone if alone else measure, method, width, rows, queries, epsilon, seed),
