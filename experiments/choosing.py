@@ -178,22 +178,25 @@ def find(rows: Rows) -> str:
 
 
 def judged(rows: Rows, column: str) -> str:
-    """Where another mechanism has a clearly lower error than the one that the rule picks."""
+    """Where another mechanism has a lower error than the one that the rule picks: clearly, or within the noise."""
     errors = samples_by(rows, ("case", "epsilon", "mechanism"), column)
     picks = {(row["case"], row["epsilon"]): row["chosen"] for row in rows}
     words = column.replace("_", " ")
-    lost = []
+    clear, near = [], []
     for (name, epsilon), chosen in picks.items():
         mine = errors[name, epsilon, chosen]
-        better = {
-            key[2]: e for key, e in errors.items() if key[:2] == (name, epsilon) and e.clearly_below(mine)
-        }
-        if better:
-            best = min(better, key=lambda mechanism: better[mechanism].mean)
-            lost.append(f"{name}, ε = {epsilon:g} ({best} {better[best].mean:.4f}, {chosen} {mine.mean:.4f})")
-    if not lost:
-        return f"By {words}, at none of {len(picks)} points is another mechanism clearly better than the one picked."
-    return f"By {words}, another is clearly better at {len(lost)} of {len(picks)} points: {'; '.join(lost)}."
+        others = {key[2]: e for key, e in errors.items() if key[:2] == (name, epsilon) and e.mean < mine.mean}
+        if others:
+            best = min(others, key=lambda mechanism: others[mechanism].mean)
+            told = f"{name}, ε = {epsilon:g} ({best} {others[best].mean:.2g}, {chosen} {mine.mean:.2g})"
+            (clear if others[best].clearly_below(mine) else near).append(told)
+    said = f"clearly better at {len(clear)} of {len(picks)} points"
+    parts = [
+        f"By {words}, another mechanism than the one picked is {said}{': ' if clear else ''}{'; '.join(clear)}."
+    ]
+    if near:
+        parts.append(f"Lower, but within the noise, at {len(near)}: {'; '.join(near)}.")
+    return " ".join(parts)
 
 
 EXPERIMENT = Experiment(
