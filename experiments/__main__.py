@@ -34,6 +34,7 @@ NAMES = (
     "choosing",
     "coverage",
     "without_floor",
+    "learning",
     "online",
     "mirror",
     "disjunctions",

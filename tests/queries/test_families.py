@@ -68,6 +68,21 @@ def test_marginals_are_all_tables() -> None:
     assert marginals(MIXED, 6).size == 5 * 1 * 3 * 2 * 2 * 2
 
 
+def test_marginals_around_an_attribute_are_those_that_hold_it() -> None:
+    (group,) = from_spec(MIXED, "marginals:3:n").groups
+    assert isinstance(group, Tables)
+    assert group.sets == tuple(each for each in combinations(range(6), 3) if 2 in each)
+    assert marginals(MIXED, 1, "n").size == 3
+    assert from_spec(MIXED, "marginals:2:item[1]").spec == "marginals:2:item[1]"
+    wide = Domain((Items("item", 3000), Categorical("c", ("a", "b"))))
+    with pytest.raises(QueryError, match="are allowed"):
+        marginals(wide, 3)
+    assert from_spec(wide, "marginals:2:c").size == 3000 * 4
+    fewer = from_spec(wide, "marginals:3:c")
+    assert fewer.spec == "marginals:2:c"
+    assert "so it is made for marginals:2:c" in fewer.notes[0]
+
+
 def test_parities_are_all_sets_up_to_k() -> None:
     (group,) = parities(BITS, 3).groups
     assert isinstance(group, Parities)
@@ -303,7 +318,7 @@ def test_files(tmp_path: Path) -> None:
         ("marginals:7", "tables of 7 attributes cannot be made: the schema has 6"),
         ("marginals:0", "at least one attribute"),
         ("marginals:two", "K must be a whole number in 'marginals:two'"),
-        ("marginals:2:3", "should read marginals:K"),
+        ("marginals:2:3", "unknown attribute '3'"),
         ("marginals", "neither a family of queries"),
         ("random:3", "should read random:K:COUNT"),
         ("random-literals:3", "should read random-literals:K:COUNT"),

@@ -19,13 +19,13 @@ from dualquery.mechanisms.graphs.shrinkage import excess
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
-from dualquery.queries.distances import UNIT
 from dualquery.queries.families import from_spec, from_texts
+from dualquery.queries.knots import Knots
 from dualquery.queries.workload import Workload
 from dualquery.releases.evaluation import evaluate
 from dualquery.table.encoding import encode
 from dualquery.table.graph import Graph, graph_of
-from dualquery.table.points import GRID, points_of
+from dualquery.table.points import GRID, KNOTS, STEPS, points_of
 from dualquery.table.records import Records, unpack_bits
 from dualquery.table.schema import parse_schema, read_schema, schema_text
 
@@ -302,7 +302,7 @@ def test_distances_are_sums_over_columns() -> None:
     for count, point in zip(workload.counts(records), asked, strict=True):
         width = sum((1.0, 3.0, 2.0)[j] for j in point)
         true = np.mean([sum(abs(row[j] - y) for j, y in point.items()) for row in values]) / width
-        assert count / (UNIT * 50) == pytest.approx(true, abs=1e-4)
+        assert count / (workload.unit * 50) == pytest.approx(true, abs=1e-4)
     assert from_texts(domain, list(workload.texts())).digest() == workload.digest()
     one = np.zeros(3, np.int32)
     workload.groups[0].add_answers(rows[0].astype(np.int32), one)
@@ -323,7 +323,7 @@ def test_points_from_their_file_to_an_answer(place: Path, tmp_path: Path) -> Non
     assert "It protects one point" in page
     assert "Mean distance to each place of lat" in page
     (tmp_path / "ask.csv").write_text("lat\n50\n51.5\n")
-    assert held.answers(["distance to (lat = 50)"])[0].value == pytest.approx(
+    assert held.answer_all(["distance to (lat = 50)"])[0].value == pytest.approx(
         held.artefact.fractions(from_spec(schema.domain, f"points:{tmp_path / 'ask.csv'}").groups[0])[0]
     )
 
@@ -371,8 +371,13 @@ def test_what_lies_outside_is_refused_with_code_2(
     assert not (tmp_path / "out").exists()
 
 
-def test_points_are_not_counted_in_parts() -> None:
-    """A sum of distances is rounded once: in parts, one record could move the rounding of all of them."""
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_points_are_counted_in_parts(rows: int) -> None:
+    """Sums are rounded once, over all parts, wherever these begin."""
     domain = parse_schema(POINTS, origin="test").domain
-    with pytest.raises(DataError, match="points are counted in memory"):
-        SpilledCounter(domain, iter([]), rows=10)
+    records = Records.from_rows(domain, np.random.default_rng(3).integers(GRID + 1, size=(60, domain.width)))
+    workload = from_spec(domain, "points:random:20")
+    factor = np.arange(2 * (KNOTS + 1)).reshape(2, -1) - 100
+    parts = SpilledCounter(domain, iter([records]), rows=rows)
+    for asked in (workload, Knots((0, 1), (factor, factor), STEPS, total=5)):
+        assert np.array_equal(parts.true_counts(asked), asked.counts(records))

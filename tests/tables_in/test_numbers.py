@@ -163,3 +163,17 @@ def test_what_is_wrong_is_said(keys: str, words: str | None) -> None:
     else:
         with pytest.raises(SchemaError, match=words):
             column(keys)
+
+
+def test_edges_next_to_zero_and_far_away_overflow_nothing() -> None:
+    from dualquery.table.spread import exponents
+
+    for edges in ((1e-300, 1.0, 10.0, 100.0), (1e-9, 1e-8, 1e3, 1e300), (0.0, 5e-324, 1.0, 2.0)):
+        with np.errstate(all="raise", under="ignore"):
+            assert np.isfinite(exponents(Numeric("x", edges), np.array([10, 1000, 10]))).all()
+            numbers = decode(
+                Records.from_rows(Domain((Numeric("x", edges),)), np.repeat([[0], [1], [2]], 50, axis=0))
+            )
+        found = np.asarray(numbers["x"])
+        assert (found >= edges[0]).all()
+        assert (found <= edges[-1]).all()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dualquery.audits import files, mechanisms, slots, thresholds, verbs
+from dualquery.audits import files, mechanisms, slots, special, thresholds, verbs
 from dualquery.audits.case import AuditError, Case, Finding, Verdict, judged
 from dualquery.audits.chance import stream
 
@@ -37,7 +37,14 @@ class Audit:
 
 def all_cases() -> list[Case]:
     """Every case: what the curator says, what mechanisms release, what folders show."""
-    return [*verbs.cases(), *thresholds.cases(), *slots.cases(), *mechanisms.cases(), *files.cases()]
+    return [
+        *verbs.cases(),
+        *thresholds.cases(),
+        *slots.cases(),
+        *mechanisms.cases(),
+        *special.cases(),
+        *files.cases(),
+    ]
 
 
 def chosen_cases(names: Sequence[str]) -> list[Case]:

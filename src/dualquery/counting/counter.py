@@ -14,10 +14,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.errors import DataError
 from dualquery.queries.group import Progress
 from dualquery.table.domain import Domain
-from dualquery.table.points import Points
 from dualquery.table.records import Records
 
 Integers = NDArray[np.int64]
@@ -28,18 +26,6 @@ class Countable(Protocol):
 
     def counts(self, records: Records, progress: Progress = ..., /) -> Integers:
         """The numbers for some of the records."""
-
-
-def check_adds_up(domain: Domain) -> None:
-    """Refuse a table that cannot be counted in parts.
-
-    Sums of distances are rounded once, over all points (`queries.distances`). Rounded in every part they would depend
-    on where parts begin, which a single record can shift for all that follow.
-    """
-    if isinstance(domain, Points):
-        raise DataError(
-            "points are counted in memory, not in parts; allow more with --memory, and leave --engine out"
-        )
 
 
 @runtime_checkable

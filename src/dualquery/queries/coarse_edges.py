@@ -89,9 +89,25 @@ def degrees(number: int) -> tuple[CoarseTable, CoarseTable]:
     return CoarseTable(alone, together, (number, 1)), CoarseTable(together, alone, (1, number))
 
 
-def blocks(classes: Classes, number: int) -> CoarseTable:
-    """Between all pairs of classes."""
-    return CoarseTable(classes, classes, (number, number))
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A cell for each pair of classes, and one for all loops: a loop is in no cut between a set and the rest."""
+
+    classes: Classes
+    number: int
+
+    @property
+    def size(self) -> int:
+        return self.number**2 + 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    def cells(self, source: Classes, target: Classes) -> Classes:
+        """The cell of each edge."""
+        block = self.classes[source] * self.number + self.classes[target]
+        return np.where(source == target, self.size - 1, block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +115,7 @@ class CoarseEdges:
     """The cells of several such tables, one table behind the other, each times a whole number of its own."""
 
     domain: Graph
-    tables: tuple[CoarseTable | LikelyPairs, ...]
+    tables: tuple[CoarseTable | LikelyPairs | Blocks, ...]
     multipliers: tuple[int, ...]
 
     def counts(self, records: Records, progress: Progress = no_progress) -> Integers:

@@ -8,7 +8,8 @@ diameter (the sum of the widths asked about). With positions x_j, y_j from 0 to 
 
 and the count of the query is ⌊Σ_x v(x) / G⌋. The floor is taken once, of the whole sum: a record added or removed
 moves the sum by 0 to G · UNIT, so that the floor moves by 0 to UNIT; a record exchanged, by UNIT at most, up or down.
-The same holds where a table is counted in parts whose floors are added up, because a record lies in one part.
+Where a table is counted in parts, the sums of the parts are added up first (`counting.in_parts`), and the floor is
+taken of the whole again. Sums stay below G · UNIT · n = 2³⁴ n: 64 bits hold them for 500 million points.
 
 The sum over a column is a sum of one-dimensional functions: Σ_x |x − y| = y (2C(y) − n) + S − 2S(y), where C(y) and
 S(y) are the number and the sum of the positions up to y. So all points cost one pass over the records.
@@ -62,6 +63,14 @@ class Distances(Listed):
         return np.flatnonzero(self.shares[np.unique(self.which)].any(axis=0))
 
     def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        return self.rounded(self.sums(records, progress))
+
+    def rounded(self, sums: Integers) -> Integers:
+        """The floor of sums over all records."""
+        return sums // self.grid
+
+    def sums(self, records: Records, progress: Progress = no_progress) -> Integers:
+        """Σ_x v(x), which adds up over records."""
         total = np.zeros(self.size, np.int64)
         columns = self.columns.tolist()
         for done, j in enumerate(columns):
@@ -69,7 +78,7 @@ class Distances(Listed):
             assert isinstance(codes, np.ndarray), "a coordinate is a position"
             total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j], self.grid)
             progress(done + 1, len(columns))
-        return total // self.grid
+        return total
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         apart = np.abs(self.positions - record)

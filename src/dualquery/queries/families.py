@@ -19,6 +19,7 @@ from dualquery.queries.disjunctions import disjunctions
 from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
+from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.limits import (
     affordable_order,
     check_count,
@@ -34,15 +35,35 @@ from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
+FAMILIES = (
+    "marginals:K, marginals:K:ATTRIBUTE, random:K:COUNT, random-literals:K:COUNT, parities:K, disjunctions:K, "
+    "ranges:ATTRIBUTE:COUNT"
+)
 DRAWN = {"random": random_conjunctions, "random-literals": random_literals}
 
 
-def marginals(domain: Domain, k: int) -> Workload:
-    """Every cell of every table over k attributes."""
+def marginals(domain: Domain, k: int, attribute: str | None = None) -> Workload:
+    """Every cell of every table over k attributes, or of those that hold a certain one.
+
+    The latter are what a learner of that attribute needs: how it depends on each k − 1 of the others.
+    """
     check_order(domain, k, "tables")
-    check_tables(domain, k)
-    sets = tuple(combinations(range(domain.width), k))
-    return Workload(domain, (Tables(domain, sets),), f"marginals:{k}")
+    held = None if attribute is None else _known(domain, attribute)
+    check_tables(domain, k, held)
+    if held is None:
+        return Workload(
+            domain, (Tables(domain, tuple(combinations(range(domain.width), k))),), f"marginals:{k}"
+        )
+    others = [each for each in range(domain.width) if each != held]
+    sets = tuple(tuple(sorted((held, *each))) for each in combinations(others, k - 1))
+    return Workload(domain, (Tables(domain, sets),), f"marginals:{k}:{attribute}")
+
+
+def _known(domain: Domain, name: str) -> int:
+    attribute = domain.find(name)
+    if attribute is None:
+        raise QueryError(unknown_name(domain, name))
+    return attribute
 
 
 def parities(domain: Domain, k: int) -> Workload:
@@ -116,7 +137,7 @@ def from_file(domain: Domain, path: str | Path) -> Workload:
 def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     """The workload that a SPEC names, or several joined by `+` or given as a list.
 
-    marginals:K, random:K:COUNT[:SEED], random-literals:K:COUNT[:SEED], parities:K,
+    marginals:K[:ATTRIBUTE], random:K:COUNT[:SEED], random-literals:K:COUNT[:SEED], parities:K,
     disjunctions:K[:COUNT[:SEED]], ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the path of a file with one
     query a line.
     """
@@ -130,17 +151,26 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     return Workload(domain, groups, " + ".join(workload.spec for workload in workloads), notes)
 
 
+def names_family(domain: Domain, text: str) -> bool:
+    """Whether a text is the SPEC of a family that this table can be asked, rather than a query."""
+    language = language_of(domain)
+    families = FAMILIES if language is None else language.families
+    return text.partition(":")[0] in {each.partition(":")[0] for each in families.split(", ")} and ":" in text
+
+
 def _from_one_spec(domain: Domain, spec: str) -> Workload:
     language = language_of(domain)
     if language is not None and not isfile(spec):
         return family_of(language, domain, spec)
     family, colon, rest = spec.partition(":")
     fields = rest.split(":")
-    if colon and family in ("marginals", "parities"):
+    if colon and family == "marginals":
+        number, _, attribute = rest.partition(":")
+        return _affordable_marginals(domain, _integer(number, "K", spec), attribute or None)
+    if colon and family == "parities":
         if len(fields) != 1:
-            raise QueryError(f"'{spec}' should read {family}:K")
-        k = _integer(fields[0], "K", spec)
-        return _affordable_marginals(domain, k) if family == "marginals" else parities(domain, k)
+            raise QueryError(f"'{spec}' should read parities:K")
+        return parities(domain, _integer(fields[0], "K", spec))
     if colon and family in DRAWN:
         if len(fields) not in (2, 3):
             raise QueryError(f"'{spec}' should read {family}:K:COUNT or {family}:K:COUNT:SEED")
@@ -153,23 +183,21 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
     if colon and family == "ranges":
         return _ranges_from_spec(domain, fields, spec)
     if not isfile(spec):
-        raise QueryError(
-            f"'{spec}' is neither a family of queries (marginals:K, random:K:COUNT, parities:K, "
-            "disjunctions:K, ranges:ATTRIBUTE:COUNT) nor a file"
-        )
+        raise QueryError(f"'{spec}' is neither a family of queries ({FAMILIES}) nor a file")
     return from_file(domain, spec)
 
 
-def _affordable_marginals(domain: Domain, k: int) -> Workload:
+def _affordable_marginals(domain: Domain, k: int, attribute: str | None) -> Workload:
     """All tables over k attributes, or over fewer where these are too many, with a note that says so."""
-    less = affordable_order(domain, k)
+    less = affordable_order(domain, k, None if attribute is None else _known(domain, attribute))
+    made = marginals(domain, less, attribute)
     if less == k:
-        return marginals(domain, k)
+        return made
     note = (
-        f"marginals:{k} of {domain.width} attributes are too many tables, so it is made for marginals:{less}; "
+        f"marginals:{k} of {domain.width} attributes are too many tables, so it is made for {made.spec}; "
         "larger tables can be asked all the same, and are as good as their pairs say"
     )
-    return replace(marginals(domain, less), notes=(note,))
+    return replace(made, notes=(note,))
 
 
 def _ranges_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:

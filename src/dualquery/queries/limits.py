@@ -25,24 +25,28 @@ def check_count(count: int) -> None:
         raise QueryError(f"there would be {_spelled(count)} queries; at most {MOST_QUERIES:,} are allowed")
 
 
-def check_tables(domain: Domain, k: int) -> None:
-    tables = _number_of_sets(domain.width, k)
+def check_tables(domain: Domain, k: int, attribute: int | None = None) -> None:
+    """Refuse all tables over k attributes, or those that hold a certain one, where they are too many."""
+    sizes = domain.sizes.tolist()
+    own = 1 if attribute is None else sizes.pop(attribute)
+    others = k if attribute is None else k - 1
+    tables = _number_of_sets(len(sizes), others)
     if tables > MOST_TABLES:
         raise QueryError(
             f"there are {_spelled(tables)} tables over {k} attributes; at most {MOST_TABLES:,} are allowed"
         )
-    cells = _number_of_cells(domain.sizes.tolist(), k)
+    cells = own * _number_of_cells(sizes, others)
     if cells > MOST_CELLS:
         raise QueryError(
             f"the tables over {k} attributes have {_spelled(cells)} cells; at most {MOST_CELLS:,} are allowed"
         )
 
 
-def affordable_order(domain: Domain, k: int) -> int:
+def affordable_order(domain: Domain, k: int, attribute: int | None = None) -> int:
     """The largest order up to k whose tables are not too many; 1 always is, or `check_tables` says why not."""
     while 1 < k <= domain.width:
         try:
-            check_tables(domain, k)
+            check_tables(domain, k, attribute)
         except QueryError:
             k -= 1
         else:

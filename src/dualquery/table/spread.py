@@ -120,9 +120,10 @@ def exponents(column: Numeric, counts: Ints) -> Floats:
 def _joint_exponent(a: Floats, b: Floats, c: Floats, left: Ints, right: Ints) -> Floats:
     """The s for which ∫_b^c x^s dx / ∫_a^b x^s dx = right / left, by bisection; it grows with s."""
     wanted = np.log((right + 0.5) / (left + 0.5))
-    low = np.where(a > 0, -STEEPEST, -0.9)  # from zero on only s > −1 has a finite integral
+    end, start = c / b, a / b
+    start = np.where(start * WIDEST > 1.0, start, 0.0)  # so near to zero that powers of it overflow
+    low = np.where(start > 0, -STEEPEST, -0.9)  # from zero on only s > −1 has a finite integral
     high = np.full(len(a), STEEPEST)
-    start, end = a / b, c / b
     for _ in range(STEPS):
         middle = (low + high) / 2
         power = middle + 1.0

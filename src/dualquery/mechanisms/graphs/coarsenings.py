@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.graphs.artefact import WeightedGraph
 from dualquery.mechanisms.graphs.classes import classes_of
-from dualquery.mechanisms.graphs.fit import Fitted, Pairs, raked, with_total
+from dualquery.mechanisms.graphs.fit import Fitted, Measured, Pairs, fit, product_model
 from dualquery.mechanisms.graphs.shrinkage import excess
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
@@ -28,19 +28,19 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.special_statistics import CoarseEdgeCounts
-from dualquery.queries.coarse_edges import CoarseEdges, LikelyPairs, blocks, degrees, likely_pairs
+from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph
 
 FINE = 64  # by which the smallest multiplier is multiplied, so that shares are met and noise is fine
 SHARES = {
-    "degrees": 0.3,
+    "degrees": 0.45,
     "blocks": 0.3,
-    "pairs": 0.4,
+    "pairs": 0.25,
 }  # of the squared sensitivity; degrees twice half of theirs
 MOST_PAIRS = 2_000_000  # of vertices that are measured, those with the largest product of degrees
 MOST_CLASSES = 40
 PARTS = 8  # of the pairs, by what is expected of them, each with a prior of its own
-AGAIN = 6  # times that extras and the block model are fitted to each other
+AGAIN = 3  # times that extras and the block model are fitted to each other
 LEAST_EXTRA = 0.3  # deviations of a pair: below, it is left to the block model
 
 Array = NDArray[np.float64]
@@ -113,7 +113,7 @@ def _statistics(
 ) -> tuple[CoarseEdgeCounts, CoarseEdgeCounts]:
     """What the first step measures, and what the second does."""
     first = CoarseEdges(domain, degrees(len(domain.vertices)), (times[0], times[0]))
-    second = CoarseEdges(domain, (blocks(classes, many), pairs), times[1:])
+    second = CoarseEdges(domain, (Blocks(classes, many), pairs), times[1:])
     return CoarseEdgeCounts(first), CoarseEdgeCounts(second)
 
 
@@ -137,15 +137,23 @@ def run(
     _, second = _statistics(domain, chosen.times, classes, many, likely)
     between, pairs = second.edges.split(curator.measure(second, noise=law, within=allowed[1]))
     progress("raking", 2, 4)
-    total = _total(task, between, chosen.block_noise)
-    between = with_total(between, total)
-    fitted = raked(classes, *_degrees(out, into, between, classes, chosen), between, Pairs.none())
-    extra = _extras(fitted, likely, pairs[:-1], chosen.pair_noise)
+    total, total_variance = _total(task, between, chosen.block_noise)
+    known = Measured(
+        leaving=out,
+        entering=into,
+        blocks=between[:-1].reshape(many, many),
+        loops=float(between[-1]),
+        total=total,
+        degree_variance=chosen.degree_noise**2,
+        block_variance=chosen.block_noise**2,
+        total_variance=total_variance,
+        pair_variance=chosen.pair_noise**2,
+    )
+    fitted = fit(known, product_model(known, classes), Pairs.none())
     progress("raking", 3, 4)
-    for _ in range(AGAIN):  # a model that moved may say less of a pair than its extra takes away
-        fitted = raked(classes, *_degrees(out, into, between, classes, chosen), between, extra)
-        extra = fitted.not_negative().pairs
-    fitted = fitted.not_negative()
+    for _ in range(AGAIN):  # what the model says of a pair moves with the extras of others
+        extra = _extras(fitted, likely, pairs[:-1], chosen.pair_noise)
+        fitted = fit(known, fitted, extra)
     progress("raking", 4, 4)
     spread = math.sqrt(1 / (1 / chosen.degree_noise**2 + 1 / max(1.0, float(np.var(out)))))
     return Outcome(artefact=WeightedGraph(domain, fitted, float(task.rows), chosen.block_noise, spread))
@@ -157,30 +165,13 @@ def _plausible(noisy: Array, deviation: float) -> Array:
     return np.maximum(mean + excess(noisy, mean, deviation), 0.0)
 
 
-def _total(task: Task, between: Array, deviation: float) -> float:
-    """The weight of all edges: as many as there are where none has a weight, else the sum of the blocks."""
+def _total(task: Task, between: Array, deviation: float) -> tuple[float, float]:
+    """The weight of all edges, and its variance: their number where none has a weight, else the sum of the blocks."""
     domain = task.domain
     assert isinstance(domain, Graph)
     if domain.heaviest > 1 or len(domain.columns) > 2:
-        return max(1.0, float(between.sum()))
-    if task.rows_variance is None:
-        return float(task.rows)
-    weights = 1 / task.rows_variance, 1 / (deviation**2 * between.size)
-    return max(1.0, (weights[0] * task.rows + weights[1] * float(between.sum())) / sum(weights))
-
-
-def _degrees(
-    out: Array, into: Array, between: Array, classes: NDArray[np.int64], chosen: CoarseningParameters
-) -> tuple[Array, Array]:
-    """Degrees that add up, class by class, to what the blocks say."""
-    found = []
-    for noisy, wanted in ((out, between.sum(axis=1)), (into, between.sum(axis=0))):
-        held = np.bincount(classes, weights=noisy, minlength=len(wanted))
-        number = np.bincount(classes, minlength=len(wanted))
-        share = np.where(held > 0, wanted / np.maximum(held, 1e-9), 0.0)
-        even = (wanted / np.maximum(number, 1))[classes]
-        found.append(np.where(held[classes] > 0, noisy * share[classes], even))
-    return found[0], found[1]
+        return max(1.0, float(between.sum())), deviation**2 * between.size
+    return float(task.rows), task.rows_variance or 0.0
 
 
 def _extras(fitted: Fitted, likely: LikelyPairs, noisy: Array, deviation: float) -> Pairs:

@@ -1,10 +1,18 @@
-"""Degrees, blocks and heavy pairs raked together into one weighted graph.
+"""Degrees, blocks, pairs and the number of edges fitted together into one weighted graph, each by its precision.
 
-    W_uv = leaves_u · enters_v · B_{class(u) class(v)} + extra_uv,
+    W_uv = w_uv for the pairs that were seen to differ, leaves_u · enters_v · B_{class(u) class(v)} for all others,
 
-a block model with degrees, and a few pairs on top that were seen to be heavier (or lighter) than it says. Leaves,
-enters and B are fitted in turn to what is left of the degrees and the blocks without the extras (iterative
-proportional fitting): a sum over classes and over vertices, never over all pairs.
+a block model with degrees, and heavy (or light) pairs in its place. Nearest to what was measured, by squares:
+
+    Σ_m (z_m − W(m))² / σ_m²  +  Σ_uv (W_uv − before_uv)² / v_uv,    v = σ² of a seen pair, LOOSE · W elsewhere,
+
+over the measured sums m: what leaves a vertex, what enters it, a block without its loops, all loops, all edges. The
+multipliers are found one kind of sum after the other (coordinate ascent of the dual): λ_m grows by
+
+    (z_m − W(m) − σ_m² λ_m) / (σ_m² + Σ_m v),
+
+and each cell of m moves by v times that; the block model by a factor, so that it keeps its form and its sign. All are
+sums over classes, vertices and seen pairs, never over all pairs.
 """
 
 from __future__ import annotations
@@ -15,12 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-ROUNDS = 25
+ROUNDS = 40
+LOOSE = 4.0  # variance of what the block model says of a pair, as a multiple of it: edges fall in bunches
+FARTHEST = 1.5  # by which the logarithm of a factor moves at once
+LEAST = 1e-3  # of a row that is taken to be left when all of its pairs were seen
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Some pairs of vertices, and what each has on top."""
+    """Some pairs of vertices, and what each has on top of the block model."""
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
@@ -54,46 +65,116 @@ class Fitted:
             * self.blocks[self.classes[source], self.classes[target]]
         )
 
-    def not_negative(self) -> Fitted:
-        """The same, where no pair has less than nothing."""
-        extra = np.maximum(self.pairs.extra, -self.between(self.pairs.source, self.pairs.target))
-        return replace(self, pairs=replace(self.pairs, extra=extra))
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured: degrees, blocks, all edges; the variance of each kind, and of a seen pair."""
+
+    leaving: Array
+    entering: Array
+    blocks: Array  # without loops
+    loops: float
+    total: float
+    degree_variance: float
+    block_variance: float
+    total_variance: float
+    pair_variance: float
 
 
-def raked(classes: NDArray[np.int64], leaving: Array, entering: Array, blocks: Array, pairs: Pairs) -> Fitted:
-    """The graph whose degrees and blocks are these, as nearly as their contradictions allow; blocks come last."""
-    number, many = len(classes), len(blocks)
-    sums = _sums(pairs, classes, number, many)
-    out, into, between = (
-        np.maximum(target - sum_, 1e-9)
-        for target, sum_ in zip((leaving, entering, blocks), sums, strict=True)
-    )
-    leaves, enters, model = out.copy(), into.copy(), np.ones((many, many)) / between.sum()
-    for _ in range(ROUNDS):
-        per_class = np.bincount(classes, weights=enters, minlength=many)
-        leaves = out / np.maximum((model @ per_class)[classes], 1e-300)
-        per_class = np.bincount(classes, weights=leaves, minlength=many)
-        enters = into / np.maximum((per_class @ model)[classes], 1e-300)
-        mass = np.outer(per_class, np.bincount(classes, weights=enters, minlength=many))
-        model = between / np.maximum(mass, 1e-300)
-    return Fitted(classes, leaves, enters, model, pairs)
+def product_model(measured: Measured, classes: NDArray[np.int64]) -> Fitted:
+    """Where to begin: as if ends were chosen apart from each other."""
+    leaves, enters = (np.maximum(each, 1e-6) for each in (measured.leaving, measured.entering))
+    many = len(measured.blocks)
+    even = np.full((many, many), measured.total / (leaves.sum() * enters.sum()))
+    return Fitted(classes, leaves, enters, even, Pairs.none())
 
 
-def _sums(pairs: Pairs, classes: NDArray[np.int64], number: int, many: int) -> tuple[Array, Array, Array]:
-    """What the extras add to degrees and blocks."""
-    cell = classes[pairs.source] * many + classes[pairs.target]
-    sums = (
-        np.bincount(place, weights=pairs.extra, minlength=least).astype(np.float64)
-        for place, least in ((pairs.source, number), (pairs.target, number), (cell, many * many))
-    )
-    leaving, entering, between = sums
-    return leaving, entering, between.reshape(many, many)
+def fit(measured: Measured, before: Fitted, pairs: Pairs) -> Fitted:
+    """The graph nearest to what was measured, in which seen pairs begin as `before` and their extra."""
+    return _Fit(measured, before, pairs).done()
 
 
-def with_total(noisy: Array, total: float) -> Array:
-    """The numbers nearest to noisy ones that are not negative and have this sum (a projection onto the simplex)."""
-    flat = noisy.ravel()
-    ordered = np.sort(flat)[::-1]
-    over = (np.cumsum(ordered) - total) / np.arange(1, len(flat) + 1)
-    shift = over[int(np.flatnonzero(ordered > over)[-1])]
-    return np.maximum(noisy - shift, 0.0)
+class _Fit:
+    """The seen pairs and all loops with their weights, the block model for all others; and the multipliers."""
+
+    def __init__(self, measured: Measured, before: Fitted, pairs: Pairs) -> None:
+        self.measured, self.classes = measured, before.classes
+        self.leaves, self.enters, self.blocks = (
+            each.copy() for each in (before.leaves, before.enters, before.blocks)
+        )
+        number, many = len(self.classes), len(self.blocks)
+        alone = np.setdiff1d(np.arange(number), pairs.source[pairs.source == pairs.target])
+        self.source, self.target = (np.concatenate([each, alone]) for each in (pairs.source, pairs.target))
+        seen = np.maximum(before.between(pairs.source, pairs.target) + pairs.extra, 0.0)
+        usual = before.between(alone, alone)
+        usual *= max(0.0, measured.loops) / max(float(usual.sum()), measured.loops, 1e-9)
+        self.weight = np.concatenate([seen, usual])
+        self.variance = np.concatenate([np.full(len(seen), measured.pair_variance), LOOSE * usual])
+        block = self.classes[self.source] * many + self.classes[self.target]
+        loop = self.source == self.target
+        self.block = block
+        self.places = (
+            self.source,
+            self.target,
+            np.where(loop, many * many, block),  # the last is all loops
+            np.zeros(len(block), np.int64),
+        )
+
+    def done(self) -> Fitted:
+        known = self.measured
+        wanted = (
+            known.leaving,
+            known.entering,
+            np.append(known.blocks, known.loops),
+            np.array([known.total]),
+        )
+        variances = known.degree_variance, known.degree_variance, known.block_variance, known.total_variance
+        told = [np.zeros(len(each)) for each in wanted]
+        for _ in range(ROUNDS):
+            for kind, variance in enumerate(variances):
+                told[kind] += self._move(kind, wanted[kind] - variance * told[kind], variance)
+        fitted = Fitted(self.classes, self.leaves, self.enters, self.blocks, Pairs.none())
+        extra = self.weight - fitted.between(self.source, self.target)
+        return replace(fitted, pairs=Pairs(self.source, self.target, extra))
+
+    def _move(self, kind: int, wanted: Array, variance: float) -> Array:
+        """One step of the multipliers of one kind of sums; what they moved by."""
+        size, place = len(wanted), self.places[kind]
+        whole = self._model(kind)
+        hole = np.bincount(self._holes(kind), weights=self._seen(), minlength=size)
+        model = np.maximum(whole - hole, LEAST * whole)
+        held = np.bincount(place, weights=self.weight, minlength=size)
+        seen = np.bincount(place, weights=self.variance, minlength=size)
+        step = (wanted - model - held) / (variance + LOOSE * model + seen + 1e-12)
+        step = np.clip(step, -FARTHEST / LOOSE, FARTHEST / LOOSE)
+        self._multiply(kind, np.exp(LOOSE * step))
+        self.weight = np.maximum(self.weight + self.variance * step[place], 0.0)
+        return step
+
+    def _holes(self, kind: int) -> NDArray[np.int64]:
+        """Where the block model has a hole: also in its blocks, at loops."""
+        return self.block if kind == 2 else self.places[kind]
+
+    def _seen(self) -> Array:
+        between = self.blocks.ravel()[self.block]
+        return self.leaves[self.source] * self.enters[self.target] * between
+
+    def _model(self, kind: int) -> Array:
+        """The sums of the block model, pairs that were seen among them."""
+        many = len(self.blocks)
+        out = np.bincount(self.classes, weights=self.leaves, minlength=many)
+        into = np.bincount(self.classes, weights=self.enters, minlength=many)
+        if kind == 0:
+            return np.asarray(self.leaves * (self.blocks @ into)[self.classes])
+        if kind == 1:
+            return np.asarray(self.enters * (out @ self.blocks)[self.classes])
+        mass = self.blocks * np.outer(out, into)
+        return np.append(mass, 0.0) if kind == 2 else np.array([mass.sum()])
+
+    def _multiply(self, kind: int, factor: Array) -> None:
+        if kind == 0:
+            self.leaves *= factor
+        elif kind == 1:
+            self.enters *= factor
+        else:
+            self.blocks *= factor[:-1].reshape(self.blocks.shape) if kind == 2 else factor

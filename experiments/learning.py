@@ -1,0 +1,232 @@
+"""Train on synthetic, test on real: predicting income from a release of Adult.
+
+Two learners, logistic regression and gradient boosting of trees, are trained on synthetic records and tested on
+people whom neither the release nor the learner has seen. Beside them the same learners trained on the private table
+itself, and on that table with its numbers put into bins and spread again, which is what the bins cost without noise.
+Learners know the attributes of the schema and nothing else; all their settings are scikit-learn's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.privacy.budget import Accounting, default_delta
+from dualquery.queries.families import from_spec
+from dualquery.table.decoding import decode
+from dualquery.table.domain import Categorical, Domain
+from dualquery.table.encoding import encode
+from dualquery.table.records import Records
+from dualquery.table.schema import read_schema
+from experiments.data import SCHEMAS, Data
+from experiments.harness import Experiment, Means, Point, Rows, Setting, Value, distinct, main, mean_by, where
+from experiments.runs import budget_of, run_of
+
+TARGET, WANTED = "income", ">50K"
+REAL, BINNED = "the private table", "the private table, in bins"
+PAIRS, TRIPLES = "marginals:2", "marginals:3"
+PAIRS_AROUND, AROUND = f"marginals:2:{TARGET}", f"marginals:3:{TARGET}"
+LEARNERS = {"logistic": "logistic regression", "boosting": "gradient boosting"}
+GOALS = {"logistic": 0.89, "boosting": 0.90}  # at ε = 1
+GOAL_EPSILON = 1.0
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a learner sees: codes of categories, numbers, and what is to be predicted."""
+
+    codes: NDArray[np.int64]
+    numbers: Floats
+    wanted: NDArray[np.bool_]
+
+
+def examples_of(table: pa.Table, domain: Domain) -> Examples:
+    codes, numbers = [], []
+    for column in domain.columns:
+        if column.name == TARGET:
+            continue
+        cells = table[column.name].combine_chunks()
+        if isinstance(column, Categorical):
+            codes.append(pa.compute.index_in(cells, pa.array(column.values)).to_numpy(zero_copy_only=False))
+        else:
+            numbers.append(np.asarray(cells, np.float64))
+    wanted = np.asarray(pa.compute.equal(table[TARGET], WANTED))
+    return Examples(np.column_stack(codes).astype(np.int64), np.column_stack(numbers), wanted)
+
+
+def areas(training: Examples, tested: Examples, domain: Domain) -> dict[str, Value]:
+    """The area under the curve of each learner: how often it ranks a person of high income above one of low."""
+    sizes = [len(c.values) for c in domain.columns if isinstance(c, Categorical) and c.name != TARGET]
+    hot = OneHotEncoder(categories=[np.arange(size) for size in sizes]).fit(training.codes)
+    scaler = StandardScaler().fit(training.numbers)
+
+    def flat(examples: Examples) -> Floats:
+        return np.hstack([hot.transform(examples.codes).toarray(), scaler.transform(examples.numbers)])
+
+    def together(examples: Examples) -> Floats:
+        return np.hstack([examples.codes, examples.numbers])
+
+    logistic = LogisticRegression(max_iter=1000).fit(flat(training), training.wanted)
+    boosting = HistGradientBoostingClassifier(categorical_features=list(range(len(sizes))), random_state=0)
+    boosting.fit(together(training), training.wanted)
+    scores = {
+        "logistic": logistic.predict_proba(flat(tested)),
+        "boosting": boosting.predict_proba(together(tested)),
+    }
+    return {name: float(roc_auc_score(tested.wanted, found[:, 1])) for name, found in scores.items()}
+
+
+@lru_cache(maxsize=2)
+def table_of(data: Data, file: str) -> pa.Table:
+    """A file of Adult as it is, every cell without the blanks around it."""
+    return _read(data.path(file))
+
+
+def _read(path: Path) -> pa.Table:
+    table = pyarrow.csv.read_csv(path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=False))
+    trimmed = [
+        pa.compute.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(dict(zip(table.column_names, trimmed, strict=True)))
+
+
+@lru_cache(maxsize=1)
+def private_records(data: Data) -> Records:
+    return encode(table_of(data, "adult.csv.gz"), read_schema(SCHEMAS / "adult_income.toml"))
+
+
+def measure(data: Data, training: str, epsilon: float, seed: int) -> dict[str, Value]:
+    """One table to learn from, and what was learned."""
+    private = private_records(data)
+    tested = examples_of(table_of(data, "adult_test.csv.gz"), private.domain)
+    if training == REAL:
+        table = table_of(data, "adult.csv.gz")
+    elif training == BINNED:
+        table = decode(private)
+    else:
+        budget = budget_of(epsilon, default_delta(private.rows), Accounting.GAUSSIAN)
+        run = run_of(PROJECTION, private, from_spec(private.domain, training), budget, seed)
+        table = decode(run.records)
+    return {**areas(examples_of(table, private.domain), tested, private.domain), "rows": table.num_rows}
+
+
+def points(setting: Setting) -> list[Point]:
+    workloads = setting.choose(
+        toy=(AROUND,), quick=(PAIRS, AROUND), full=(PAIRS, TRIPLES, PAIRS_AROUND, AROUND)
+    )
+    epsilons = setting.choose(toy=(1.0,), quick=(1.0,), full=(0.1, 1.0, 10.0))
+    real = [
+        Point({"training": name, "epsilon": "", "run": 0}, partial(measure, setting.data, name, 0.0, 0))
+        for name in (REAL, BINNED)
+    ]
+    return real + [
+        Point(
+            {"training": spec, "epsilon": epsilon, "run": seed},
+            partial(measure, setting.data, spec, epsilon, seed),
+            cost=3.0,
+        )
+        for epsilon in epsilons
+        for spec in workloads
+        for seed in setting.seeds()
+    ]
+
+
+def draw(rows: Rows) -> Figure:
+    picture = Figure(figsize=(9, 3.6), layout="constrained")
+    panels = picture.subplots(1, len(LEARNERS), sharey=True)
+    for panel, (learner, words) in zip(panels, LEARNERS.items(), strict=True):
+        for style, name in zip(("-", ":"), (REAL, BINNED), strict=True):
+            for row in where(rows, training=name):
+                panel.axhline(row[learner], color="black", linestyle=style, label=name)
+        for number, spec in enumerate(distinct(_released(rows), "training")):
+            found = where(rows, training=spec)
+            panel.semilogx(
+                [row["epsilon"] for row in found],
+                [row[learner] for row in found],
+                "o",
+                ms=3,
+                color=f"C{number}",
+            )
+            means = sorted((key[0], value) for key, value in mean_by(found, ("epsilon",), learner).items())
+            panel.semilogx(*zip(*means, strict=True), color=f"C{number}", label=f"a release for {spec}")
+        panel.plot([GOAL_EPSILON], [GOALS[learner]], "k+", ms=9, label="goal")
+        panel.set(xlabel="ε", title=words)
+    panels[0].set_ylabel("area under the curve, on real people")
+    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return picture
+
+
+def _released(rows: Rows) -> Rows:
+    return [row for row in rows if row["training"] not in (REAL, BINNED)]
+
+
+def find(rows: Rows) -> str:
+    means = {name: mean_by(rows, ("training", "epsilon"), name) for name in LEARNERS}
+
+    def both(training: str, epsilon: Value) -> str:
+        return " and ".join(f"{means[name][training, epsilon]:.3f}" for name in LEARNERS)
+
+    runs = 1 + max(row["run"] for row in rows)
+    lines = [
+        f"Areas under the curve of {' and '.join(LEARNERS.values())}, tested on the people of the test part, missing "
+        f"cells and all; means of {runs} runs, replace-one, δ = 1/n². Trained on the private table {both(REAL, '')}, "
+        f"and on that table in bins {both(BINNED, '')}.",
+        "",
+        *(
+            f"- ε = {epsilon:g}: "
+            + "; ".join(f"{spec} {both(spec, epsilon)}" for spec in distinct(_released(rows), "training"))
+            + "."
+            for epsilon in sorted(distinct(_released(rows), "epsilon"))
+        ),
+        "",
+        _verdict(means),
+    ]
+    return "\n".join(lines)
+
+
+def _verdict(means: dict[str, Means]) -> str:
+    """Whether the goals at ε = 1 are met, by the workload that is made for the question."""
+    told = []
+    for name, goal in GOALS.items():
+        found = means[name][AROUND, GOAL_EPSILON]
+        told.append(f"{LEARNERS[name]} {found:.3f} ({'met' if found >= goal else '**missed**'}, {goal:g})")
+    return (
+        f"The goals at ε = {GOAL_EPSILON:g}, with the tables that hold `{TARGET}` as the workload: "
+        f"{'; '.join(told)}. Tables of three with what is to be predicted tell the release where accuracy matters. "
+        "Numbers come back spread inside their bins, by the released shares of the bins beside them."
+    )
+
+
+EXPERIMENT = Experiment(
+    name="learning",
+    title="Train on synthetic, test on real: income from a release of Adult",
+    paper=(
+        "No paper of ours learns from releases; the aim is our own. Seen before, with numbers at the midpoints of "
+        "their bins: 0.88 and 0.885 at ε = 1 (logistic regression, boosting), against 0.903 and 0.926 with the "
+        "private table. The goal at ε = 1 is 0.89 and 0.90."
+    ),
+    points=points,
+    draw=draw,
+    find=find,
+    by=("training", "epsilon"),
+    shown=(*LEARNERS, "rows"),
+)
+
+if __name__ == "__main__":
+    main(EXPERIMENT)

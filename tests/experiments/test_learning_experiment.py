@@ -1,0 +1,21 @@
+"""Train on synthetic, test on real, at toy size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments import learning
+from experiments.data import Data
+from experiments.harness import Setting, Size, mean_by
+from tests.experiments.outputs import rows_after_run
+
+
+def test_learning_at_toy_size(invented_data: Data, tmp_path: Path) -> None:
+    """The invented people are of two kinds, so that income follows from any attribute, and a release knows it."""
+    rows = rows_after_run(learning.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    for learner in learning.LEARNERS:
+        area = mean_by(rows, ("training",), learner)
+        assert area[learning.REAL,] > 0.8
+        assert area[learning.AROUND,] > area[learning.REAL,] - 0.1
+    page = (tmp_path / "learning.md").read_text(encoding="utf-8")
+    assert "The goals at ε = 1" in page

@@ -1,0 +1,60 @@
+"""What special tables must not be given: one sentence, exit code 2, and a ledger from which nothing was taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dualquery.cli import run as run_command
+
+GRAPH = '[graph]\nsource = "payer"\ntarget = "payee"\nvertices = ["a", "b", "c"]\n'
+POINTS = "[points]\n[points.columns]\nlat = [47, 55]\nlon = [5, 15]\n"
+CODES = "[codes.columns]\nicd = {text = 5}\nborn = {from = 1900, to = 2030}\n"
+ITEMS = '[[items]]\nname = "item"\ncount = 4\n'
+EDGES, PLACES, PATIENTS = (
+    "payer,payee\na,b\nb,c\n",
+    "lat,lon\n50,10\n51,11\n",
+    "icd,born\nC71.9,1984\nA00,1950\n",
+)
+CASES = [
+    (GRAPH, "payer,payee\na,z\n", "edges leaving {a}", [], "outside the declared set"),
+    (GRAPH, EDGES, "edges leaving {z}", [], "z"),
+    (GRAPH, EDGES, "edges leaving {a}", ["--mechanism", "mwem"], "mwem"),
+    (POINTS, "lat,lon\n50,99\n", "distance to (lat = 50)", [], "outside its bounds"),
+    (POINTS, PLACES, "distance to (lat = 99)", [], "outside the bounds"),
+    (POINTS, PLACES, "distance to (lat = 50)", ["--mechanism", "coarsenings"], "coarsenings"),
+    (CODES, "icd,born\nmuchtoolong,1984\n", "icd = C71.9 & born = 1984", [], "icd"),
+    (CODES, PATIENTS, "icd = C71.9 & born = 1800", [], "cannot occur"),
+    (CODES, PATIENTS, "record in list('codes.csv')", [], "cannot occur"),
+    (CODES, PATIENTS, "icd = C71.9 & born = 1984", ["--mechanism", "projection"], "projection"),
+]
+
+
+@pytest.mark.parametrize(("schema", "table", "question", "options", "words"), CASES)
+def test_a_refusal_is_one_sentence_and_costs_nothing(
+    schema: str,
+    table: str,
+    question: str,
+    options: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("schema.toml", schema), ("table.csv", table), ("asked.txt", question + "\n")):
+        Path(name).write_text(text)
+    Path("codes.csv").write_text("icd,born\nC71.9-and-more,1984\n")
+    book = ["--epsilon", "2", "--delta", "1e-5", "--neighbours", "add-remove"]
+    assert run_command(["ledger", "create", "book.ledger", "--dataset", "people", *book]) == 0
+    before = Path("book.ledger").read_bytes()
+    given = ["release", "table.csv", "--schema", "schema.toml", "--queries", "asked.txt", "--out", "out"]
+    paid = ["--epsilon", "1", "--delta", "1e-6", "--neighbours", "add-remove", "--ledger", "book.ledger"]
+    capsys.readouterr()
+    assert run_command([*given, *paid, *options]) == 2
+    said = capsys.readouterr().err.strip()
+    assert words in " ".join(said.split())
+    assert "Traceback" not in said
+    assert Path("book.ledger").read_bytes() == before
+    assert not Path("out").exists()
