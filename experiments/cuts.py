@@ -25,7 +25,9 @@ from dualquery.queries.workload import Workload
 from dualquery.releases.making import release
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.records import Records
-from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times
+from experiments.drawing import bar_spread
+from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times, where
+from experiments.spread import samples_by
 
 COARSENINGS, LEARNER, INDEPENDENT, MATRIX = "coarsenings", "frieze-kannan", "gaussian", "noisy matrix by hand"
 METHODS = (COARSENINGS, LEARNER, INDEPENDENT, MATRIX)
@@ -181,8 +183,12 @@ def draw(rows: Rows) -> Figure:
         np.atleast_1d(picture.subplots(1, len(distinct(rows, "graph")))), distinct(rows, "graph"), strict=True
     ):
         methods = distinct(rows, "method")
-        bars = panel.barh(methods, [means[name, method] for method in methods], color="C0")
-        panel.bar_label(bars, fmt="%.0f")
+        panel.barh(methods, [means[name, method] for method in methods], color="C0")
+        runs = [where(rows, graph=name, method=method) for method in methods]
+        bar_spread(panel, range(len(methods)), runs, "mean_error", across=True)
+        for place, found in enumerate(runs):
+            for sample in samples_by(found, (), "mean_error").values():
+                panel.text(1.1 * sample.high, place, f"{sample.mean:.0f}", va="center")
         panel.set(title=name, xscale="log", xlabel="mean error (edges)")
         panel.margins(x=0.3)
     return picture

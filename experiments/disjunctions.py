@@ -14,6 +14,7 @@ from dualquery.queries.disjunctions import attributes_of_disjunctions, disjuncti
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data
+from experiments.drawing import bar_spread
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, errors_of, run_of
 from experiments.special_cases import EPSILON, independent, popular_items, special_budget, unit_noise
@@ -88,7 +89,10 @@ def draw(rows: Rows) -> Figure:
         methods = [method for method in WORDS if (method,) in mean]
         places = np.arange(len(methods))
         panel.barh(places - 0.2, [mean[m,] for m in methods], 0.38, color="C0", label="mean")
-        panel.barh(places + 0.2, [largest[m,] for m in methods], 0.38, color="C1", label="max")
+        panel.barh(places + 0.2, [largest[m,] for m in methods], 0.38, color="C1", hatch="//", label="max")
+        runs = [where(rows, case=case, method=m) for m in methods]
+        bar_spread(panel, places - 0.2, runs, "mean_error", across=True)
+        bar_spread(panel, places + 0.2, runs, "max_error", across=True)
         panel.set_yticks(places, [WORDS[m] for m in methods])
         panel.invert_yaxis()
         panel.set_xscale("log")
