@@ -163,12 +163,16 @@ class Mechanism(Generic[Wishes, Parameters]):
             raise BudgetError(
                 f"the mechanism '{self.name}' is not paid for by gaussian accounting; use {names}"
             )
-        if self.plays is not None and task.domain.kind not in self.plays:
+        self.check_plays(task.domain.kind)
+        return self.plan(task, self.wishes(**options))
+
+    def check_plays(self, kind: str) -> None:
+        """Refuse a kind of table that this mechanism does not play."""
+        if self.plays is not None and kind not in self.plays:
             raise DualQueryError(
                 f"the mechanism '{self.name}' plays tables of {' or '.join(self.plays)}, and this is a table of "
-                f"{task.domain.kind}; leave --mechanism out, or name one that plays it"
+                f"{kind}; leave --mechanism out, or name one that plays it"
             )
-        return self.plan(task, self.wishes(**options))
 
 
 def affordable(budget: Budget, steps: Iterable[Step]) -> bool:

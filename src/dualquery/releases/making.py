@@ -38,7 +38,7 @@ from dualquery.releases.calling import (
 )
 from dualquery.releases.certificate import certify
 from dualquery.releases.persons import check_records, records_per_person
-from dualquery.releases.planning import checked_options, plan_for, warnings_of
+from dualquery.releases.planning import check_plays, checked_options, plan_for, warnings_of
 from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release, records_of
 from dualquery.releases.rows import known_rows, measures_rows, shared_rows
@@ -81,6 +81,7 @@ def release(
     described = public_schema(table, domain, schema)
     workload = workload_from(described.domain, workload)
     check_rules(described.domain)
+    check_plays(mechanism, described.domain.kind)
     wanted, seed = checked_options(options), checked_seed(seed)
     public_rows = checked_rows("public_rows", public_rows)
     budget, table = _budget(budget, table, described, wanted, tell)

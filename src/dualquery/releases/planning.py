@@ -42,6 +42,13 @@ def check_mechanism(name: str | None) -> None:
         raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(known)}")
 
 
+def check_plays(name: str | None, kind: str) -> None:
+    """Refuse a mechanism that does not play this kind of table: before a book is charged, or the number measured."""
+    check_mechanism(name)
+    if name is not None:
+        named(name).check_plays(kind)
+
+
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
     """Options given by name, after refusing names that no mechanism knows. None is as good as not given."""
     known = list(dict.fromkeys(name for wishes in WISHES.values() for name in flags_of(wishes)))
