@@ -24,6 +24,7 @@ from experiments.harness import (
     Setting,
     Value,
     distinct,
+    listed,
     main,
     mean_by,
     times,
@@ -40,7 +41,7 @@ from experiments.runs import (
     run_of,
     zeros_errors,
 )
-from experiments.spread import samples_by
+from experiments.spread import Sample, samples_by
 
 DELTA = 1e-3
 TITLES = {"adult": "Adult", "kddcup99": "KDD99", "kosarak": "Kosarak (for Netflix)"}
@@ -177,9 +178,31 @@ def find(rows: Rows) -> str:
             f"independent noise, {here[ZEROS]:.2f} for the zeros table. In the mean: "
             f"{mean[name, THEOREM, epsilon].mean:.4f}, {mean[name, RHO, epsilon].mean:.4f}, "
             f"{mean[name, PLANNED, epsilon].mean:.4f}, {mean[name, PROJECTED, epsilon].mean:.5f}, "
-            f"{mean[name, NOISE, epsilon].mean:.4f} and {mean[name, ZEROS, epsilon].mean:.3f}."
+            f"{mean[name, NOISE, epsilon].mean:.4f} and {mean[name, ZEROS, epsilon].mean:.2g}."
         )
-    return "\n".join([*lines, *_behind(rows), *_rises(rows)])
+    return "\n".join([*lines, *_simpler(rows), *_behind(rows), *_rises(rows)])
+
+
+def _simpler(rows: Rows) -> list[str]:
+    """Where noise on every query, or a table of zeros, is clearly better than DualQuery with its own parameters."""
+    found = []
+    for column in ("max_error", "mean_error"):
+        errors = samples_by(rows, ("data", "method", "epsilon"), column)
+        for method in (NOISE, ZEROS):
+            told = []
+            for name in distinct(rows, "data"):
+                epsilons = sorted(key[2] for key in errors if key[:2] == (name, PLANNED))
+                exact = {e: Sample.exact(errors[name, ZEROS, e].mean) for e in epsilons}
+                other = {e: errors[name, NOISE, e] if method == NOISE else exact[e] for e in epsilons}
+                better = [e for e in epsilons if other[e].clearly_below(errors[name, PLANNED, e])]
+                if better:
+                    told.append(f"{TITLES[name]} at ε = {listed(better)}")
+            if told:
+                words = column.replace("_", " ")
+                found.append(
+                    f"- **By {words}, {method} is clearly better than DualQuery** on {'; '.join(told)}."
+                )
+    return found
 
 
 def _behind(rows: Rows) -> list[str]:

@@ -13,6 +13,7 @@ import csv
 import re
 import sys
 from collections.abc import Callable, Iterable
+from math import floor, log10
 from pathlib import Path
 
 from experiments import choosing
@@ -44,8 +45,14 @@ def table(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
 
 
 def error(sample: Sample) -> str:
-    """Two digits that matter, and from which run to which."""
-    return f"{sample:.2g}"
+    """Two digits that matter, and from which run to which where these differ in them."""
+    mean, low, high = (_plain(value) for value in (sample.mean, sample.low, sample.high))
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def _plain(value: float) -> str:
+    """Two digits that matter, in decimals."""
+    return f"{value:.{max(0, 1 - floor(log10(value)))}f}" if value > 0 else f"{value:g}"
 
 
 # The README
@@ -135,8 +142,8 @@ def papers_numbers() -> str:
     ratio = fifth[figure_5.OURS, 1].mean / fifth[figure_5.MWEM_OURS, 1].mean
     lines = [
         ["Figure 3, mean error, zeros table", "0.11", f"{zeros_3.mean:.3f}"],
-        ["Figure 3, mean error, DualQuery", "below 0.01", f"{mean_3:.2g}"],
-        ["Figure 4, mean error, DualQuery", "about 0.08", f"{papers_4:.2g}"],
+        ["Figure 3, mean error, DualQuery", "below 0.01", error(mean_3)],
+        ["Figure 4, mean error, DualQuery", "about 0.08", error(papers_4)],
         ["Figure 4, mean error, zeros table", "0.21875", f"{zeros_4.mean:.5f}"],
         ["Figure 4, mean error, uniform table", "about 0.11", f"{uniform_4.mean:.3f}"],
         ["Figure 5, DualQuery beside MWEM, ε = 1", "worse", times(ratio)],
