@@ -182,7 +182,8 @@ def judged(rows: Rows, column: str) -> str:
     errors = samples_by(rows, ("case", "epsilon", "mechanism"), column)
     picks = {(row["case"], row["epsilon"]): row["chosen"] for row in rows}
     words = column.replace("_", " ")
-    clear, near = [], []
+    clear: list[str] = []
+    near: list[str] = []
     for (name, epsilon), chosen in picks.items():
         mine = errors[name, epsilon, chosen]
         others = {key[2]: e for key, e in errors.items() if key[:2] == (name, epsilon) and e.mean < mine.mean}
