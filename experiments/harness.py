@@ -27,7 +27,7 @@ from statistics import fmean, stdev
 from typing import Any, TypeAlias, TypeVar
 
 import matplotlib
-from cycler import cycler
+from matplotlib import rcsetup
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -54,7 +54,7 @@ matplotlib.rcParams.update(
     {
         "svg.hashsalt": "dualquery",
         "font.size": 9,
-        "axes.prop_cycle": cycler(color=CYCLE),
+        "axes.prop_cycle": rcsetup.cycler(color=CYCLE),
         "axes.grid": True,
         "grid.alpha": 0.25,
         "svg.fonttype": "none",  # letters as letters: a quarter of the size

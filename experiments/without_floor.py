@@ -65,7 +65,7 @@ def points(setting: Setting) -> list[Point]:
     epsilons = setting.choose(
         toy=(1.0, 100.0), quick=(1.0, 10.0, 100.0, 1000.0), full=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
     )
-    names = setting.choose(toy=("survey",), quick=tuple(DATA), full=tuple(DATA))
+    names = setting.choose(toy=("survey",), quick=("adult", "survey", "nltcs"), full=tuple(DATA))
     queries = setting.choose(toy=2000, quick=100_000, full=500_000)
     return [
         Point(
