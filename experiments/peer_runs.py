@@ -179,7 +179,7 @@ def errors_of(answer: NDArray[np.generic], tables: Tables, truth: NDArray[np.flo
 
     Rows are divided by their own number: between these neighbours the true one is private.
     """
-    found = answer
+    found: NDArray[np.float64] = answer.astype(np.float64)
     if answer.ndim == 2:
         found = tables.counts(Records.from_rows(tables.domain, answer.astype(np.int64))) / len(answer)
     error = np.abs(found - truth)

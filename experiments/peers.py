@@ -64,7 +64,7 @@ def points(terms: Terms, peers: Sequence[Peer], setting: Setting) -> list[Point]
         for epsilon in (case.epsilons if setting.size is Size.FULL else (1.0,))
         for seed in setting.seeds(full=runs_of(method, case))
     ]
-    wanted.sort(key=lambda one: one[0] * (1 if one[1].epsilon == 1 else 2) * (3 if one[1].seed else 1))
+    wanted.sort(key=lambda one: one[0] * (1 if one[1].epsilon == 1 else 3) * (8 if one[1].seed else 1))
     return [
         Point(
             release.key,
@@ -80,11 +80,9 @@ def methods_of(peer: Peer, size: Size, case: Case) -> tuple[Method, ...]:
     """What a peer is asked to try; at toy size nothing is installed, at quick size little."""
     if size is Size.TOY and peer.requirements:
         return ()
-    binary, known = case.source == NLTCS.source, peer not in PEERS or peer in case.peers
+    known = peer not in PEERS or peer in case.peers
     return tuple(
-        method
-        for method in peer.methods
-        if known and (binary or not method.binary_only) and (size is Size.FULL or method.name in peer.quick)
+        method for method in peer.methods if known and (size is Size.FULL or method.name in peer.quick)
     )
 
 
