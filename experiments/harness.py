@@ -84,11 +84,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement. `cost` guesses its time beside the others', to tell the time left."""
+    """One measurement. `cost` guesses its time beside the others', to tell the time left; `turn` is when it comes."""
 
     key: Mapping[str, Value]
     measure: Callable[[], Mapping[str, Value]]
     cost: float = 1.0
+    turn: float = 0.0  # the least first; those of the same turn in the order of the points
     again: Callable[[Mapping[str, str]], bool] = lambda row: (
         False
     )  # whether a kept row is to be measured anew
@@ -254,6 +255,7 @@ def run(experiment: Experiment, setting: Setting, out: Path, *, only_draw: bool 
 def _measure(name: str, points: Sequence[Point], kept: Kept) -> list[str]:
     rows = [(point, kept.find(point.key)) for point in points]
     missing = [point for point, row in rows if row is None or point.again(row)]
+    missing.sort(key=lambda point: point.turn)
     problems: dict[str, None] = {}  # each sentence once, in order
     with _progress(name, missing) as tell:
         for point in missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ COLUMNS = (("l1", "mean"), ("worst_table", "worst table"), ("max_cell", "worst c
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#8C8C8C")
 MARKERS = "o" + "sD^v<>PpXh*8d"
 ACROSS = 3  # panels in a row
-CEILING = 0.96  # of a panel: where those stand that gave no answer
+CEILING = 0.92  # of a panel: where those stand that gave no answer
 TREATMENT = (
     "All know the domain; AIM and MWEM are told the order of the tables. The number of rows is measured by us "
     "and by opendp, given to dpmm and smartnoise-synth. Each turns ε and δ into noise by its own accounting: "
@@ -46,10 +46,8 @@ def named(rows: Rows) -> Rows:
 
 
 def workloads(rows: Rows) -> list[tuple[Any, Any, Any]]:
-    """Data, tables and ε, those of a data set together, by ε."""
-    known = distinct(rows, "data")
-    found = {(row["data"], row["tables"], row["epsilon"]) for row in rows}
-    return sorted(found, key=lambda workload: (known.index(workload[0]), *workload[1:]))
+    """Data, tables and ε, in the order of the rows."""
+    return list(dict.fromkeys((row["data"], row["tables"], row["epsilon"]) for row in rows))
 
 
 # The picture
@@ -63,15 +61,17 @@ def draw(rows: Rows) -> Figure:
     looks = {name: (MARKERS[i % len(MARKERS)], COLOURS[i % len(COLOURS)]) for i, name in enumerate(shown)}
     down = max(1, -(-len(panels) // ACROSS))
     picture = Figure(figsize=(9.5, 1.2 + 2.5 * down), layout="constrained")
-    grid = list(picture.subplots(down, max(1, min(ACROSS, len(panels))), squeeze=False).flat)
+    grid = list(picture.subplots(down, max(1, min(ACROSS, len(panels))), squeeze=False, sharex=True).flat)
     for axes, workload in zip(grid, panels, strict=False):
         _panel(axes, _at(rows, workload), looks)
         data, tables, epsilon = workload
         axes.set_title(f"{data}, {tables}, ε = {epsilon:g}", fontsize=9)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    picture.supxlabel("processor seconds of a release", fontsize=9)
-    picture.supylabel("L1 error of a table, mean", fontsize=9)
+    for axes in grid[:: max(1, min(ACROSS, len(panels)))]:
+        axes.set_ylabel("L1 error of a table, mean")
+    for axes in grid[-min(ACROSS, len(grid)) :]:
+        axes.set_xlabel("processor seconds of a release")
     handles = [
         Line2D([], [], linestyle="none", marker=marker, color=colour, label=name)
         for name, (marker, colour) in looks.items()
@@ -130,7 +130,7 @@ def terms_of(rows: Rows) -> str:
         f"Each release is a process of its own (cores: {cores}), which in the median was let run {share:.0%} of the "
         f"time, the rest going to other work; so times are processor seconds, of the whole process. Neighbours are "
         f"add-remove, δ = {deltas}. Errors are L1 distances between tables of fractions, in the mean over all tables "
-        f"of the workload. After ± stands half the range of the runs, where there are several. {TREATMENT}"
+        f"of the workload. After ± stands the standard deviation of the runs, where there are several. {TREATMENT}"
     )
 
 
@@ -159,7 +159,7 @@ def compared(rows: Rows, data: str, tables: str, epsilon: float) -> str:
 def told(here: Rows, name: str) -> str:
     """A method's error with its spread, its time and its number of runs."""
     errors = [row["l1"] for row in where(here, name=name)]
-    spread = f" ± {(max(errors) - min(errors)) / 2:.2g}" if len(errors) > 1 else ""
+    spread = f" ± {stdev(errors):.2g}" if len(errors) > 1 else ""
     runs = "1 run" if len(errors) == 1 else f"{len(errors)} runs"
     return f"{name} {fmean(errors):.3g}{spread} in {_mean(here, name, 'processor_seconds'):,.1f} s ({runs})"
 

@@ -52,27 +52,24 @@ from experiments.peer_runs import (
 
 
 def points(terms: Terms, peers: Sequence[Peer], setting: Setting) -> list[Point]:
-    """The cheap ones first; ε = 1 before the others, and first runs before second ones."""
+    """Case by case; measured are the cheap ones first, ε = 1 before the others, first runs before second ones."""
     cases = setting.choose(toy=(Case(NLTCS.source, 2),), quick=(NLTCS, SMALLEST), full=CASES)
     limit = terms.limit_of(setting.size)
-    wanted = [
-        (guess(method, case), Release(case, peer, method.name, epsilon, seed))
-        for case in cases
-        if case.source in terms.data
-        for peer in peers
-        for method in methods_of(peer, setting.size, case)
-        for epsilon in (case.epsilons if setting.size is Size.FULL else (1.0,))
-        for seed in setting.seeds(full=runs_of(method, case))
-    ]
-    wanted.sort(key=lambda one: one[0] * (1 if one[1].epsilon == 1 else 3) * (8 if one[1].seed else 1))
     return [
         Point(
             release.key,
             partial(measure, setting.data, release, terms, limit),
-            cost=min(seconds, limit),
+            cost=min(guess(method, case), limit),
+            turn=guess(method, case) * (1 if epsilon == 1 else 3) * (8 if seed else 1),
             again=partial(worth_another_try, terms=terms, limit=limit),
         )
-        for seconds, release in wanted
+        for case in cases
+        if case.source in terms.data
+        for epsilon in (case.epsilons if setting.size is Size.FULL else (1.0,))
+        for peer in peers
+        for method in methods_of(peer, setting.size, case)
+        for seed in setting.seeds(full=runs_of(method, case))
+        for release in [Release(case, peer, method.name, epsilon, seed)]
     ]
 
 
