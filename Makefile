@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 MAKER := $(VENV)-maker
 LOWEST := $(VENV)-lowest
 
-.PHONY: demo test check coverage mutants bench experiments wheel-check lower-bounds lock clean help
+.PHONY: site demo test check coverage mutants bench experiments wheel-check lower-bounds lock clean help
 
 help:
 	@echo "make demo     release an invented survey, print its errors and where the report is"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench    measure speed, memory and accuracy (make bench BENCH=counting for one of them)"
 	@echo "make experiments          the papers' figures and the peers, in minutes (ONLY=accounting for some of them)"
 	@echo "make experiments FULL=1   the same at the papers' sizes; goes on where a broken run stopped"
+	@echo "make site     build the pages and the reference made from docstrings, in site/"
 	@echo "make wheel-check   a wheel in an empty environment makes the demo, without a network"
 	@echo "make lower-bounds  tests with the lowest versions that pyproject.toml allows"
 	@echo "make lock          write requirements-dev.lock, the exact versions for development"
@@ -69,6 +70,9 @@ experiments: $(READY)
 	@$(BIN)/python -m experiments $(if $(FULL),--full) $(if $(DATA),--data $(DATA)) $(if $(OUT),--out $(OUT)) \
 	    $(if $(ONLY),--only $(ONLY))
 
+site: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
+
 wheel-check: $(READY)
 	$(BIN)/python -m pytest -s -m long tests/distribution
 
@@ -90,5 +94,5 @@ lock: $(READY)
 	    --custom-compile-command "make lock" pyproject.toml -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) $(MAKER) $(LOWEST) .peers demo-release benchmarks/results experiments/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MAKER) $(LOWEST) .peers site demo-release benchmarks/results experiments/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,7 @@ from numba import set_num_threads
 from benchmarks.harness import Figure, records_of, seconds_of, show
 from dualquery.queries.bit_columns import predicate_bits
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.families import random_conjunctions
+from dualquery.queries.random_families import random_literals
 from dualquery.table.records import Records
 
 QUERIES = 500_000
@@ -146,7 +146,7 @@ def polars_seconds(terms: list[list[tuple[int, int, bool]]], table: pa.Table) ->
 
 def main() -> None:
     records = records_of("kddcup99")
-    group = random_conjunctions(records.domain, 3, QUERIES).groups[0]
+    group = random_literals(records.domain, 3, QUERIES).groups[0]
     assert isinstance(group, Conjunctions)
     set_num_threads(1)
     one = seconds_of(lambda: group.counts(records), 1)

@@ -36,8 +36,8 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.families import random_conjunctions
 from dualquery.queries.predicates import literal_truth
+from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records, pack_bits
@@ -57,7 +57,7 @@ def errors_of_run(
 def one_round() -> None:
     """A round over 2 million queries beside np.exp and np.cumsum over as many floats as there are weights."""
     records = records_of("kddcup99")
-    workload = random_conjunctions(records.domain, 3, 2_000_000)
+    workload = random_literals(records.domain, 3, 2_000_000)
     curator = Curator(MemoryCounter(records), Ledger(budget_of(ENOUGH, 1e-3)), SeededEntropy(0))
     rng = np.random.default_rng(0)
     query_player = LearningQueryPlayer(
@@ -94,7 +94,7 @@ def one_round() -> None:
 def adult() -> None:
     """Three ways to spend epsilon = 1, delta = 10⁻³ on Adult, and the whole command by the clock."""
     records = records_of("adult")
-    workload = random_conjunctions(records.domain, 3, 500_000)
+    workload = random_literals(records.domain, 3, 500_000)
     paper = {"learning_rate": 2.0, "samples": 1000, "free": "zeros"}
     figures = []
     for what, accounting, options, required in (
@@ -112,7 +112,7 @@ def adult() -> None:
         figures.append(Figure(f"max error: {what}", float(np.mean([r[1] for r in runs])), required[1]))
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "dualquery", "release", str(table_path("adult"))]
-        command += ["--schema", str(schema_path("adult")), "--queries", "random:3:500000"]
+        command += ["--schema", str(schema_path("adult")), "--queries", "random-literals:3:500000"]
         command += ["--epsilon", "1", "--delta", "1e-3", "--mechanism", "dualquery", "--quiet"]
         command += ["--out", str(Path(folder) / "release")]
         started = time.perf_counter()
@@ -164,7 +164,7 @@ def plain_numpy_rounds(
 def kdd99() -> None:
     """The paper's Figure 3 at its right end: 2 million queries, η = 1.2, T = 170, s = 1750."""
     records = records_of("kddcup99")
-    workload = random_conjunctions(records.domain, 3, 2_000_000)
+    workload = random_literals(records.domain, 3, 2_000_000)
     run = run_of(
         DUAL_QUERY, records, workload, budget_of(1, 1e-3), 0, learning_rate=1.2, samples=1750, rounds=170
     )
@@ -193,7 +193,7 @@ def kdd99() -> None:
 def kosarak_run() -> tuple[float, float, float]:
     started = time.perf_counter()
     records = records_of("kosarak")
-    workload = random_conjunctions(records.domain, 3, 500_000)
+    workload = random_literals(records.domain, 3, 500_000)
     mean, most, _ = errors_of_run(records, workload, budget_of(1, 1e-6), {}, 0)
     return mean, most, time.perf_counter() - started
 
@@ -214,7 +214,7 @@ def kosarak() -> None:
 
 def biased_run(width: int, seed: int) -> tuple[float, float, float, dict[str, Any]]:
     records = biased_records(width, 100_000, seed)
-    workload = random_conjunctions(records.domain, 3, 100_000, seed)
+    workload = random_literals(records.domain, 3, 100_000, seed)
     started = time.perf_counter()
     mean, most, chosen = errors_of_run(records, workload, budget_of(1, 1e-3), {}, seed)
     return mean, most, time.perf_counter() - started, chosen
@@ -255,7 +255,7 @@ def linear() -> None:
         repeated = Records(
             records.domain, records.rows * copies, tuple(np.tile(c, copies) for c in records.columns)
         )
-        workload = random_conjunctions(records.domain, 3, queries)
+        workload = random_literals(records.domain, 3, queries)
         given = {"learning_rate": 1.0, "samples": 100, "rounds": rounds}
         pays = budget_of(ENOUGH, 1e-3)
         return run_of(DUAL_QUERY, repeated, workload, pays, 0, count_first=True, **given).seconds

@@ -29,7 +29,7 @@ from benchmarks.harness import Figure, schema_path, show, table_path
 from experiments.data import complete_rows
 
 HERE = Path(__file__).resolve().parents[1]
-QUERIES = "random:3:500000"
+QUERIES = "random-literals:3:500000"
 
 # Run with the sources of either version, so it keeps to what both can do.
 PROGRAM = """

@@ -33,7 +33,8 @@ from dualquery.mechanisms.mwem.questions import AskedQueries, Kind, asked_of
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions
+from dualquery.queries.families import from_spec, marginals, parities
+from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SystemEntropy
 from dualquery.table.domain import Domain, Items
@@ -294,7 +295,7 @@ def bench_rounds() -> list[Figure]:
 
 def bench_figure5() -> list[Figure]:
     records = data().binary_adult(17)
-    workload = random_conjunctions(records.domain, 3, 10_000, 0)
+    workload = random_literals(records.domain, 3, 10_000, 0)
     truth = workload.fractions(records)
 
     def error(mechanism: AnyMechanism, epsilon: float, seed: int, **options: Any) -> float:

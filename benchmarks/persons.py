@@ -106,7 +106,7 @@ def main() -> None:
     for mechanism, spec in (
         ("projection", SPEC),
         ("adaptive-projection", SPEC),
-        ("dualquery", "random:3:2000:1"),
+        ("dualquery", "random-literals:3:2000:1"),
     ):
         for relation in ("replace", "add-remove"):
             found = compare(relation, seeds=seeds, mechanism=mechanism, spec=spec)

@@ -32,7 +32,8 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.families import marginals, random_conjunctions, weighted_conjunctions
+from dualquery.queries.families import marginals
+from dualquery.queries.random_families import random_literals, weighted_conjunctions
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
@@ -104,7 +105,7 @@ def load(data: str) -> tuple[Records, Workload]:
     name = data.split()[0]
     if name == "dense":
         records = dense()
-        return records, random_conjunctions(records.domain, 3, 100_000, seed=1)
+        return records, random_literals(records.domain, 3, 100_000, seed=1)
     if name == "adult_test":
         whole = complete_rows(data_folder() / "adult_test.csv.gz")
         records = encode(whole, read_schema(schema_path("adult")))
@@ -115,7 +116,7 @@ def load(data: str) -> tuple[Records, Workload]:
         assert isinstance(block, SparseItems)
         popularity = np.bincount(block.ids, minlength=records.domain.width)
         return records, weighted_conjunctions(records.domain, 3, QUERIES, 1, popularity)
-    return records, random_conjunctions(records.domain, 3, QUERIES, seed=1)
+    return records, random_literals(records.domain, 3, QUERIES, seed=1)
 
 
 def run(
@@ -181,7 +182,7 @@ def mean_of(results: list[Result], what: str) -> float | None:
 
 def measure_row(wanted: Wanted) -> list[Result]:
     records, workload = load(wanted.data)
-    warm = random_conjunctions(records.domain, 3, 1000, seed=2)
+    warm = random_literals(records.domain, 3, 1000, seed=2)
     run(_first(records, 2000), warm, budget_of(1, wanted.delta), 0)  # compiles, or reads the cache
     budget = budget_of(wanted.epsilon, wanted.delta)
     return [run(records, workload, budget, seed) for seed in wanted.seeds]
@@ -298,7 +299,7 @@ def shapes() -> None:
     for name, records, order in cases:
         few = len(records.domain.columns) < 5
         domain = records.domain
-        workload = marginals(domain, order) if few else random_conjunctions(domain, order, 100_000, seed=1)
+        workload = marginals(domain, order) if few else random_literals(domain, order, 100_000, seed=1)
         result = run(records, workload, budget_of(1, 1e-6), 0)
         errors = (result.query_max, result.query_mean, result.true_rms, result.said_rms)
         times = (f"{result.seconds:.1f}", f"{result.plan.seconds:.1f}")

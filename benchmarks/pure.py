@@ -26,7 +26,8 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.families import marginals, random_conjunctions
+from dualquery.queries.families import marginals
+from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
@@ -75,14 +76,14 @@ CASES = {
     "adult3": Case(
         "Adult, 20,000 random 3-way",
         lambda: records_of("adult"),
-        lambda domain: random_conjunctions(domain, 3, 20_000, seed=1),
+        lambda domain: random_literals(domain, 3, 20_000, seed=1),
         "mean",
         dict(zip(EPSILONS, (0.0036, 0.0009, 0.00021), strict=True)),
     ),
     "bits": Case(
         "17 bits of Adult, 10,000 random 3-way",
         lambda: Data(data_folder()).binary_adult(17),
-        lambda domain: random_conjunctions(domain, 3, 10_000, seed=1),
+        lambda domain: random_literals(domain, 3, 10_000, seed=1),
         "mean",
         {1.0: 0.0021},
         largest=0.020,

@@ -27,7 +27,8 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.families import marginals, random_conjunctions
+from dualquery.queries.families import marginals
+from dualquery.queries.random_families import random_literals
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
@@ -111,7 +112,7 @@ def errors(records: Records, released: Records, order: int) -> tuple[float, ...]
     tables = Tables(domain, tuple(sets))
     wrong = np.abs(tables.counts(released) / released.rows - tables.counts(records) / records.rows)
     l1 = np.add.reduceat(wrong, tables.starts[:-1])
-    queries = random_conjunctions(domain, 3, QUERIES, seed=1)
+    queries = random_literals(domain, 3, QUERIES, seed=1)
     off = np.abs(queries.fractions(released) - queries.fractions(records))
     return (float(l1.mean()), float(l1.max()), float(wrong.max()), float(off.max()), float(off.mean()))
 

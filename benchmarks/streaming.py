@@ -30,8 +30,8 @@ from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
 from dualquery.table.encoding import encode
 
-PARTS, LARGE, SPARK_PARTS = 20, 100, 4
-QUERIES = "random:3:100000"
+PARTS, LARGE, SPARK_PARTS = 20, 100, 12
+QUERIES = "random-literals:3:100000"
 TABLES = "marginals:2"
 MEMORY = 1_000_000_000
 Seconds = tuple[float, float]  # by the clock, and of processors

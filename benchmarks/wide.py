@@ -32,7 +32,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.draws import Stream
-from dualquery.queries.families import random_conjunctions, weighted_conjunctions
+from dualquery.queries.random_families import random_literals, weighted_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
@@ -177,8 +177,8 @@ def load(data: str, attributes: int, seed: int) -> Iterator[tuple[Records, Workl
             else:
                 classes = int(data.split()[-1]) if data.startswith("mixture") else 1
                 records = mixture(attributes, classes, seed, Path(folder))
-            workload = random_conjunctions(records.domain, 3, QUERIES, seed=1)
-            held_out = [random_conjunctions(records.domain, k, HELD_OUT, seed=10 + k) for k in (1, 2, 3)]
+            workload = random_literals(records.domain, 3, QUERIES, seed=1)
+            held_out = [random_literals(records.domain, k, HELD_OUT, seed=10 + k) for k in (1, 2, 3)]
         yield records, workload, held_out
 
 
@@ -191,7 +191,7 @@ def _kosarak(records: Records, *, by_popularity: bool) -> tuple[Workload, list[W
     def drawn(k: int, number: int, seed: int) -> Workload:
         if by_popularity:
             return weighted_conjunctions(domain, k, number, seed, popularity)
-        return random_conjunctions(domain, k, number, seed=seed)
+        return random_literals(domain, k, number, seed=seed)
 
     return drawn(3, 500_000, 1), [drawn(k, HELD_OUT, 10 + k) for k in (1, 2, 3)]
 
@@ -243,7 +243,7 @@ def warm_up() -> None:
     for density in (0.5, 0.02):
         rows = rng.random((2_000, 300)) < density * rng.uniform(0.5, 1.5, (2_000, 1))
         records = Records.from_rows(Domain((Items("item", 300),)), rows)
-        release(records, random_conjunctions(records.domain, 3, 30_000, seed=2), 0)
+        release(records, random_literals(records.domain, 3, 30_000, seed=2), 0)
 
 
 def measure(data: str, attributes: int, seeds: Sequence[int]) -> list[Result]:

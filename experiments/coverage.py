@@ -112,7 +112,7 @@ def measure(data: Data, name: str, epsilon: float, questions: int, seed: int) ->
     seconds = time.perf_counter() - started
     asked = natural_questions(records.domain, questions, np.random.default_rng([seed, questions]))
     texts = [query.text(records.domain) for query in asked]
-    answers = made.answers(texts)
+    answers = made.answer_all(texts)
     truth = from_texts(records.domain, texts).counts(records) / records.rows
     off = np.abs(truth - [answer.value for answer in answers])
     bars = np.array([answer.error for answer in answers], np.float64)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.queries.families import random_conjunctions
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.biased import biased_records

@@ -14,7 +14,7 @@ from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.queries.families import random_conjunctions
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.queries.families import from_spec, random_conjunctions
+from dualquery.queries.families import from_spec
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items, Numeric
 from dualquery.table.records import Records

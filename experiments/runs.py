@@ -27,8 +27,8 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.families import random_conjunctions
 from dualquery.queries.predicates import NONE
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records

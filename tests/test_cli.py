@@ -125,7 +125,7 @@ def test_release_as_a_user_runs_it(place: Path, tmp_path: Path) -> None:
         "answer", tmp_path / "out", "-", stdin="sex = male\n# a comment\n\nage >= 55 & smokes = yes\n"
     )
     assert asked.returncode == 0
-    assert [line.split("  ")[-1] for line in asked.stdout.splitlines()] == [
+    assert [line.split("\t")[-1] for line in asked.stdout.splitlines()] == [
         "sex = male",
         "age >= 55 & smokes = yes",
     ]
@@ -197,7 +197,7 @@ def test_plan_needs_no_data(command: Run, place: Path) -> None:
         "plan",
         "--schema",
         place / "schema.toml",
-        "--rows",
+        "--records",
         30162,
         "--queries",
         "random:3:300",
@@ -222,14 +222,14 @@ def test_plan_needs_no_data(command: Run, place: Path) -> None:
 
 def plan_arguments(place: Path, *more: object) -> list[object]:
     queries = ["--queries", "marginals:2", "--epsilon", 1]
-    return ["plan", "--schema", place / "schema.toml", "--rows", 30162, *queries, *more]
+    return ["plan", "--schema", place / "schema.toml", "--records", 30162, *queries, *more]
 
 
 def priced(out: str) -> dict[str, tuple[int, str, str]]:
     """The table of steps that `plan` prints: how often each, for which pure ε and which ρ in all."""
     _, _, table = out.partition("What the curator is asked, and what it costs")
-    head, _, *rows = [line for line in table.splitlines() if line.strip()]
-    assert head.split() == ["step", "times", "pure", "ε", "ρ"]
+    head, *rows = [line for line in table.splitlines() if line.strip()]
+    assert head.split("\t") == ["step", "times", "pure ε", "ρ"]
     cells = [line.rsplit(maxsplit=3) for line in rows if not line.startswith("Note")]
     return {words.strip(): (int(times.replace(",", "")), pure, rho) for words, times, pure, rho in cells}
 
@@ -271,14 +271,14 @@ def test_plan_shows_the_measurement_of_a_private_number_of_records(command: Run,
     """1% of the budget by each theorem; where the number is declared, nothing."""
     private = ["--neighbours", "add-remove", "--delta", "1e-6", "--mechanism", "projection"]
     for accounting, rho in (("tightest", 0.02801), ("gaussian", 0.02801), ("zcdp", 0.02436)):
-        code, out, err = command(*plan_arguments(place, *private, "--accounting", accounting))
+        arguments = plan_arguments(place, *private, "--accounting", accounting)
+        arguments[arguments.index("--records")] = "--expected-records"
+        code, out, err = command(*arguments)
         assert (code, err) == (0, "")
         steps = priced(out)
         assert steps["measure the number of records"] == (1, "none", f"{rho / 100:.4g}")
         assert sum(float(each) for _, _, each in steps.values()) == pytest.approx(rho, rel=1e-3)
-    arguments = plan_arguments(place, *private)
-    arguments[arguments.index("--rows")] = "--records"
-    code, out, err = command(*arguments)
+    code, out, err = command(*plan_arguments(place, *private))
     assert (code, err) == (0, "")
     assert len(priced(out)) == 3  # the total is among the one-way tables
 
@@ -305,7 +305,7 @@ def test_steps_in_json(command: Run, place: Path) -> None:
         '[[attribute]]\nname = "sex"\nvalues = ["female", "male"]\n'
         '[[attribute]]\nname = "smokes"\nvalues = ["no", "yes"]\n'
     )
-    asked = ["plan", "--schema", domain, "--rows", 500, "--queries", queries, "--epsilon", 1]
+    asked = ["plan", "--schema", domain, "--records", 500, "--queries", queries, "--epsilon", 1]
     code, out, err = command(*asked, "--mechanism", "mwem", "--rounds", 5, "--start", "noisy", "--json")
     assert (code, err) == (0, "")
     steps = json.loads(out)["steps"]
@@ -446,7 +446,7 @@ def test_answer(command: Run, place: Path, tmp_path: Path) -> None:
     assert [each["query"] for each in told] == [text, "sex = male"]
     assert told[0]["answer"] == pytest.approx(expected)
     code, out, _ = command("answer", place / "released", "sex = male", "sex = female")
-    assert out.splitlines()[1].endswith("  sex = female")
+    assert out.splitlines()[1].endswith("\tsex = female")
 
 
 def test_evaluate(command: Run, place: Path) -> None:
@@ -544,8 +544,9 @@ def test_missing_flags_and_commands(command: Run, place: Path) -> None:
     refused(command("release", place / "survey.csv"), "--schema")
     refused(command("plan", "--schema", place / "schema.toml"), "--queries")
     without = ["plan", "--schema", place / "schema.toml", "--queries", "marginals:1", "--epsilon", 1]
-    refused(command(*without), "--rows")
-    refused(command(*without, "--rows", 5, "--records", 5), "one of --rows and --records")
+    refused(command(*without), "--records")
+    refused(command(*without, "--rows", 5), "--records")  # which are synthetic
+    refused(command(*without, "--records", 5, "--expected-records", 5), "--records, or --expected-records")
     refused(command("nonsense"), "nonsense")
     refused(command("schema"), "ommand")
     refused(command("answer", place / "released"), "no query")
@@ -638,7 +639,10 @@ def test_bad_queries(command: Run, place: Path, tmp_path: Path, query: str, part
     refused(command("answer", place / "released", query), part)
     if query:
         (tmp_path / "queries.txt").write_text(f"sex = male\n{query}\n")
-        refused(command("answer", place / "released", "--file", tmp_path / "queries.txt"), "line 2")
+        code, out, err = command("answer", place / "released", "--file", tmp_path / "queries.txt")
+        assert code == 1  # the others are answered
+        assert out.endswith("\tsex = male\n")
+        assert "line 2" in err
         arguments = release_arguments(place, tmp_path / "out")
         arguments[arguments.index("--queries") + 1] = str(tmp_path / "queries.txt")
         refused(command(*arguments), "line 2")
@@ -733,7 +737,9 @@ def test_bars_show_stages_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys:
             pass
         assert COMPILING in progress._tasks
         progress("counting", 2, 2)
-    assert "counting" in progress._tasks
+        progress("reading: 1 row a second", 1, 2)
+        progress("reading: 2 rows a second", 2, 2)
+    assert list(progress._tasks)[-2:] == [COMPILING, "reading"]
     with Bars(wanted=False) as progress:
         progress("counting", 1, 2)
     assert not progress._tasks

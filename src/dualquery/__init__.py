@@ -1,12 +1,11 @@
 """Answers to very many statistical questions about a private table, with differential privacy.
 
     import dualquery
-    from dualquery import Budget, Neighbours, marginals, read_schema
+    from dualquery import Budget
 
-    schema = read_schema("schema.toml")
-    budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE)
-    release = dualquery.release(frame, schema=schema, workload=marginals(schema.domain, 3), budget=budget)
+    release = dualquery.release(frame, schema="schema.toml", workload="marginals:3", budget=Budget(1, 1e-6))
     print(release.answer("age >= 50 & sex = Female"))     # 0.142 ± 0.006 (95%)
+    release.table(["region", "sex"])                      # a frame with error bars
     release.save("release")
 
 Names are imported when they are first used, so that a command that needs no kernels starts at once.
@@ -26,12 +25,14 @@ _HOMES = {
     "BudgetError": "dualquery.errors",
     "Categorical": "dualquery.table.domain",
     "Certificate": "dualquery.releases.certificate",
+    "Comparison": "dualquery.releases.comparing",
     "DataError": "dualquery.errors",
     "Domain": "dualquery.table.domain",
     "Dates": "dualquery.table.dates",
     "Draft": "dualquery.table.draft",
     "DualQueryError": "dualquery.errors",
     "Evaluation": "dualquery.releases.evaluation",
+    "Figure": "dualquery.releases.figures",
     "Items": "dualquery.table.domain",
     "LedgerError": "dualquery.errors",
     "Neighbours": "dualquery.privacy.neighbours",
@@ -48,6 +49,7 @@ _HOMES = {
     "SchemaError": "dualquery.errors",
     "Verification": "dualquery.releases.verification",
     "Workload": "dualquery.queries.workload",
+    "compare": "dualquery.releases.comparing",
     "dates": "dualquery.table.dates",
     "default_delta": "dualquery.privacy.budget",
     "encode": "dualquery.table.encoding",
@@ -58,8 +60,8 @@ _HOMES = {
     "online": "dualquery.asking.opening",
     "parities": "dualquery.queries.families",
     "plan": "dualquery.releases.foresight",
-    "random_conjunctions": "dualquery.queries.families",
-    "ranges": "dualquery.queries.families",
+    "random_conjunctions": "dualquery.queries.random_families",
+    "ranges": "dualquery.queries.random_families",
     "release": "dualquery.releases.making",
     "read_schema": "dualquery.table.schema",
     "schema_draft": "dualquery.table.draft",
@@ -73,12 +75,14 @@ __all__ = [
     "BudgetError",
     "Categorical",
     "Certificate",
+    "Comparison",
     "DataError",
     "Dates",
     "Domain",
     "Draft",
     "DualQueryError",
     "Evaluation",
+    "Figure",
     "Items",
     "LedgerError",
     "Neighbours",
@@ -96,6 +100,7 @@ __all__ = [
     "Verification",
     "Workload",
     "__version__",
+    "compare",
     "dates",
     "default_delta",
     "encode",
@@ -129,10 +134,13 @@ if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import Plan
     from dualquery.privacy.budget import Accounting, Budget, default_delta
     from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
-    from dualquery.queries.families import from_spec, marginals, parities, random_conjunctions, ranges
+    from dualquery.queries.families import from_spec, marginals, parities
+    from dualquery.queries.random_families import random_conjunctions, ranges
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
+    from dualquery.releases.comparing import Comparison, compare
     from dualquery.releases.evaluation import Evaluation, evaluate
+    from dualquery.releases.figures import Figure
     from dualquery.releases.foresight import plan
     from dualquery.releases.making import release
     from dualquery.releases.release import Answer, Release

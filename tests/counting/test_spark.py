@@ -58,13 +58,17 @@ def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_two_executors_count_as_one_machine(session: Any, table: pa.Table, folder: Path) -> None:
+def test_two_executors_count_as_one_machine(
+    session: Any, table: pa.Table, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = spark_session.spark_frame(str(folder / "part-*.parquet"), ["age", "sex"], CLUSTER)
     assert is_spark_frame(frame)
     inside, outside = MemoryCounter(encode(table, PEOPLE)), SparkCounter(frame, PEOPLE)
     assert outside.true_rows == 4000
     for group in from_spec(PEOPLE.domain, ["marginals:2", "random:3:200"]).groups:
         assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
+    monkeypatch.setattr("dualquery.counting.spark.AT_ONCE", 0)  # by a tree
+    assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
     outside.close()
 
 
@@ -158,6 +162,13 @@ def test_without_java_the_thing_to_install_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(DualQueryError, match="openjdk-17-jre-headless"):
         spark_session.open_session("local[1]")
+
+
+def test_a_master_that_is_none_is_named() -> None:
+    with pytest.raises(DualQueryError, match="'flink' is none of them"):
+        spark_session.open_session("flink")
+    with pytest.raises(DualQueryError, match="no Spark Connect server answers at"):
+        spark_session.open_session("sc://127.0.0.1:1")
 
 
 def test_release_engine_spark(session: Any, table: pa.Table, folder: Path, tmp_path: Path) -> None:

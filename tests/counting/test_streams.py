@@ -166,17 +166,16 @@ def test_what_does_not_fit_is_spilled_and_leaves_no_file(
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     write(people(20_000), tmp_path / "people.csv")
-    told: list[tuple[int, int]] = []
+    told: list[tuple[str, int, int]] = []
     counter = open_counter(
-        tmp_path / "people.csv",
-        PEOPLE,
-        memory=100_000,
-        tell=lambda stage, done, total: told.append((done, total)),
+        tmp_path / "people.csv", PEOPLE, memory=100_000, tell=lambda *stage: told.append(stage)
     )
     assert isinstance(counter, SpilledCounter)
     assert counter.true_rows == 20_000
     assert list(folder.iterdir()) == []
-    assert told[-1][0] == told[-1][1] == (tmp_path / "people.csv").stat().st_size
+    assert told[-1][1] == told[-1][2] == (tmp_path / "people.csv").stat().st_size
+    assert told[-1][0].startswith("reading the table: ")
+    assert told[-1][0].endswith(" rows a second")
     assert isinstance(open_counter(tmp_path / "people.csv", PEOPLE), MemoryCounter)
 
 
@@ -200,6 +199,11 @@ def test_a_part_without_a_column_or_of_another_kind_is_named(tmp_path: Path) -> 
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
     for reading in (lambda: list(record_blocks(pattern, PEOPLE, rows=10)), lambda: encode(pattern, PEOPLE)):
         with pytest.raises(DataError, match=r"b\.parquet.*cut short"):
+            reading()
+    (tmp_path / "b.parquet").unlink()
+    (tmp_path / "b.parquet").symlink_to(tmp_path / "elsewhere" / "b.parquet")
+    for reading in (lambda: list(record_blocks(pattern, PEOPLE, rows=10)), lambda: encode(pattern, PEOPLE)):
+        with pytest.raises(DataError, match=r"b\.parquet"):
             reading()
     with pytest.raises(DataError, match="no file matches"):
         encode(str(tmp_path / "*.csv"), PEOPLE)

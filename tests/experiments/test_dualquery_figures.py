@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dualquery.queries.families import random_conjunctions
+from dualquery.queries.random_families import random_conjunctions
 from experiments import dualquery_figure_2 as figure_2
 from experiments import dualquery_figure_3 as figure_3
 from experiments import dualquery_figure_4 as figure_4

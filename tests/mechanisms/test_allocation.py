@@ -20,7 +20,8 @@ from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
-from dualquery.queries.families import from_texts, marginals, parities, random_conjunctions
+from dualquery.queries.families import from_texts, marginals, parities
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

@@ -22,7 +22,8 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
-from dualquery.queries.families import from_spec, from_texts, marginals, parities, random_conjunctions
+from dualquery.queries.families import from_spec, from_texts, marginals, parities
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records

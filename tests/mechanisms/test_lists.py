@@ -247,10 +247,10 @@ def test_a_release_is_written_and_read_again(mechanism: str | None, tmp_path: Pa
     again = dualquery.Release.load(tmp_path / "out")
     assert isinstance(again.artefact, CellFractions)
     question = "icd = K3 & born = 1980"
-    assert str(again.answers([question])[0]) == str(made.answers([question])[0])
+    assert str(again.answer_all([question])[0]) == str(made.answer_all([question])[0])
     assert (tmp_path / "out" / "cells.parquet").exists()
     with pytest.raises(QueryError, match="was not read for this release"):
-        again.answers(["icd = K999 & born = 1980"])
+        again.answer_all(["icd = K999 & born = 1980"])
     assert again.certificate["mechanism"] == (mechanism or "noisy-cells")
 
 

@@ -17,7 +17,8 @@ from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
-from dualquery.queries.families import marginals, random_conjunctions
+from dualquery.queries.families import marginals
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems

@@ -26,7 +26,8 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
-from dualquery.queries.families import from_texts, marginals, random_conjunctions, weighted_conjunctions
+from dualquery.queries.families import from_texts, marginals
+from dualquery.queries.random_families import random_conjunctions, weighted_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items

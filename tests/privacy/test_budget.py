@@ -39,11 +39,17 @@ def test_delta_zero_needs_pure_accounting(accounting: Accounting) -> None:
             budget(delta=0.0, accounting=accounting)
 
 
-def test_all_four_parts_are_named_and_none_has_a_default() -> None:
-    with pytest.raises(TypeError):
-        Budget(1.0, 1e-6, Neighbours.REPLACE, Accounting.ZCDP)  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        Budget(epsilon=1.0, delta=1e-6, accounting=Accounting.ZCDP)  # type: ignore[call-arg]
+def test_defaults_are_those_of_the_command_line() -> None:
+    """A record is replaced, by the tightest theorem; δ is never assumed, but where pure accounting needs none."""
+    assert Budget(1, 1e-6) == Budget(
+        epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.TIGHTEST
+    )
+    assert Budget(1, 1e-6, "add-remove", "zcdp") == Budget(
+        1, 1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP
+    )
+    assert Budget(1, accounting="pure").delta == 0
+    with pytest.raises(BudgetError, match="say delta too"):
+        Budget(1.0)
 
 
 def test_errors_are_one_sentence() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, permutations, product
 from math import comb
 from pathlib import Path
@@ -12,19 +13,16 @@ from scipy.stats import chisquare
 
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.families import (
-    from_file,
-    from_spec,
-    from_texts,
-    marginals,
-    parities,
-    random_conjunctions,
-    ranges,
-    weighted_conjunctions,
-)
+from dualquery.queries.families import from_file, from_spec, from_texts, marginals, parities
 from dualquery.queries.language.reader import parse
 from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE
+from dualquery.queries.random_families import (
+    random_conjunctions,
+    random_literals,
+    ranges,
+    weighted_conjunctions,
+)
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
@@ -106,22 +104,37 @@ def chance_of_sets(weights: list[int], k: int) -> dict[tuple[int, ...], float]:
     return chances
 
 
-def test_attributes_are_drawn_by_their_number_of_values() -> None:
+@pytest.mark.parametrize(
+    ("draw", "weights", "others"),
+    [
+        (random_conjunctions, [1, 0, 1, 1, 1, 1], [5, 0, 3, 2, 2, 2]),
+        (random_literals, [5, 0, 3, 2, 2, 2], [1, 0, 1, 1, 1, 1]),
+    ],
+)
+def test_attributes_are_drawn_alike_or_by_their_number_of_values(
+    draw: Callable[..., Workload], weights: list[int], others: list[int]
+) -> None:
     count = 60_000
-    queries = literal_contents(conjunctions_of(random_conjunctions(MIXED, 2, count, 11)))
-    chances = chance_of_sets([5, 0, 3, 2, 2, 2], 2)
+    queries = literal_contents(conjunctions_of(draw(MIXED, 2, count, 11)))
+    chances = chance_of_sets(weights, 2)
     seen = dict.fromkeys(chances, 0)
     for (first, _, _), (second, _, _) in queries:
         seen[first, second] += 1
     expected = [count * chance for chance in chances.values()]
     assert chisquare(list(seen.values()), expected).pvalue > 1e-6
-    # The test has teeth: attributes drawn uniformly would be another law.
-    uniform = [count * chance for chance in chance_of_sets([1, 0, 1, 1, 1, 1], 2).values()]
-    assert chisquare(list(seen.values()), uniform).pvalue < 1e-20
+    # The test has teeth: the other way of drawing is another law.
+    other = [count * chance for chance in chance_of_sets(others, 2).values()]
+    assert chisquare(list(seen.values()), other).pvalue < 1e-20
 
 
-def test_values_are_uniform_and_negations_fair() -> None:
-    queries = literal_contents(conjunctions_of(random_conjunctions(MIXED, 1, 60_000, 5)))
+def test_on_binary_attributes_both_draws_are_the_same() -> None:
+    drawn, literals = (draw(BITS, 3, 500, 2).digest() for draw in (random_conjunctions, random_literals))
+    assert drawn == literals
+
+
+@pytest.mark.parametrize("draw", [random_conjunctions, random_literals])
+def test_values_are_uniform_and_negations_fair(draw: Callable[..., Workload]) -> None:
+    queries = literal_contents(conjunctions_of(draw(MIXED, 1, 60_000, 5)))
     seen = dict.fromkeys(product(range(5), (False, True)), 0)
     for ((attribute, values, negated),) in queries:
         if attribute == 0:
@@ -133,7 +146,7 @@ def test_values_are_uniform_and_negations_fair() -> None:
 
 def test_a_dominant_attribute_does_not_stall_the_draw() -> None:
     domain = Domain((Categorical("v", tuple(map(str, range(5000)))), Items("item", 2)))
-    group = conjunctions_of(random_conjunctions(domain, 3, 1000))
+    group = conjunctions_of(random_literals(domain, 3, 1000))
     assert all([j for j, _, _ in query] == [0, 1, 2] for query in literal_contents(group))
 
 
@@ -141,8 +154,12 @@ def test_seeds_and_versions() -> None:
     first = random_conjunctions(MIXED, 3, 1000)
     assert first.digest() == random_conjunctions(MIXED, 3, 1000, 0).digest()
     assert first.digest() != random_conjunctions(MIXED, 3, 1000, 1).digest()
-    # A SPEC means the same queries for ever: this digest must never change.
-    assert first.digest() == "9677f6ac48e0ad9bc9642cbcb37377189b9224bc6057f9691a21b21941de3ceb"
+    # A SPEC means the same queries for ever: these digests must never change.
+    assert first.digest() == "9190a789ae973b4fdab35e89e0cee6e402c7157b630062d39268c31cd3249085"
+    assert (
+        random_literals(MIXED, 3, 1000).digest()
+        == "9677f6ac48e0ad9bc9642cbcb37377189b9224bc6057f9691a21b21941de3ceb"
+    )
     assert (
         ranges(MIXED, "n", 20, 4).digest()
         == "a11743619e69b67dcc03b9bcfa47ea403235f58ebbfc5f47299fa2a65abbc722"
@@ -235,6 +252,7 @@ def test_specs() -> None:
     assert from_spec(BITS, "parities:3").digest() == parities(BITS, 3).digest()
     assert from_spec(MIXED, "random:2:70").digest() == random_conjunctions(MIXED, 2, 70).digest()
     assert from_spec(MIXED, "random:2:70:9").digest() == random_conjunctions(MIXED, 2, 70, 9).digest()
+    assert from_spec(MIXED, "random-literals:2:70:9").digest() == random_literals(MIXED, 2, 70, 9).digest()
     assert from_spec(MIXED, "ranges:n:7").digest() == ranges(MIXED, "n", 7).digest()
     assert from_spec(MIXED, "ranges:n:7:3").digest() == ranges(MIXED, "n", 7, 3).digest()
     joined = from_spec(MIXED, "marginals:1 + random:2:70")
@@ -288,6 +306,7 @@ def test_files(tmp_path: Path) -> None:
         ("marginals:2:3", "should read marginals:K"),
         ("marginals", "neither a family of queries"),
         ("random:3", "should read random:K:COUNT"),
+        ("random-literals:3", "should read random-literals:K:COUNT"),
         ("random:3:0", "must be at least 1, and is 0"),
         ("random:3:-5", "COUNT must be a whole number"),
         ("random:3:1e6", "COUNT must be a whole number"),

@@ -37,7 +37,7 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import Balance, GroupCounts
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.digest import Digest
-from dualquery.queries.families import from_texts, random_conjunctions
+from dualquery.queries.families import from_texts
 from dualquery.queries.group import (
     NO_PREDICATES,
     Group,
@@ -51,6 +51,7 @@ from dualquery.queries.group import (
 from dualquery.queries.language.reader import parse
 from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables, attribute_codes
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

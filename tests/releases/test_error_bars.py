@@ -74,7 +74,7 @@ def test_bars_hold_the_truth_as_often_as_they_say() -> None:
     """Inside and outside of the workload; with bars half as wide (the negative control) they would not."""
     off, bars = [], []
     for seed in range(12):
-        answers = released(seed, synthetic_rows=4_000).answers(QUESTIONS)
+        answers = released(seed, synthetic_rows=4_000).answer_all(QUESTIONS)
         off.append(np.abs([answer.value for answer in answers] - TRUTH))
         bars.append([answer.error for answer in answers])
     errors, widths = np.array(off), np.array(bars, np.float64)
@@ -105,7 +105,7 @@ def test_no_bar_is_zero() -> None:
         for job in ("office", "field")
         for sex in "fm"
     ]
-    answers = made.answers([*rare, *(f"!({text})" for text in rare)])
+    answers = made.answer_all([*rare, *(f"!({text})" for text in rare)])
     assert {0.0, 1.0} <= {answer.value for answer in answers}
     for answer in answers:
         assert answer.error is not None
@@ -118,7 +118,7 @@ def test_answers_and_bars_survive_the_folder(tmp_path: Path) -> None:
     made = released(1, synthetic_rows=3_001)
     made.save(tmp_path / "release")
     again = Release.load(tmp_path / "release")
-    assert again.answers(QUESTIONS) == made.answers(QUESTIONS)
+    assert again.answer_all(QUESTIONS) == made.answer_all(QUESTIONS)
     assert len(again.replicas) == REPLICAS
     assert "replicas.parquet" in again.certificate["files"]
     assert again.certificate["predicted_error"]["level"] == 0.95

@@ -30,16 +30,16 @@ def test_answers_are_shares_of_the_synthetic_records(make: Make) -> None:
     )  # of the planned mean
     either = (frame["smokes"] == "yes") | (frame["health"] == "poor")
     texts = ["smokes = yes | health = poor", "sex = male"]
-    found = release.answers(texts)
+    found = release.answer_all(texts)
     assert [each.value for each in found] == pytest.approx([either.mean(), (frame["sex"] == "male").mean()])
-    assert release.answers([]) == []
+    assert release.answer_all([]) == []
 
 
 def test_an_error_names_the_query(make: Make) -> None:
     with pytest.raises(QueryError, match="query 2, column 1"):
-        make().answers(["sex = male", "sax = male"])
+        make().answer_all(["sex = male", "sax = male"])
     with pytest.raises(QueryError, match="line 9"):
-        make().answers(["sax = male"], places=["line 9"])
+        make().answer_all(["sax = male"], places=["line 9"])
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_points_from_their_file_to_an_answer(place: Path, tmp_path: Path) -> Non
     assert "It protects one point" in page
     assert "Mean distance to each place of lat" in page
     (tmp_path / "ask.csv").write_text("lat\n50\n51.5\n")
-    assert held.answers(["distance to (lat = 50)"])[0].value == pytest.approx(
+    assert held.answer_all(["distance to (lat = 50)"])[0].value == pytest.approx(
         held.artefact.fractions(from_spec(schema.domain, f"points:{tmp_path / 'ask.csv'}").groups[0])[0]
     )
 

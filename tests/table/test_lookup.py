@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 
 from dualquery.table.cells import distinct
+from dualquery.table.domain import Domain, Numeric
+from dualquery.table.encoding import encode
 from dualquery.table.lookup import bins_of, looked_up
 
 
@@ -42,3 +44,12 @@ def test_distinct_whole_numbers(cells: pa.ChunkedArray) -> None:
     found = distinct(cells, "some")
     known = [*found.values.to_pylist(), None]
     assert [known[i] for i in found.index] == cells.to_pylist()
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.uint8(), pa.int64()])
+def test_near_whole_numbers_fall_into_the_bins_of_floats(kind: pa.DataType) -> None:
+    domain = Domain((Numeric("age", (0.0, 2.5, 7.0, 100.0), clamp=True, missing="120"),))
+    for numbers in ([0, 2, 3, 7, 99, 100, 120], [5, 5], []):
+        cells = pa.chunked_array([numbers[:3], [], numbers[3:]], kind)
+        as_floats = encode(pa.table({"age": cells.cast(pa.float64())}), domain)
+        assert np.array_equal(encode(pa.table({"age": cells}), domain).columns[0], as_floats.columns[0])

@@ -46,8 +46,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
         from dualquery.cli.app import app
+        from dualquery.cli.helping import command_of
 
-        code = app(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)
+        code = command_of(app)(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)
     except DualQueryError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dualquery.cli.flags import JsonFlag
+from dualquery.cli.flags import ByFlag, JsonFlag
+
+if TYPE_CHECKING:
+    from dualquery.releases.release import Release
+    from dualquery.table.domain import Domain
 
 
 def answer(
@@ -21,20 +25,22 @@ def answer(
         Path | None,
         typer.Option("--file", "-f", metavar="FILE", help="A file with one query a line; `-` as above."),
     ] = None,
+    by: ByFlag = None,
     json: JsonFlag = False,
 ) -> None:
     """Answer queries from a release alone. **Costs no privacy**, as often as you like.
+
+    A query of several that cannot be answered is named, the others are answered, and the exit code is 1.
 
     Examples:
 
     ```
     dualquery answer released "age >= 50 & sex = Female & !(workclass = Private)"
+    dualquery answer released --by region,sex "age >= 50"
     dualquery answer released --file questions.txt --json
     ```
     """
-    from dualquery.cli import output
     from dualquery.errors import QueryError
-    from dualquery.mechanisms.error_bars import LEVEL
     from dualquery.releases.release import Release
 
     asked: list[tuple[str, str]] = []  # the text, and where it stands
@@ -43,24 +49,79 @@ def answer(
         asked += _lines(Path("-")) if text == "-" else [(text, place)]
     if file is not None:
         asked += _lines(file)
+    if by:
+        if len(asked) > 1:
+            raise QueryError("a table takes one query at most: that which its records should satisfy")
+        _print_table(Release.load(folder), by, asked[0][0] if asked else None, json=json)
+        return
     if not asked:
         raise QueryError(
             "there is no query to answer; write one behind the folder, or name a file with --file"
         )
-    answers = Release.load(folder).answers([text for text, _ in asked], places=[place for _, place in asked])
+    _print_answers(Release.load(folder), asked, json=json)
+
+
+def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool) -> None:
+    """An answer a line; what cannot be answered goes to the standard error, and the exit code is 1."""
+    from dualquery.cli import output
+    from dualquery.errors import QueryError
+    from dualquery.mechanisms.error_bars import LEVEL
+    from dualquery.releases.questions import each_answered
+
+    found = each_answered(release, [text for text, _ in asked], [place for _, place in asked])
+    if len(found) == 1 and isinstance(found[0], QueryError):
+        raise found[0]
+    pairs = [(text.strip(), each) for (text, _), each in zip(asked, found, strict=True)]
     if json:
         output.print_json(
             [
-                {"query": text.strip(), "answer": each.value, "error": each.error, "level": LEVEL}
-                for (text, _), each in zip(asked, answers, strict=True)
+                {"query": text, "refused": str(each)}
+                if isinstance(each, QueryError)
+                else {"query": text, "answer": each.value, "error": each.error, "level": LEVEL}
+                for text, each in pairs
             ]
         )
-    elif len(answers) == 1:
-        print(answers[0])
+    elif len(pairs) == 1:
+        print(pairs[0][1])
     else:
-        width = max(len(str(each)) for each in answers)
-        for (text, _), each in zip(asked, answers, strict=True):
-            print(f"{each!s:<{width}}  {text.strip()}")
+        output.print_lines([[str(each), text] for text, each in pairs if not isinstance(each, QueryError)])
+    refused = [each for each in found if isinstance(each, QueryError)]
+    for each in refused:
+        sentence = str(each)
+        print(f"Error: {sentence[:1].upper()}{sentence[1:]}", file=sys.stderr)
+    if refused:
+        raise typer.Exit(1)
+
+
+def _print_table(release: Release, by: list[str], where: str | None, *, json: bool) -> None:
+    """A row a cell: its values, its share and, where the number of records is public, its count."""
+    from dualquery.cli import output
+    from dualquery.mechanisms.error_bars import LEVEL
+    from dualquery.releases.release import with_bar
+
+    names = _attributes(by, release.domain)
+    table = release.table(names, where=where, frame="arrow")
+    rows = table.to_pylist()
+    if json:
+        output.print_json([{**row, "level": LEVEL} for row in rows])
+        return
+    counted = "count" in table.column_names
+    cells = [
+        [*(row[name] for name in names), with_bar(row["share"], row["bar"])]
+        + ([with_bar(row["count"], row["count_bar"])] if counted else [])
+        for row in rows
+    ]
+    among = "" if where is None else f" of records with {where}"
+    title = f"Shares{among} by {', '.join(names)}, with {LEVEL:.0%} bars"
+    output.print_table(title, [*names, "share", *(["count"] if counted else [])], cells)
+
+
+def _attributes(given: list[str], domain: Domain) -> list[str]:
+    """Names between commas; a name that holds a comma itself stands alone behind its flag."""
+    found: list[str] = []
+    for text in given:
+        found += [text] if domain.find(text) is not None else [name.strip() for name in text.split(",")]
+    return found
 
 
 def _lines(file: Path) -> list[tuple[str, str]]:

@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from dualquery.cli.flags import JsonFlag
+from dualquery.cli.flags import ByFlag, JsonFlag
 
 
 def ask(
     url: Annotated[str, typer.Argument(metavar="URL", help="Of a service: `http://127.0.0.1:8642`.")],
     question: Annotated[
-        str, typer.Argument(metavar="QUESTION", help="A query, or a table: `region by sex`.")
-    ],
+        str | None, typer.Argument(metavar="[QUESTION]", help="A query, or a table: `region by sex`.")
+    ] = None,
+    by: ByFlag = None,
     tolerance: Annotated[
         float | None,
         typer.Option("--tolerance", metavar="T", help="How far off an answer may be before it is noticed."),
@@ -48,7 +49,7 @@ def ask(
 
     ```
     dualquery ask http://127.0.0.1:8642 "age >= 50 & sex = Female"
-    dualquery ask http://127.0.0.1:8642 "region by sex" --tolerance 0.01
+    dualquery ask http://127.0.0.1:8642 --by region,sex --tolerance 0.01
     dualquery ask http://127.0.0.1:8642 "income >= 50000" --buy 0.002 --quote
     ```
     """
@@ -58,17 +59,38 @@ def ask(
 
     if (buy is not None) + (tolerance is not None) + free > 1:
         raise DualQueryError("--buy, --tolerance and --free are three ways to ask; name one of them")
+    asked = _question(question, by)
     with Client(url, _token(token_file), dataset=dataset) as client:
         if quote:
-            quoted = client.quote(question, tolerance=tolerance, error=buy)
+            quoted = client.quote(asked, tolerance=tolerance, error=buy)
             output.print_json(quoted) if json else print(quoted["words"])
             return
         reply = (
-            client.ask(question, tolerance=tolerance, free=free)
-            if buy is None
-            else client.buy(question, error=buy)
+            client.ask(asked, tolerance=tolerance, free=free) if buy is None else client.buy(asked, error=buy)
         )
     output.print_json(reply.data) if json else print(reply)
+
+
+def _question(question: str | None, by: list[str] | None) -> str:
+    """One of the two: a text, or the table over some attributes as a text."""
+    from dualquery.errors import QueryError
+
+    if (question is None) == (not by):
+        raise QueryError("ask one thing: a QUESTION, or a table with --by")
+    if question is not None:
+        return question
+    names = [_written(name.strip()) for text in by or [] for name in text.split(",")]
+    return " by ".join(names) if len(names) > 1 else f"by {names[0]}"
+
+
+def _written(name: str) -> str:
+    """A name as the language reads it; the number of an item stands behind the name of its block."""
+    from dualquery.queries.language.vocabulary import quoted_where_needed
+
+    block, bracket, number = name.rpartition("[")
+    if bracket and number[:-1].isdecimal() and number.endswith("]"):
+        return f"{quoted_where_needed(block)}[{number}"
+    return f"'{name}'" if name.lower() == "by" else quoted_where_needed(name)
 
 
 def _token(file: Path | None) -> str:

@@ -144,5 +144,5 @@ def _question_rows(made: Release, records: Records) -> list[list[str]]:
     truth = from_texts(records.domain, QUESTIONS).fractions(records)
     return [
         [text, f"{share:.4f}", str(answer)]
-        for text, share, answer in zip(QUESTIONS, truth, made.answers(QUESTIONS), strict=True)
+        for text, share, answer in zip(QUESTIONS, truth, made.answer_all(QUESTIONS), strict=True)
     ]

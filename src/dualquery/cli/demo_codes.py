@@ -62,7 +62,7 @@ def show(out: Path, epsilon: float, quiet: bool) -> None:
             ]
         ],
     )
-    answers = made.answers([example.QUESTION, f"record in list('{out / example.WATCHED}')"])
+    answers = made.answer_all([example.QUESTION, f"record in list('{out / example.WATCHED}')"])
     output.print_table("Some questions", ["query", "release"], [[each.query, str(each)] for each in answers])
     print(f"Open {folder / 'report.html'} in a browser, and ask more:\n")
     print(f'  dualquery answer {folder} "{example.QUESTION}"')

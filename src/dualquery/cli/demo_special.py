@@ -46,7 +46,9 @@ def show(made_up: Callable[[], Example], out: Path, epsilon: float, *, quiet: bo
     print(f"{found.queries:,} questions: mean error {found.mean_error:.2g}, largest {found.max_error:.2g}\n")
     rows = [
         [text, f"{share:.4f}", str(answer)]
-        for text, share, answer in zip(example.questions, truth, made.answers(example.questions), strict=True)
+        for text, share, answer in zip(
+            example.questions, truth, made.answer_all(example.questions), strict=True
+        )
     ]
     output.print_table("Some questions", ["query", "truth", "release"], rows)
     print(f"Open {folder / 'report.html'} in a browser, and ask more:\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -21,12 +21,25 @@ from dualquery.privacy.budget import Accounting, Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
 SPEC = (
-    "What to ask: `marginals:K`, `random:K:COUNT[:SEED]`, `parities:K`, `disjunctions:K[:COUNT[:SEED]]`, "
+    "What to ask: `marginals:K`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, `parities:K`, "
+    "`disjunctions:K[:COUNT[:SEED]]`, "
     "`ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query a line. Join several with `+`, or give the flag again."
 )
 
 
 RELEASED_BY = [each.value for each in Accounting if each is not Accounting.RENYI]  # which is for questions
+
+
+RELATED_BY = ["replace", "add-remove", "person-replace", "person-add-remove"]
+
+
+def _beginning(names: list[str]) -> Callable[[str], list[str]]:
+    """What a shell proposes: the names that begin as typed so far."""
+
+    def proposed(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return proposed
 
 
 def _theorem(given: str | Accounting) -> Accounting:
@@ -72,6 +85,7 @@ MechanismFlag: TypeAlias = Annotated[
         metavar="NAME",
         help="How to release. [default: the program chooses]",
         show_default=False,
+        autocompletion=_beginning(list(WISHES)),
     ),
 ]
 AccountingFlag: TypeAlias = Annotated[
@@ -81,6 +95,7 @@ AccountingFlag: TypeAlias = Annotated[
         parser=_theorem,
         metavar=f"[{'|'.join(RELEASED_BY)}]",
         help="The theorem that adds up the cost; `tightest` is the best that the mechanism allows.",
+        autocompletion=_beginning(RELEASED_BY),
     ),
 ]
 NeighboursFlag: TypeAlias = Annotated[
@@ -89,7 +104,8 @@ NeighboursFlag: TypeAlias = Annotated[
         "--neighbours",
         parser=lambda given: given,  # typer hands over the default as it is
         callback=_relation,
-        metavar="[replace|add-remove|person-replace|person-add-remove]",
+        metavar=f"[{'|'.join(RELATED_BY)}]",
+        autocompletion=_beginning(RELATED_BY),
         help="What is hidden: the values of one record, or also whether it is there at all; or all records of "
         "one person.",
     ),
@@ -108,6 +124,15 @@ DatasetFlag: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--dataset", metavar="NAME", help="The dataset. [default: all there are]", show_default=False
+    ),
+]
+ByFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--by",
+        metavar="NAMES",
+        help="A whole table: attributes with commas between them, like `region,sex`.",
+        show_default=False,
     ),
 ]
 JsonFlag: TypeAlias = Annotated[
@@ -146,9 +171,9 @@ class WishFlag:
     kind: Any
     mechanisms: tuple[str, ...]
 
-    def annotation(self, field: str, without: Sequence[str]) -> Any:
+    def annotation(self, field: str) -> Any:
         """The type of the command's parameter, as typer reads it."""
-        names = [name for name in self.flag.names if name not in without] or ["--" + field.replace("_", "-")]
+        names = list(self.flag.names) or ["--" + field.replace("_", "-")]
         limits: dict[str, Any] = {} if self.flag.least is None else {"min": self.flag.least}
         if self.flag.parser is not None:
             limits["parser"] = self.flag.parser
@@ -173,10 +198,8 @@ def wish_flags() -> dict[str, WishFlag]:
     return found
 
 
-def with_mechanism_flags(
-    *, without: Sequence[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command that takes `options` (a dict) a flag for each; names `without` are its own."""
+def with_mechanism_flags() -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command that takes `options` (a dict) a flag for each."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
@@ -187,7 +210,7 @@ def with_mechanism_flags(
                 field,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
-                annotation=flag.annotation(field, without),
+                annotation=flag.annotation(field),
             )
             for field, flag in known.items()
         ]

@@ -85,6 +85,7 @@ def audit(
     from dualquery.cli import output
     from dualquery.releases.audit import as_json
     from dualquery.releases.audit import audit as verify
+    from dualquery.releases.sentences import counted
 
     found = verify(ledger, folders or [], dataset=dataset)
     if json:
@@ -92,8 +93,8 @@ def audit(
         return
     for statement in found.statements:
         print(
-            f"{statement.book.name}: {len(statement.charges)} charges follow from each other and add up to what is "
-            f"spent, within the cap. Head {statement.head}"
+            f"{statement.book.name}: {counted(len(statement.charges), 'charge')}, chained to each other, that add up "
+            f"to what is spent, within the cap. Head {statement.head}"
         )
     if found.certificates:
         print(f"The charges of all certificates named ({found.certificates}) are in it.")

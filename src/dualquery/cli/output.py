@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import Step
+
+
+NARROW = 24  # columns beside names, below which values stand under them
+CYAN, BOLD = "36", "1"
 
 
 def print_json(data: object) -> None:
@@ -28,42 +35,92 @@ def _finite(data: object) -> object:
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
-    """A name and a value a line; long values are folded under themselves."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
+    """A name and a value a line; on a terminal, long values are folded under themselves."""
+    room = _width()
+    if room is None:
+        for name, value in facts.items():
+            print(f"{name}\t{value}")
+        return
+    left = max(map(len, facts), default=0) + 2
+    if room - left < NARROW:  # values below their names
+        for name, value in facts.items():
+            print(_styled(name, CYAN))
+            print(_folded(value, room, 2))
+        return
     for name, value in facts.items():
-        table.add_row(name, Text(value))
-    _console().print(table)
+        print(_styled(name, CYAN) + " " * (left - len(name)) + _folded(value, room, left).lstrip(" "))
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    """A title and aligned columns on a terminal, a row below the other where it is narrow; tabs in a pipe."""
+    heads, cells = list(columns), [list(row) for row in rows]
+    room = _width()
+    if room is None:
+        print("\n".join([title, *("\t".join(row) for row in [heads, *cells])]))
+        return
+    print(_styled(title, BOLD))
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    if sum(widths) + 2 * len(widths) > room:
+        for row in cells:
+            print()
+            print_facts(dict(zip(heads, row, strict=True)))
+        print()
+        return
+    print(_styled(_aligned(heads, widths), BOLD))
+    print("─" * (sum(widths) + 2 * (len(widths) - 1)))
+    for row in cells:
+        print(_aligned(row, widths))
+    print()
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    _console().print(table)
+
+def print_lines(rows: Iterable[Iterable[str]]) -> None:
+    """Lines of a few cells, the first ones aligned on a terminal; a tab between them in a pipe."""
+    cells = [list(row) for row in rows]
+    if _width() is None:
+        print("\n".join("\t".join(row) for row in cells), end="\n" if cells else "")
+        return
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _aligned(row: Iterable[str], widths: Iterable[int]) -> str:
+    """The first cell to the left, the others to the right."""
+    first, *rest = [
+        f"{cell:>{width}}" if i else f"{cell:<{width}}"
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join([first, *rest]).rstrip()
+
+
+def _width() -> int | None:
+    """The columns of the terminal; None where the output goes to a pipe or a file, which have no width."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _folded(text: str, room: int, indent: int) -> str:
+    """Between words only: a path that is too long for the line stays whole."""
+    space = " " * indent
+    return textwrap.fill(
+        text,
+        width=max(room, indent + 1),
+        initial_indent=space,
+        subsequent_indent=space,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _styled(text: str, style: str) -> str:
+    """Colour and weight, for terminals that can and people who want it (no-color.org)."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
     for warning in warnings:
         print(f"Warning: {warning[:1].upper()}{warning[1:]}", file=sys.stderr)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    # Into a pipe or a file nothing should be folded at an invented width.
-    return console if console.is_terminal else Console(highlight=False, width=200)
 
 
 def seconds(value: float) -> str:

@@ -15,18 +15,12 @@ if TYPE_CHECKING:
     from dualquery.releases.foresight import Foreseen
 
 
-@flags.with_mechanism_flags(without=["--rows"])
+@flags.with_mechanism_flags()
 def plan(
     *,
     schema: flags.SchemaFlag,
     queries: flags.QueriesFlag,
     epsilon: flags.EpsilonFlag,
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            "--rows", metavar="N", min=1, show_default=False, help="The number of records of the table."
-        ),
-    ] = None,
     records: Annotated[
         int | None,
         typer.Option(
@@ -34,7 +28,17 @@ def plan(
             metavar="N",
             min=1,
             show_default=False,
-            help="The same where it is declared as public, so that the release need not measure it.",
+            help="The number of records of the table, declared as public where neighbours do not share it.",
+        ),
+    ] = None,
+    expected_records: Annotated[
+        int | None,
+        typer.Option(
+            "--expected-records",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="About how many there are, where the release is to measure it instead.",
         ),
     ] = None,
     delta: flags.DeltaFlag = None,
@@ -50,13 +54,13 @@ def plan(
     Example:
 
     ```
-    dualquery plan --schema schema.toml --rows 30162 \\
+    dualquery plan --schema schema.toml --records 30162 \\
         --queries random:3:500000 --epsilon 1 --delta 1e-6
     ```
     """
-    if (rows is None) == (records is None):
-        raise typer.BadParameter("say how many records the table has: one of --rows and --records.")
-    number = rows or records or 0
+    if (records is None) == (expected_records is None):
+        raise typer.BadParameter("say how many records the table has: --records, or --expected-records.")
+    number = records or expected_records or 0
     budget = flags.budget_from(epsilon, delta, rows=number, neighbours=neighbours, accounting=accounting)
     from dualquery.cli import output
     from dualquery.queries.families import from_spec
@@ -68,7 +72,7 @@ def plan(
     workload = from_spec(described.domain, queries)
     found = foreseen(
         described,
-        rows=rows,
+        rows=expected_records,
         public_rows=records,
         workload=workload,
         budget=budget,

@@ -12,6 +12,8 @@ COMPILING = "compiling kernels (first run only)"
 class Bars:
     """Use as `with Bars(wanted) as progress`, then call `progress(stage, done, total)`.
 
+    A stage is known by its words up to a colon; what follows, such as a pace, may change.
+
     Bars are shown where they are wanted and somebody watches a terminal; otherwise nothing is written. A
     kernel that has to be compiled shows as a stage of its own, whoever called it.
     """
@@ -40,11 +42,12 @@ class Bars:
     def __call__(self, stage: str, done: int, total: int) -> None:
         if self._bars is None:
             return
-        if stage not in self._tasks:
+        name = stage.partition(":")[0]
+        if name not in self._tasks:
             for other in self._tasks.values():  # stages follow one another
                 self._bars.update(other, visible=False)
-            self._tasks[stage] = self._bars.add_task(stage, total=total)
-        self._bars.update(self._tasks[stage], completed=done, total=total, visible=True)
+            self._tasks[name] = self._bars.add_task(stage, total=total)
+        self._bars.update(self._tasks[name], description=stage, completed=done, total=total, visible=True)
 
     def _show(self) -> None:
         from rich.console import Console

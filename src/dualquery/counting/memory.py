@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.kept import KeptCounts
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
@@ -13,9 +14,7 @@ class MemoryCounter:
 
     def __init__(self, records: Records, *, progress: Progress = no_progress) -> None:
         self._records = records
-        self._progress = progress
-        # By identity, and with the countable itself, so that no other one can come to stand at its address.
-        self._kept: dict[int, tuple[Countable, Integers]] = {}
+        self._counts = KeptCounts(progress)
 
     @property
     def records(self) -> Records:
@@ -35,12 +34,4 @@ class MemoryCounter:
         return self._records.rows
 
     def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        if id(countable) in self._kept:
-            return self._kept[id(countable)][1]
-        # Begun and done, and nothing between: how far a pass has come by the record tells how many records there are.
-        self._progress(0, 1)
-        counts = countable.counts(self._records)
-        self._progress(1, 1)
-        if kept:
-            self._kept[id(countable)] = (countable, counts)
-        return counts
+        return self._counts.of(countable, lambda each: each.counts(self._records), kept=kept)

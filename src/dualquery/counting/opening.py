@@ -7,7 +7,8 @@ records is private, so is whether there were too many for the memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from dualquery.counting.counter import Counter
@@ -20,6 +21,7 @@ from dualquery.table.encoding import encode
 from dualquery.table.files import kind_of
 from dualquery.table.parts import is_pattern, matching, size_in_bytes
 from dualquery.table.postgresql import PostgresTable
+from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import PARQUET, Source
 
@@ -51,15 +53,31 @@ def open_counter(
         records = encode(source, schema, records_per_person=records_per_person)
         tell("reading the table", 1, 1)
         return MemoryCounter(records, progress=progress)
-    rows = block_rows(schema, limit)
+    rows, pace = block_rows(schema, limit), _Pace()
     blocks = record_blocks(
         source,
         schema,
         rows=rows,
         records_per_person=records_per_person,
-        tell=lambda done: tell("reading the table", done, size),
+        tell=lambda done: tell(f"reading the table{pace.words()}", done, size),
     )
-    return SpilledCounter(schema.domain, blocks, rows=rows, progress=progress)
+    return SpilledCounter(schema.domain, pace.passing(blocks), rows=rows, progress=progress)
+
+
+class _Pace:
+    """Rows a second while a table is read, for the curator's screen: it has the size of the table beside it."""
+
+    def __init__(self) -> None:
+        self._rows, self._began = 0, time.monotonic()
+
+    def passing(self, blocks: Iterable[Records]) -> Iterator[Records]:
+        for block in blocks:
+            self._rows += block.rows
+            yield block
+
+    def words(self) -> str:
+        seconds = time.monotonic() - self._began
+        return f": {self._rows / seconds:,.0f} rows a second" if self._rows and seconds > 0 else ""
 
 
 def engine_of(counter: Counter) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.counting.counter import Countable, Integers, check_adds_up
+from dualquery.counting.kept import KeptCounts
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.blocks import bin_of
@@ -32,6 +33,7 @@ BLOCK = "block binary, rows long, failed string"  # some encoded records, how ma
 COUNTS = "counts binary"
 BIN = "bin of a person"
 BINS = 1 << 20
+AT_ONCE = 1 << 26  # bytes of partial numbers that the driver adds up by itself
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -55,8 +57,7 @@ class SparkCounter:
         check_adds_up(schema.domain)
         self._domain = schema.domain
         self._records_per_person = records_per_person
-        self._progress = progress
-        self._kept: dict[int, tuple[Countable, Integers]] = {}
+        self._counts = KeptCounts(progress)
         owned = schema.unit is not None and (schema.long or records_per_person is not None)
         names = Wanted.of(frame, schema, owned=owned).names
         with spark_words():
@@ -84,20 +85,20 @@ class SparkCounter:
         return self._rows
 
     def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        if id(countable) in self._kept:
-            return self._kept[id(countable)][1]
-        self._progress(0, 1)
+        return self._counts.of(countable, self._counted, kept=kept)
+
+    def _counted(self, countable: Countable) -> Integers:
+        counts = countable.counts(_no_records(self._domain)).copy()
         counting = _counting(self._domain, self._records_per_person, countable)
-        some = max(1, round(self._tasks**0.5))  # a tree of two levels
         with spark_words():
             partial = self._blocks.select("block").mapInArrow(counting, COUNTS)
-            found = partial.repartition(some).mapInArrow(_summed, COUNTS).toArrow()
-        counts = countable.counts(_no_records(self._domain)).copy()
+            if (
+                self._tasks * counts.nbytes > AT_ONCE
+            ):  # a tree of two levels; for few numbers it only costs time
+                partial = partial.repartition(round(self._tasks**0.5)).mapInArrow(_summed, COUNTS)
+            found = partial.toArrow()
         for part in found.column("counts").to_pylist():
             counts += np.frombuffer(part, np.int64)
-        self._progress(1, 1)
-        if kept:
-            self._kept[id(countable)] = (countable, counts)
         return counts
 
     def close(self) -> None:
@@ -167,8 +168,8 @@ def _counting(
         _keep_to_the_task()
         total: Integers | None = None
         for batch in batches:
-            for block in batch.column(0).to_pylist():
-                rows, columns = pickle.loads(block)
+            for block in batch.column(0):
+                rows, columns = pickle.loads(block.as_buffer())
                 counts = countable.counts(Records(domain, rows, columns, records_per_person))
                 total = counts if total is None else total + counts
         if total is not None:

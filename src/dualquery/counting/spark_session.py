@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,12 +25,16 @@ from dualquery.table.files import choose, kind_of, reading
 from dualquery.table.source import PARQUET
 
 REMOTE = "sc://"  # a Spark Connect server
+CONNECT_PORT = 15002  # where no other is named
+MASTERS = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(k8s|spark|sc)://.+")
 JAVA = 17
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    # Some million rows a task: executors share them evenly, and a lost one loses little.
+    "spark.sql.files.maxPartitionBytes": "32m",
     # A column is read by its name as it is written, as everywhere else in this program.
     "spark.sql.caseSensitive": "true",
     # Few persons need few partitions, also where what they become is kept.
@@ -48,34 +54,59 @@ def spark_frame(source: str, names: Sequence[str], master: str) -> Any:
 
 
 def open_session(master: str) -> Any:
-    """A session of the cluster that `master` names: local[2], yarn, k8s://…, or sc://… for Spark Connect."""
+    """A session of the cluster that `master` names, be it one of Spark Connect."""
+    if MASTERS.fullmatch(master) is None:
+        raise DualQueryError(
+            "--master is local[N], local-cluster[N,CORES,MB], yarn, k8s://…, spark://… or sc://…, and "
+            f"'{master}' is none of them"
+        )
+    warnings.filterwarnings(
+        "ignore", category=FutureWarning, module="pyspark"
+    )  # of pandas, which is not used
     try:
         from pyspark.sql import SparkSession
-    except ImportError:
+
+        return (_remote if master.startswith(REMOTE) else _here)(SparkSession.builder, master)
+    except DualQueryError:
+        raise
+    except ImportError:  # Spark Connect wants more packages than Spark
         raise DualQueryError(
             "--engine spark needs pyspark; install it with: pip install 'dualquery[spark]'"
         ) from None
-    if master.startswith(REMOTE):
-        with spark_words():
-            return SparkSession.builder.remote(master).getOrCreate()
+    except Exception as problem:  # of Java, of its gateway, or of a server: they have no type in common
+        raise DualQueryError(
+            f"no Spark session could be opened with --master '{master}' ({type(problem).__name__}); see whether it "
+            "can be reached, and Spark's own messages"
+        ) from None
+
+
+def _here(builder: Any, master: str) -> Any:
+    """A session whose driver is this process."""
     check_java()
-    builder = SparkSession.builder.master(master).appName("dualquery")
+    builder = builder.master(master).appName("dualquery")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     if master.startswith("local"):  # the executors are on this machine: they run this Python and this program
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(_paths()))
+    return builder.getOrCreate()
+
+
+def _remote(builder: Any, master: str) -> Any:
+    """A session of a Spark Connect server; its client would knock for ten minutes where nobody answers."""
+    address = urlsplit(master)
     try:
-        with spark_words():
-            return builder.getOrCreate()
-    except DualQueryError:
-        raise
-    except Exception as problem:  # the gateway to Java has no type of its own for what it could not start
+        socket.create_connection((address.hostname or "", address.port or CONNECT_PORT), timeout=20).close()
+    except (OSError, ValueError):
         raise DualQueryError(
-            f"no Spark session could be opened with --master '{master}' ({type(problem).__name__}); "
-            "try local[2], and see Spark's own messages"
+            f"no Spark Connect server answers at '{master}'; look at the host, the port and the server"
         ) from None
+    session = builder.remote(master).getOrCreate()
+    for key, value in SETTINGS.items():
+        if key.startswith("spark.sql."):  # the others are the server's own
+            session.conf.set(key, value)
+    return session
 
 
 def check_java() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.counting.counter import Countable, Integers, check_adds_up
+from dualquery.counting.kept import KeptCounts
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
@@ -102,11 +103,10 @@ class SpilledCounter:
         check_adds_up(domain)
         self._domain = domain
         self._at_once = rows
-        self._progress = progress
+        self._counts = KeptCounts(progress)
         self._columns = [_Column(column) for column in domain.columns]
         self._rows = 0
         self._records_per_person: int | None = None
-        self._kept: dict[int, tuple[Countable, Integers]] = {}
         for records in blocks:
             self._rows += records.rows
             self._records_per_person = records.records_per_person
@@ -126,23 +126,20 @@ class SpilledCounter:
         return self._rows
 
     def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        if id(countable) in self._kept:
-            return self._kept[id(countable)][1]
-        self._progress(0, 1)
-        blocks = self._blocks()
-        counts = countable.counts(next(blocks)).copy()
-        for records in blocks:
-            counts += countable.counts(records)
-        self._progress(1, 1)
-        if kept:
-            self._kept[id(countable)] = (countable, counts)
-        return counts
+        return self._counts.of(countable, self._counted, kept=kept)
 
     @property
     def records(self) -> Records:
         """All of them, their columns mapped into memory."""
         columns = tuple(column.mapped() for column in self._columns)
         return Records(self._domain, self._rows, columns, self._records_per_person)
+
+    def _counted(self, countable: Countable) -> Integers:
+        blocks = self._blocks()
+        counts = countable.counts(next(blocks)).copy()
+        for records in blocks:
+            counts += countable.counts(records)
+        return counts
 
     def _blocks(self) -> Iterator[Records]:
         for first in range(0, max(1, self._rows), self._at_once):

@@ -10,7 +10,7 @@ answer, and counts as four more:
 where t is the quantile of Student's law. A replica has fewer rows than the release. What their sampling adds is seen
 between its halves, which share nothing: h_b(q) = (q(one half) − q(other half)) / 2 has the variance that it adds to
 e_b(q). It is counted as if the rows were as many as the table has records, or as the release has rows where these are
-fewer: of e² there counts the part 1 − (1 − rows/more) h²/e², averaged over all questions about as many attributes.
+fewer: of e² there counts the part 1 − (1 − rows/more) Σh²/Σe², the sums over all questions about as many attributes.
 
 The bar holds the truth for 95 of 100 questions (`experiments/coverage.py`). It is nowhere zero: nothing is known
 better than to one record, and what none of N rows has may be had by 3/N of the records (the rule of three).
@@ -147,10 +147,8 @@ def _curve(answers: Fractions, whole: Fractions, apart: Fractions, less: float) 
     """Points for questions of alike answer; one part that counts for all of them, so that few do not decide it."""
     parts = np.array_split(np.argsort(answers, kind="stable"), min(POINTS, len(answers)))
     squares, sampling = (np.array([each[part].mean() for part in parts]) for each in (whole, apart))
-    known = squares > 0
-    counted = 1.0
-    if known.any():
-        counted = max(less, 1 - (1 - less) * float(np.mean(sampling[known] / squares[known])))
+    # Of the sums: a mean of ratios would be that of rare answers, whose tiny errors are all sampling.
+    counted = max(less, 1 - (1 - less) * float(sampling.sum() / squares.sum())) if squares.any() else 1.0
     return tuple(
         CurvePoint(float(answers[part].mean()), math.sqrt(counted * square), math.sqrt(counted))
         for part, square in zip(parts, squares.tolist(), strict=True)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from numbers import Real
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.neighbours import Neighbours
@@ -42,9 +43,9 @@ _ACCOUNTING_WORDS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Budget:
-    """(ε, δ)-differential privacy between `neighbours`, added up by `accounting`.
+    """(ε, δ)-differential privacy between `neighbours`, added up by `accounting`; both may be given by name.
 
     `adaptive`: the sizes of later events may follow earlier outputs, as they do where the number of records is
     measured first. What is promised then is the whole budget, and the accounting must be a filter (docs/privacy.md).
@@ -52,9 +53,34 @@ class Budget:
 
     epsilon: float
     delta: float
-    neighbours: Neighbours
+    neighbours: Neighbours = Neighbours.REPLACE
     accounting: Accounting = Accounting.TIGHTEST
     adaptive: bool = False
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float | None = None,
+        neighbours: Neighbours | str = Neighbours.REPLACE,
+        accounting: Accounting | str = Accounting.TIGHTEST,
+        *,
+        adaptive: bool = False,
+    ) -> None:
+        theorem = _accounting(accounting)
+        if delta is None and theorem is not Accounting.PURE:
+            raise BudgetError(
+                "say delta too, well below one over the number of records, like Budget(1, 1e-6); only pure "
+                "accounting needs none"
+            )
+        for name, value in (("epsilon", epsilon), ("delta", delta or 0)):
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise BudgetError(f"{name} must be a number, and {value!r} is none.")
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", 0.0 if delta is None else delta)
+        object.__setattr__(self, "neighbours", _neighbours(neighbours))
+        object.__setattr__(self, "accounting", theorem)
+        object.__setattr__(self, "adaptive", adaptive)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
@@ -78,6 +104,28 @@ class Budget:
             f"({self.epsilon:g}, {self.delta:g})-differential privacy between {self.neighbours.words()}; "
             f"accounting by {self.accounting.words()}"
         )
+
+
+def _accounting(given: Accounting | str) -> Accounting:
+    if isinstance(given, Accounting):
+        return given
+    names = [each.value for each in Accounting]
+    if given not in names:
+        raise BudgetError(f"accounting is one of {', '.join(names)}, and {given!r} is none of them")
+    return Accounting(given)
+
+
+def _neighbours(given: Neighbours | str) -> Neighbours:
+    if isinstance(given, Neighbours):
+        return given
+    if not isinstance(given, str):
+        raise BudgetError(f"neighbours are given by name, like 'replace', and {given!r} is no name")
+    if given.startswith("person-"):
+        raise BudgetError(
+            f"neighbours '{given}' need the number of records that count of each person: PersonReplace(3) or "
+            "PersonAddRemove(3)"
+        )
+    return Neighbours.named(given)
 
 
 @dataclass(frozen=True)

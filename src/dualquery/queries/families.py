@@ -1,7 +1,6 @@
-"""Families of queries: all tables, all parities, random conjunctions, random ranges, and a file's own.
+"""Families of queries: all tables, all parities, a file's own, and what a SPEC names.
 
-A workload is public, and so is the seed that draws it. Queries are kept as drawn: where one comes
-twice, it is asked twice.
+A workload is public, and so is the seed that draws it (random_families.py).
 """
 
 from __future__ import annotations
@@ -13,16 +12,13 @@ from os.path import isfile
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.disjunctions import disjunctions
-from dualquery.queries.draws import Stream, Urn, range_pairs
 from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
-from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
 from dualquery.queries.limits import (
     affordable_order,
     check_count,
@@ -31,15 +27,17 @@ from dualquery.queries.limits import (
     number_of_sets_up_to,
 )
 from dualquery.queries.parities import Parities
-from dualquery.queries.predicates import NONE, Predicates, concatenated, equalities, equality_literal
+from dualquery.queries.predicates import NONE
+from dualquery.queries.random_families import random_conjunctions, random_literals, ranges
 from dualquery.queries.special import family_of, language_of
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
-MOST_RANGE_VALUES = 200_000_000
-_CELLS_AT_ONCE = 1 << 22
-_CHUNK = 1 << 17  # queries drawn at a time; part of what a seed means
+FAMILIES = (
+    "marginals:K, random:K:COUNT, random-literals:K:COUNT, parities:K, disjunctions:K, ranges:ATTRIBUTE:COUNT"
+)
+DRAWN = {"random": random_conjunctions, "random-literals": random_literals}
 
 
 def marginals(domain: Domain, k: int) -> Workload:
@@ -78,122 +76,6 @@ def _one_larger(sets: NDArray[np.int32], width: int) -> NDArray[np.int32]:
     begin = np.cumsum(choices) - choices
     following = np.arange(choices.sum()) - np.repeat(begin - sets[:, -1] - 1, choices)
     return np.column_stack([np.repeat(sets, choices, axis=0), following.astype(np.int32)])
-
-
-def random_conjunctions(domain: Domain, k: int, count: int, seed: int = 0) -> Workload:
-    """Conjunctions of k literals, as in the experiments of the DualQuery papers.
-
-    Each literal is an attribute-value pair, uniform over all pairs of the attributes that the query
-    does not have yet (so an attribute is drawn in proportion to its number of values), negated by
-    the flip of a coin.
-    """
-    weights = np.where(domain.sizes > 1, domain.sizes, 0).astype(np.int64)
-    group = _drawn_conjunctions(domain, k, count, seed, weights)
-    return Workload(domain, (group,), f"random:{k}:{count}:{seed}")
-
-
-def weighted_conjunctions(domain: Domain, k: int, count: int, seed: int, popularity: ArrayLike) -> Workload:
-    """Conjunctions of k literals on attributes drawn in proportion to a *public* popularity.
-
-    The value is uniform over the attribute's values, and the literal negated by the flip of a coin.
-    """
-    given = np.asarray(popularity, dtype=np.float64)
-    if given.shape != (domain.width,):
-        raise QueryError(f"the popularity needs one number for each of the {domain.width} attributes")
-    if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
-        raise QueryError("the popularity must be finite, nowhere negative, and somewhere positive")
-    # Integer weights make drawing without replacement exact; their sum stays below 2^53.
-    scaled = np.ceil(given / given.max() * 2**32).astype(np.int64)
-    group = _drawn_conjunctions(domain, k, count, seed, np.where(domain.sizes > 1, scaled, 0))
-    return Workload(domain, (group,), f"weighted:{k}:{count}:{seed}")
-
-
-def _drawn_conjunctions(
-    domain: Domain, k: int, count: int, seed: int, weights: NDArray[np.int64]
-) -> Conjunctions:
-    check_order(domain, k, "conjunctions")
-    check_count(count)
-    eligible = int(np.count_nonzero(weights))
-    if k > eligible:
-        raise QueryError(
-            f"conjunctions of {k} attributes cannot be drawn: only {eligible} can be asked about"
-        )
-    attributes = np.arange(domain.width, dtype=np.int32)
-    predicates, first = equalities(domain, attributes)
-    stream = Stream(seed)
-    urn = Urn(weights)
-    literals = np.empty((count, k), np.int32)
-    for begin in range(0, count, _CHUNK):
-        size = min(_CHUNK, count - begin)
-        chosen = urn.draw(stream, k, size)
-        sizes = domain.sizes[chosen]
-        codes = stream.below(sizes)
-        literal = equality_literal(first[chosen], sizes, codes) ^ stream.coins(chosen.shape)
-        literals[begin : begin + size] = literal.T
-    return Conjunctions(domain, predicates, literals)
-
-
-def ranges(domain: Domain, attributes: str | Sequence[str], count: int, seed: int = 0) -> Workload:
-    """Random ranges over an ordered attribute, or boxes over several.
-
-    First and last are a uniform pair first <= last of the attribute's ranked values. The range of all
-    values is not drawn where it would hold for every record.
-    """
-    names = [attributes] if isinstance(attributes, str) else list(attributes)
-    check_count(count)
-    numbers = sorted(_ordered_attribute(domain, name) for name in names)
-    if not numbers or len(set(numbers)) < len(numbers):
-        raise QueryError("a range needs at least one attribute, and each only once")
-    stream = Stream(seed)
-    tables: list[Predicates] = []
-    columns: list[NDArray[np.int64]] = []
-    for attribute in numbers:
-        predicates, literals = _drawn_ranges(domain, attribute, count, stream)
-        columns.append(literals + 2 * sum(map(len, tables)))
-        tables.append(predicates)
-    group = Conjunctions(domain, concatenated(tables), np.column_stack(columns).astype(np.int32))
-    return Workload(domain, (group,), f"ranges:{'*'.join(names)}:{count}:{seed}")
-
-
-def _ordered_attribute(domain: Domain, name: str) -> int:
-    attribute = domain.find(name)
-    if attribute is None:
-        raise QueryError(unknown_name(domain, name))
-    ranked = ranked_codes(domain.column_of(attribute)[1])
-    if ranked is None:
-        raise QueryError(f"attribute '{name}' has no order, so it has no ranges; declare it as ordered")
-    if len(ranked) < 1 or domain.sizes[attribute] < 2:
-        raise QueryError(f"attribute '{name}' has too few values for a range")
-    return attribute
-
-
-def _drawn_ranges(
-    domain: Domain, attribute: int, count: int, stream: Stream
-) -> tuple[Predicates, NDArray[np.int64]]:
-    """The distinct ranges that were drawn, and the literal of each draw."""
-    ranked = np.array(ranked_codes(domain.column_of(attribute)[1]), np.int64)
-    size, steps = int(domain.sizes[attribute]), len(ranked)
-    first, last, which = range_pairs(stream, steps, count, whole=steps < size)
-    length = last - first + 1
-    if np.minimum(length, size - length).sum() > MOST_RANGE_VALUES:
-        raise QueryError(
-            f"{count:,} ranges over the {size:,} values of '{domain.name(attribute)}' are too many"
-        )
-    negated = (2 * length > size) | ((2 * length == size) & (ranked[first] == 0))
-    rank = np.full(size, NONE)
-    rank[ranked] = np.arange(steps)
-    values = []
-    many = max(1, _CELLS_AT_ONCE // size)
-    for begin in range(0, len(first), many):
-        rows = slice(begin, begin + many)
-        inside = ((rank >= first[rows, None]) & (rank <= last[rows, None])) ^ negated[rows, None]
-        values.append(np.nonzero(inside)[1].astype(np.int32))
-    predicates = Predicates(
-        np.full(len(first), attribute, np.int32),
-        np.concatenate([[0], np.cumsum(np.where(negated, size - length, length))]).astype(np.int64),
-        np.concatenate(values),
-    )
-    return predicates, (2 * np.arange(len(first)) + negated)[which]
 
 
 def from_texts(domain: Domain, texts: Sequence[str]) -> Workload:
@@ -237,8 +119,9 @@ def from_file(domain: Domain, path: str | Path) -> Workload:
 def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     """The workload that a SPEC names, or several joined by `+` or given as a list.
 
-    marginals:K, random:K:COUNT[:SEED], parities:K, disjunctions:K[:COUNT[:SEED]],
-    ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the path of a file with one query a line.
+    marginals:K, random:K:COUNT[:SEED], random-literals:K:COUNT[:SEED], parities:K,
+    disjunctions:K[:COUNT[:SEED]], ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the path of a file with one
+    query a line.
     """
     parts: list[str] = []
     for text in [spec] if isinstance(spec, str) else spec:
@@ -248,6 +131,13 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     groups = tuple(group for workload in workloads for group in workload.groups)
     notes = tuple(note for workload in workloads for note in workload.notes)
     return Workload(domain, groups, " + ".join(workload.spec for workload in workloads), notes)
+
+
+def names_family(domain: Domain, text: str) -> bool:
+    """Whether a text is the SPEC of a family that this table can be asked, rather than a query."""
+    language = language_of(domain)
+    families = FAMILIES if language is None else language.families
+    return text.partition(":")[0] in {each.partition(":")[0] for each in families.split(", ")} and ":" in text
 
 
 def _from_one_spec(domain: Domain, spec: str) -> Workload:
@@ -261,11 +151,11 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
             raise QueryError(f"'{spec}' should read {family}:K")
         k = _integer(fields[0], "K", spec)
         return _affordable_marginals(domain, k) if family == "marginals" else parities(domain, k)
-    if colon and family == "random":
+    if colon and family in DRAWN:
         if len(fields) not in (2, 3):
-            raise QueryError(f"'{spec}' should read random:K:COUNT or random:K:COUNT:SEED")
+            raise QueryError(f"'{spec}' should read {family}:K:COUNT or {family}:K:COUNT:SEED")
         k, count = _integer(fields[0], "K", spec), _integer(fields[1], "COUNT", spec)
-        return random_conjunctions(domain, k, count, _integer(fields[2], "SEED", spec) if fields[2:] else 0)
+        return DRAWN[family](domain, k, count, _integer(fields[2], "SEED", spec) if fields[2:] else 0)
     if colon and family == "disjunctions":
         if len(fields) > 3:
             raise QueryError(f"'{spec}' should read disjunctions:K, or disjunctions:K:COUNT:SEED")
@@ -273,10 +163,7 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
     if colon and family == "ranges":
         return _ranges_from_spec(domain, fields, spec)
     if not isfile(spec):
-        raise QueryError(
-            f"'{spec}' is neither a family of queries (marginals:K, random:K:COUNT, parities:K, "
-            "disjunctions:K, ranges:ATTRIBUTE:COUNT) nor a file"
-        )
+        raise QueryError(f"'{spec}' is neither a family of queries ({FAMILIES}) nor a file")
     return from_file(domain, spec)
 
 

@@ -66,6 +66,10 @@ class Certificate(Mapping[str, Any]):
     def __str__(self) -> str:
         return self.to_json()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Read-only mappings cannot be pickled; the plain data can."""
+        return Certificate.of, (_thawed(self._data),)
+
     def with_files(self, digests: Mapping[str, str]) -> Certificate:
         """The same certificate, tied to the contents of the files that it certifies."""
         return Certificate.of({**self._data, "files": digests})

@@ -20,6 +20,7 @@ from dualquery.errors import QueryError, ReleaseError
 from dualquery.queries.families import from_spec
 from dualquery.queries.group import Group
 from dualquery.queries.workload import Workload
+from dualquery.releases.calling import GivenWorkload, for_callers, workload_from
 from dualquery.releases.release import Release
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -73,14 +74,17 @@ class Evaluation:
         return asdict(self)
 
 
+@for_callers
 def evaluate(
     release: Release,
     table: Source | Records | Counter,
-    workload: Workload | str | None = None,
+    workload: GivenWorkload | None = None,
     *,
     progress: Progress = lambda stage, done, total: None,
 ) -> Evaluation:
     """Compare a release with the table that it was made from, over its own workload or another."""
+    if not isinstance(release, Release):
+        raise ReleaseError("give the release first, and the table that it was made from second")
     asked = workload_of(release, workload)
     errors = np.empty(asked.size, np.float64)
     per_table: list[NDArray[np.float64]] = []
@@ -125,7 +129,7 @@ def _counter(table: Source | Records | Counter, schema: Schema, progress: Progre
     return table if isinstance(table, Counter) else open_counter(table, schema, tell=progress)
 
 
-def workload_of(release: Release, workload: Workload | str | None) -> Workload:
+def workload_of(release: Release, workload: GivenWorkload | None) -> Workload:
     """The workload asked for, or that of the release, made again from its SPEC and checked by its digest."""
     if isinstance(workload, Workload):
         if workload.domain != release.domain:
@@ -133,7 +137,7 @@ def workload_of(release: Release, workload: Workload | str | None) -> Workload:
         return workload
     written = release.certificate["workload"]
     if workload is not None:
-        return from_spec(release.domain, workload)
+        return workload_from(release.domain, workload)
     try:
         again = from_spec(release.domain, written["spec"])
     except QueryError:

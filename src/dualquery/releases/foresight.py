@@ -8,14 +8,21 @@ from typing import Any
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Plan, Task
 from dualquery.privacy.budget import Budget
-from dualquery.queries.families import from_spec
-from dualquery.queries.workload import Workload
+from dualquery.releases.calling import (
+    GivenBudget,
+    GivenSchema,
+    GivenWorkload,
+    budget_from,
+    checked_rows,
+    for_callers,
+    schema_from,
+    workload_from,
+)
 from dualquery.releases.persons import records_per_person
 from dualquery.releases.planning import checked_options, plan_for
 from dualquery.releases.rows import measures_rows, price_of_rows
 from dualquery.releases.tightest import settle
 from dualquery.table.domain import Domain
-from dualquery.table.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -27,11 +34,12 @@ class Foreseen:
     accounting_reason: str
 
 
+@for_callers
 def plan(
-    schema: Schema | Domain,
+    schema: GivenSchema,
     *,
-    workload: Workload | str,
-    budget: Budget,
+    workload: GivenWorkload,
+    budget: GivenBudget,
     rows: int | None = None,
     public_rows: int | None = None,
     mechanism: str | None = None,
@@ -54,10 +62,10 @@ def plan(
 
 
 def foreseen(
-    schema: Schema | Domain,
+    schema: GivenSchema,
     *,
-    workload: Workload | str,
-    budget: Budget,
+    workload: GivenWorkload,
+    budget: GivenBudget,
     rows: int | None = None,
     public_rows: int | None = None,
     mechanism: str | None = None,
@@ -66,12 +74,12 @@ def foreseen(
     """`plan`, with the accounting that is settled on the way."""
     if (rows is None) == (public_rows is None):
         raise DualQueryError("say how many records the table has: give one of rows and public_rows")
-    number = rows if rows is not None else public_rows
-    if number is None or number < 1:
-        raise DualQueryError("the number of records must be at least 1")
-    if isinstance(schema, Schema):
-        records_per_person(schema, budget.neighbours)
-    asked = from_spec(Schema.of(schema).domain, workload) if isinstance(workload, str) else workload
+    number = checked_rows("the number of records", rows if rows is not None else public_rows)
+    assert number is not None, "one of the two"
+    described, budget = schema_from(schema), budget_from(budget, lambda: number)
+    if not isinstance(schema, Domain):
+        records_per_person(described, budget.neighbours)
+    asked = workload_from(described.domain, workload)
     wanted = checked_options(options)
     measured = measures_rows(budget, public_rows)
     whole = replace(budget, adaptive=measured)

@@ -6,6 +6,7 @@ curator; write the certificate from what the ledger paid.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dualquery.counting.counter import Counter
@@ -22,10 +23,19 @@ from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.families import from_spec
 from dualquery.queries.rules import check_rules
-from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
+from dualquery.releases.calling import (
+    GivenBudget,
+    GivenSchema,
+    GivenWorkload,
+    budget_from,
+    checked_rows,
+    checked_seed,
+    for_callers,
+    schema_from,
+    workload_from,
+)
 from dualquery.releases.certificate import certify
 from dualquery.releases.persons import check_records, records_per_person
 from dualquery.releases.planning import checked_options, plan_for, warnings_of
@@ -39,13 +49,14 @@ from dualquery.table.schema import Schema
 from dualquery.table.source import Source
 
 
+@for_callers
 def release(
     table: Source | Records | Counter,
     *,
-    budget: Budget,
-    workload: Workload | str,
+    budget: GivenBudget,
+    workload: GivenWorkload,
     domain: Domain | None = None,
-    schema: Schema | Domain | None = None,
+    schema: GivenSchema | None = None,
     mechanism: str | None = None,
     seed: int | None = None,
     public_rows: int | None = None,
@@ -57,21 +68,22 @@ def release(
     """A differentially private release of a table, made for a workload of queries.
 
     `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
-    executors, docs/large.md), encoded records, or a counter of records; `domain` (or `schema`) says what is public
-    about it. Without `mechanism` the program chooses. Options of mechanisms are given by name
-    (`rounds=40`). A budget that names no accounting gets the tightest that the mechanism allows. `seed` makes the
-    release repeatable, and so not private. Where neighbours may differ in their number of records, `public_rows`
-    declares it; without it 1% of the budget measures it. `ledger` (a file or a URL) and `dataset` name the book that
-    is charged with the whole budget before a count is read, and stays charged if the release fails (docs/ledger.md).
+    executors, docs/large.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
+    Domain) says what is public about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload,
+    `budget` a Budget or ε alone (δ = 1/n² then, and a record is replaced). Without `mechanism` the program chooses.
+    Options of mechanisms are given by name (`rounds=40`). A budget that names no accounting gets the tightest that
+    the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may differ in
+    their number of records, `public_rows` declares it; without it 1% of the budget measures it. `ledger` (a file or
+    a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays charged
+    if the release fails (docs/ledger.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)
-    if isinstance(workload, str):
-        workload = from_spec(described.domain, workload)
-    if workload.domain != described.domain:
-        raise DualQueryError("the workload was made for another schema than the table's")
+    workload = workload_from(described.domain, workload)
     check_rules(described.domain)
-    wanted = checked_options(options)
+    wanted, seed = checked_options(options), checked_seed(seed)
+    public_rows = checked_rows("public_rows", public_rows)
+    budget, table = _budget(budget, table, described, wanted, tell)
     refuse_dropping(described, budget.neighbours)
     budget = replace(budget, adaptive=measures_rows(budget, public_rows))
     booked = None if ledger is None else by_the_book(budget, mechanism)
@@ -109,6 +121,25 @@ def release(
         book=entry,
     )
     return Release(certificate, workload.domain, outcome.artefact, replicas)
+
+
+def _budget(
+    given: GivenBudget,
+    table: Source | Records | Counter,
+    schema: Schema,
+    options: Mapping[str, object],
+    tell: Progress,
+) -> tuple[Budget, Source | Records | Counter]:
+    """The budget, and the table, opened where ε stands alone and the public number of records gives δ."""
+    opened: list[Counter] = []
+
+    def rows() -> int:
+        refuse_dropping(schema, Neighbours.REPLACE)
+        opened.append(counting(table, schema, Neighbours.REPLACE, options.get("memory"), tell))
+        return shared_rows(opened[0], Neighbours.REPLACE) or 0
+
+    found = budget_from(given, rows)
+    return found, (opened[0] if opened else table)
 
 
 def counting(
@@ -156,7 +187,7 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
 
 
 def public_schema(
-    table: Source | Records | Counter, domain: Domain | None, schema: Schema | Domain | None
+    table: Source | Records | Counter, domain: Domain | None, schema: GivenSchema | None
 ) -> Schema:
     given = [each for each in (domain, schema) if each is not None]
     encoded = table.domain if isinstance(table, Records | Counter) else None
@@ -164,7 +195,7 @@ def public_schema(
         return Schema.of(encoded)
     if len(given) != 1:
         raise DualQueryError("say what is public about the table: give one of domain and schema")
-    described = Schema.of(given[0])
+    described = schema_from(given[0])
     if encoded is not None and encoded != described.domain:
         raise DualQueryError("the records were encoded with another schema")
     return described

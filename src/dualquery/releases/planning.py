@@ -12,6 +12,7 @@ from dualquery.mechanisms.mechanism import Plan, Task
 from dualquery.mechanisms.special import SPECIAL, choose_special
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, delta_warning
+from dualquery.releases.calling import checked_wish
 
 
 def plan_for(
@@ -36,10 +37,9 @@ def named(mechanism: str) -> AnyMechanism:
 
 def check_mechanism(name: str | None) -> None:
     """Refuse a name that no mechanism has; None leaves the choice to the program."""
-    if name is not None and name not in MECHANISMS and name not in SPECIAL:
-        raise DualQueryError(
-            f"there is no mechanism '{name}'; there are {', '.join([*MECHANISMS, *SPECIAL])}"
-        )
+    known = [*MECHANISMS, *SPECIAL]
+    if name is not None and name not in known:
+        raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(known)}")
 
 
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
@@ -50,7 +50,7 @@ def checked_options(options: Mapping[str, object]) -> dict[str, object]:
             raise DualQueryError(
                 f"there is no argument '{name}'; the options of mechanisms are {', '.join(known)}"
             )
-    return {name: value for name, value in options.items() if value is not None}
+    return {name: checked_wish(name, value) for name, value in options.items() if value is not None}
 
 
 DRAFT = (

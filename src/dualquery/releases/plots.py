@@ -7,7 +7,7 @@ makes the same bytes for the same numbers; a plotting library would take longer 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 import numpy as np
@@ -34,18 +34,31 @@ def percentage(share: float) -> str:
     return f"{percent:.{digits}f}%"
 
 
-def histogram(labels: Sequence[str], shares: NDArray[np.float64], *, name: str) -> str:
-    """Horizontal bars, the first label on top, each with its share."""
+def histogram(
+    labels: Sequence[str],
+    shares: NDArray[np.float64],
+    *,
+    name: str,
+    bars: NDArray[np.float64] | None = None,
+    written: Callable[[float], str] = percentage,
+) -> str:
+    """Horizontal bars, the first label on top, each with its share, and a whisker as far as it may be off."""
     texts = [shortened(label) for label in labels]
     left = _room(texts) + 6
     longest = WIDTH - left - 48
-    most = max(float(shares.max(initial=0.0)), 1e-12)
+    reach = shares if bars is None else shares + bars
+    most = max(float(reach.max(initial=0.0)), 1e-12)
     marks = []
     for i, (text, share) in enumerate(zip(texts, shares.tolist(), strict=True)):
         top, length = i * BAR, longest * share / most
         marks.append(_rectangle(left, top + 3, max(length, 0.6), BAR - 6, ACCENT))
         marks.append(_text(left - 6, top + BAR / 2, text, anchor="end"))
-        marks.append(_text(left + length + 5, top + BAR / 2, percentage(share), colour=SOFT))
+        end = length
+        if bars is not None:
+            off = longest * float(bars[i]) / most
+            end, middle = length + off, top + BAR / 2
+            marks.append(_line(left + max(length - off, 0), middle, left + end, middle, WARM, 1.5))
+        marks.append(_text(left + end + 5, top + BAR / 2, written(share), colour=SOFT))
     return _svg(WIDTH, BAR * len(texts), f"Shares of {name}", marks)
 
 

@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dualquery.errors import DualQueryError
+from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import Artefact, BareAnswers, Fractions, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
 from dualquery.mechanisms.filed import Filed
 from dualquery.queries.group import Group
+from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.special import language_of
-from dualquery.releases.certificate import Certificate
+from dualquery.releases.certificate import Certificate, RowsFrom
+from dualquery.releases.frames import answers_table, as_frame, cells_table
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from dualquery.releases.figures import Figure
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,29 @@ class Answer:
 
     def __str__(self) -> str:
         """`0.142 ± 0.006 (95%)`: the bar with one digit, or two when it begins with 1; the value to match."""
-        if not self.error:
-            return f"{self.value:.4f}"
-        digits = -math.floor(math.log10(self.error))
-        digits += round(self.error * 10**digits, 1) < 2
-        digits = min(max(digits, 0), 12)
-        return f"{self.value:.{digits}f} ± {self.error:.{digits}f} ({LEVEL:.0%})"
+        level = f" ({LEVEL:.0%})" if self.error else ""
+        return with_bar(self.value, self.error) + level
+
+
+def with_bar(value: float, bar: float | None) -> str:
+    """`0.142 ± 0.006`: the bar with one digit, or two when it begins with 1; the value to match."""
+    if not bar:
+        return f"{value:.4f}"
+    digits = -math.floor(math.log10(bar))
+    digits += round(bar * 10**digits, 1) < 2
+    digits = min(max(digits, 0), 12)
+    return f"{value:,.{digits}f} ± {bar:,.{digits}f}"
+
+
+def listed_texts(texts: Iterable[str]) -> list[str]:
+    """Some texts as a list; a single text is most likely a mistake for a list of one."""
+    if isinstance(texts, str):
+        raise QueryError(f"give a list of queries, [{texts!r}], or ask `answer` for one")
+    found = list(texts)
+    for each in found:
+        if not isinstance(each, str):
+            raise QueryError(f"a query is a text, and {type(each).__name__} is none")
+    return found
 
 
 def records_of(artefact: Artefact) -> Records | None:
@@ -65,13 +86,48 @@ class Release:
         """The synthetic records, where the release consists of records."""
         return records_of(self.artefact)
 
+    @property
+    def public_rows(self) -> int | None:
+        """The number of records of the private table, where it is public and not measured."""
+        records = self.certificate["records"]
+        return None if records["from"] == RowsFrom.MEASURED.value else int(records["rows"])
+
     def answer(self, text: str) -> Answer:
         """One query in the query language: `age >= 50 & sex = Female`."""
-        return self.answers([text])[0]
+        return self.answer_all([text])[0]
 
-    def answers(self, texts: Iterable[str], *, places: Sequence[str] | None = None) -> list[Answer]:
+    def answers(self, texts: Iterable[str], *, frame: str = "pandas") -> Any:
+        """Many queries as a frame: query, share and bar, and counts where the number of records is public.
+
+        `frame` is pandas, polars or arrow. An error names the query that it is about.
+        """
+        return as_frame(answers_table(self, self.answer_all(texts)), frame)
+
+    def table(self, by: str | Sequence[str], *, where: str | None = None, frame: str = "pandas") -> Any:
+        """Every cell over some attributes as a frame: their values, share and bar, and counts as in `answers`.
+
+        With `where`, a query, only records that satisfy it are counted; shares are still of the whole table.
+        """
+        return as_frame(cells_table(self, by, where), frame)
+
+    def sql(self, text: str, *, frame: str = "pandas") -> Any:
+        """What DuckDB makes of a SELECT from `data`, the synthetic rows, with a bar beside every number it computes.
+
+        `count` and `sum` are scaled to the number of records of the private table (`releases.sql`).
+        """
+        from dualquery.releases.sql import sql_table
+
+        return as_frame(sql_table(self, text), frame)
+
+    def plot(self, by: str | Sequence[str], *, where: str | None = None) -> Figure:
+        """A picture of one attribute, with bars, or of two: notebooks show it, and `save` writes an SVG file."""
+        from dualquery.releases.figures import plotted
+
+        return plotted(self, by, where)
+
+    def answer_all(self, texts: Iterable[str], *, places: Sequence[str] | None = None) -> list[Answer]:
         """Many queries at once. An error names the place of the query that it is about, or its number."""
-        texts = list(texts)
+        texts = listed_texts(texts)
         if places is None:
             places = [f"query {number}" if len(texts) > 1 else "" for number in range(1, len(texts) + 1)]
         language = language_of(self.domain)
@@ -79,6 +135,10 @@ class Release:
             return self._special_answers(language.groups(self.domain, texts, places) if texts else ())
         reader = Reader(self.domain)
         queries = [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
+        return self.answer_queries(queries)
+
+    def answer_queries(self, queries: Sequence[Query]) -> list[Answer]:
+        """Queries that were read with the domain of this release."""
         if not queries:
             return []
         groups = to_groups(self.domain, queries)
@@ -90,6 +150,12 @@ class Release:
             Answer(query.text(self.domain), value, bar)
             for query, value, bar in zip(queries, values.tolist(), widths, strict=True)
         ]
+
+    def answers_of(self, group: Group, orders: Orders) -> list[Answer]:
+        """Every query of a group, each about so many attributes; without their texts."""
+        values = self.artefact.fractions(group)
+        bars = self._bars([group], values, orders)
+        return [Answer("", value, bar) for value, bar in zip(values.tolist(), bars, strict=True)]
 
     def _special_answers(self, groups: Sequence[Group]) -> list[Answer]:
         """The same of a special table, whose questions have no literals."""
@@ -112,6 +178,16 @@ class Release:
         widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
         least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
         return np.maximum(least, widths).tolist()
+
+    def __repr__(self) -> str:
+        from dualquery.releases.figures import in_short
+
+        return in_short(self)
+
+    def _repr_html_(self) -> str:
+        from dualquery.releases.figures import card
+
+        return card(self)
 
     def to_arrow(self) -> pa.Table:
         """The synthetic records with readable values; without records, the queries and answers."""

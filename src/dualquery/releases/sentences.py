@@ -13,9 +13,9 @@ from dualquery.releases.certificate import Certificate
 from dualquery.releases.kinds import Called, called
 
 _EVENT_WORDS = {
-    "selection": "draws of the exponential mechanism",
-    "gaussian noise": "measurements with discrete Gaussian noise",
-    "laplace noise": "measurements with discrete Laplace noise",
+    "selection": ("draw", "of the exponential mechanism"),
+    "gaussian noise": ("measurement", "with discrete Gaussian noise"),
+    "laplace noise": ("measurement", "with discrete Laplace noise"),
 }
 
 _OTHERS = {"record": ("another", "as it is"), "records": ("others", "as they are")}
@@ -39,23 +39,34 @@ def number_above(x: float) -> str:
     return number(math.ceil(x / step - 1e-9) * step)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 measurement`, `2 measurements`, `1,000 measurements`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _uses(kind: str, count: int) -> str:
+    noun, rest = _EVENT_WORDS.get(kind, (kind, ""))
+    return f"{counted(count, noun)} {rest}".rstrip() if rest else f"{count:,} {kind}"
+
+
 def headline(certificate: Certificate) -> str:
     """One sentence: what this is."""
     queries = certificate["workload"]["queries"]
     what = certificate.get("artefact") or (
         "Answers"
         if certificate["synthetic_rows"] is None
-        else f"{certificate['synthetic_rows']:,} synthetic records"
+        else counted(certificate["synthetic_rows"], "synthetic record")
     )
-    about = (
-        f"made to answer {queries:,} questions about {words_of(certificate).table} of {_rows(certificate)}"
-    )
+    table = words_of(certificate).table
+    about = f"made to answer {counted(queries, 'question')} about {table} of {_rows(certificate)}"
     return f"{what}, {about}."
 
 
 def _rows(certificate: Certificate) -> str:
     about = "about " if certificate["records"]["from"].startswith("measured") else ""
-    return f"{about}{certificate['records']['rows']:,} {words_of(certificate).records}"
+    number = certificate["records"]["rows"]
+    called_so = words_of(certificate)
+    return f"{about}{number:,} {called_so.record if number == 1 else called_so.records}"
 
 
 def words_of(certificate: Certificate) -> Called:
@@ -132,7 +143,7 @@ def price(certificate: Certificate) -> list[str]:
     uses: Counter[str] = Counter()
     for event in certificate["events"]:
         uses[event["event"]] += event["times"] * int(event.get("draws", 1))
-    listed = " and ".join(f"{count:,} {_EVENT_WORDS.get(kind, kind)}" for kind, count in uses.items())
+    listed = " and ".join(_uses(kind, count) for kind, count in uses.items())
     rho = f" (ρ = {float(spent['rho']):.6g} of zero-concentrated privacy)" if spent["rho"] is not None else ""
     return [
         f"The table was used for {listed or 'nothing at all'}; everything else worked on what they gave. "

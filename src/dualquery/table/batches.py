@@ -85,7 +85,7 @@ def _parts(source: Any) -> list[Path]:
             "the table as plain Parquet files, or allow more --memory"
         )
     return [
-        each for each in sorted(path.rglob("*")) if each.is_file() and not each.name.startswith(("_", "."))
+        each for each in sorted(path.rglob("*")) if not each.is_dir() and not each.name.startswith(("_", "."))
     ]
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.table.batches import Told, batches, transaction_batches
-from dualquery.table.encoding import Wanted, check_persons, encode
+from dualquery.table.encoding import Wanted, check_persons, encoded
 from dualquery.table.persons import owners_of
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -50,7 +50,7 @@ def record_blocks(
         assert schema.unit is not None
         read = _person_by_person(read, schema.unit)
     for batch in read:
-        yield encode(batch, schema, records_per_person=records_per_person)
+        yield encoded(batch, schema, records_per_person=records_per_person)
 
 
 def _person_by_person(read: Iterator[pa.Table], unit: str) -> Iterator[pa.Table]:

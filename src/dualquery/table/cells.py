@@ -75,14 +75,8 @@ def plain(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
     """The distinct cells of a column. Some may occur in no row: a source may list more than it uses."""
-    if pa.types.is_integer(cells.type) and cells.null_count == 0 and len(cells):
-        parts = [chunk.to_numpy() for chunk in cells.chunks if len(chunk)]
-        least, most = _ends(parts)
-        if most - least < _FEW and most < 1 << 63:  # all numbers between: nothing to hash
-            values = pa.array(range(least, most + 1), cells.type)
-            # Whole numbers of any type wrap around at 256 alike.
-            index = [np.subtract(part, least, dtype=part.dtype).astype(np.uint8) for part in parts]
-            return Distinct(values, index[0] if len(index) == 1 else np.concatenate(index))
+    if (near := near_numbers(cells)) is not None:
+        return near
     try:
         if not pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_encode()
@@ -93,6 +87,20 @@ def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
         return Distinct(pa.array([], cells.type.value_type), np.empty(0, np.int64))
     values = chunks[0].dictionary
     return Distinct(values, np.concatenate([_positions(chunk.indices, len(values)) for chunk in chunks]))
+
+
+def near_numbers(cells: pa.ChunkedArray) -> Distinct | None:
+    """All whole numbers between the least and the largest of a column, where they are few: nothing to hash."""
+    if not pa.types.is_integer(cells.type) or cells.null_count or not len(cells):
+        return None
+    parts = [chunk.to_numpy() for chunk in cells.chunks if len(chunk)]
+    least, most = _ends(parts)
+    if most - least >= _FEW or most >= 1 << 63:
+        return None
+    # Whole numbers of any type wrap around at 256 alike.
+    index = [part.astype(np.uint8) - np.uint8(least % 256) for part in parts]
+    values = pa.array(range(least, most + 1), cells.type)
+    return Distinct(values, index[0] if len(index) == 1 else np.concatenate(index))
 
 
 def _ends(parts: list[NDArray[np.integer]]) -> tuple[int, int]:
@@ -110,6 +118,8 @@ def texts_of(values: pa.Array, name: str) -> list[str | None]:
     """The canonical text of each value; None for null and NaN."""
     if is_text(values.type):
         return values.to_pylist()
+    if pa.types.is_integer(values.type):
+        return [None if x is None else str(x) for x in values.to_pylist()]
     try:
         written = values.cast(pa.string()).to_pylist()
     except pa.ArrowException:

@@ -25,6 +25,7 @@ from dualquery.table.cells import (
     has_padding,
     is_list,
     is_numeric,
+    near_numbers,
     number_in,
     numbers_of,
     plain,
@@ -61,22 +62,28 @@ def encode(source: Source, schema: Schema | Domain, *, records_per_person: int |
     many, whoever the schema's unit says they belong to (`persons`); without it all are kept.
     """
     schema = Schema.of(schema)
-    domain, columns = schema.domain, schema.domain.columns
     check_persons(schema, records_per_person)
     table = _read(source, schema, owned=schema.long or records_per_person is not None)
+    return encoded(table, schema, records_per_person=records_per_person)
+
+
+def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None = None) -> Records:
+    """The records of a table as `read_table` and `batches` give it: its columns those wanted, and sound."""
+    domain, columns = schema.domain, schema.domain.columns
+    table = pa.table([plain(column) for column in table.columns], names=table.column_names)
     if schema.drop_rows_containing is not None:
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
         table = table.filter(pa.array(~dropped))
-    encoded = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
+    codes = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
     if schema.unit is None or len(table.column_names) == len(columns):
-        return Records(domain, table.num_rows, encoded)
+        return Records(domain, table.num_rows, codes)
     owners = owners_of(table.column(len(columns)), schema.unit)
     if records_per_person is None:
-        assert isinstance(encoded[0], SparseItems), "a long table is one block of items"
-        whole = baskets(owners, encoded[0], domain.width)
+        assert isinstance(codes[0], SparseItems), "a long table is one block of items"
+        whole = baskets(owners, codes[0], domain.width)
         return Records(domain, len(whole.start) - 1, (whole,))
-    rows = kept_rows(owners, encoded, records_per_person)
-    return Records(domain, len(rows), taken(encoded, rows), records_per_person)
+    rows = kept_rows(owners, codes, records_per_person)
+    return Records(domain, len(rows), taken(codes, rows), records_per_person)
 
 
 def check_persons(schema: Schema, records_per_person: int | None) -> None:
@@ -111,10 +118,8 @@ def _read(source: Source, schema: Schema, *, owned: bool) -> pa.Table:
     wanted = Wanted.of(source, schema, owned=owned)
     if wanted.transactions:
         assert isinstance(source, str | os.PathLike), "only a file can hold lines"
-        table = read_transactions(source, wanted.names[0])
-    else:
-        table = read_table(source, wanted.names, lists=wanted.lists, encoding=schema.encoding)
-    return pa.table([plain(column) for column in table.columns], names=table.column_names)
+        return read_transactions(source, wanted.names[0])
+    return read_table(source, wanted.names, lists=wanted.lists, encoding=schema.encoding)
 
 
 def _rows_containing(marker: str, table: pa.Table, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
@@ -146,12 +151,18 @@ def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
         return _encoded_items(column, cells)
     if isinstance(column, OpenText | WholeRange):
         return open_codes(column, cells)
+    near = near_numbers(cells)
     if isinstance(column, Dates) and pa.types.is_temporal(cells.type):
         codes = _numeric_codes(column, column.typed_numbers(cells))
-    elif isinstance(column, Numeric) and not isinstance(column, Dates) and is_numeric(cells.type):
+    elif (
+        near is None
+        and isinstance(column, Numeric)
+        and not isinstance(column, Dates)
+        and is_numeric(cells.type)
+    ):
         codes = _numeric_codes(column, _floats(cells))
     else:
-        held = distinct(cells, column.name)
+        held = near or distinct(cells, column.name)
         texts = _without_empty(column, texts_of(held.values, column.name))
         if isinstance(column, Numeric):
             code_of, empty = _numeric_code_of(column, held.values, texts)

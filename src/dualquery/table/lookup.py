@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-FEW_BINS = 64  # a pass over the numbers for each edge is faster than a bisection for each number
+FEW_BINS = 64  # a comparison with each edge is faster than a bisection for each number
+AT_ONCE = 2048  # numbers that stay in the nearest cache
 
 
 def looked_up(codes: NDArray[np.int64], index: NDArray[np.integer]) -> NDArray[np.signedinteger]:
@@ -15,9 +17,11 @@ def looked_up(codes: NDArray[np.int64], index: NDArray[np.integer]) -> NDArray[n
     small = codes.astype(_signed(int(codes.max(initial=0))))
     if index.dtype != np.uint8 or small.dtype != np.int8 or int(index.max(initial=0)) >= len(codes):
         return np.take(small, index)
-    # Bytes to bytes: the fastest loop that Python has for it.
-    table = small.tobytes().ljust(256, b"\0")
-    return np.frombuffer(index.tobytes().translate(table), np.int8)
+    table = np.zeros(256, np.int8)
+    table[: len(small)] = small[:256]
+    found = np.empty(len(index), np.int8)
+    _take_bytes(table, index, found)
+    return found
 
 
 def bins_of(edges: NDArray[np.float64], numbers: NDArray[np.float64]) -> NDArray[np.signedinteger]:
@@ -29,10 +33,25 @@ def bins_of(edges: NDArray[np.float64], numbers: NDArray[np.float64]) -> NDArray
     if bins > FEW_BINS:
         return np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, bins - 1)
     codes = np.zeros(len(numbers), np.int8)
-    for edge in edges[1:-1]:
-        codes += numbers >= edge
+    _add_passed(edges[1:-1], numbers, codes)
     return codes
 
 
+@njit(cache=True, nogil=True)
+def _take_bytes(table, index, found):  # type: ignore[no-untyped-def]
+    for i in range(len(index)):
+        found[i] = table[index[i]]
+
+
+@njit(cache=True, nogil=True)
+def _add_passed(edges, numbers, codes):  # type: ignore[no-untyped-def]
+    """To each code the number of edges that its number has passed."""
+    for first in range(0, len(numbers), AT_ONCE):
+        some, found = numbers[first : first + AT_ONCE], codes[first : first + AT_ONCE]
+        for edge in edges:
+            for i in range(len(some)):
+                found[i] += some[i] >= edge
+
+
 def _signed(largest: int) -> Any:
-    return next(kind for kind in (np.int8, np.int16, np.int64) if largest <= np.iinfo(kind).max)
+    return np.int8 if largest < 1 << 7 else np.int16 if largest < 1 << 15 else np.int64

@@ -26,8 +26,11 @@ def is_pattern(source: object) -> bool:
 
 
 def matching(pattern: str) -> list[Path]:
-    """The files that match a pattern, sorted by name; there must be one."""
-    found = sorted(path for name in glob.iglob(pattern, recursive=True) if (path := Path(name)).is_file())
+    """The files that match a pattern, sorted by name; there must be one.
+
+    A link that leads nowhere is one of them: whoever reads it says so, and no part is left out in silence.
+    """
+    found = sorted(path for name in glob.iglob(pattern, recursive=True) if not (path := Path(name)).is_dir())
     if not found:
         raise DataError(f"no file matches '{pattern}'; put the pattern in quotes, and look at what is there")
     return found

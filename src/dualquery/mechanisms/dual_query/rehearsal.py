@@ -25,7 +25,7 @@ from dualquery.mechanisms.dual_query.parameters import Learning, rate_of
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.scores import Score
 from dualquery.privacy.selection import Rate, Selected, draw
-from dualquery.queries.families import random_conjunctions
+from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
@@ -83,7 +83,7 @@ def rehearse(
     width = min(task.workload.order, domain.width)
     queries = max(100, min(QUERIES_MOST, round(scale * task.workload.size)))
     samples = max(1, round(scale * learning.samples))
-    workload = random_conjunctions(domain, width, queries)
+    workload = random_literals(domain, width, queries)
     rng = np.random.default_rng(0)
     table = random_table(domain, min(task.rows, ROWS_MOST), rng)
     shares = workload.fractions(table)

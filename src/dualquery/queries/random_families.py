@@ -1,0 +1,153 @@
+"""Families of queries that are drawn: random conjunctions, and random ranges.
+
+The seed is public, and means the same queries on every machine. Queries are kept as drawn: where one comes
+twice, it is asked twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dualquery.errors import QueryError
+from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.draws import Stream, Urn, range_pairs
+from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
+from dualquery.queries.limits import check_count, check_order
+from dualquery.queries.predicates import NONE, Predicates, concatenated, equalities, equality_literal
+from dualquery.queries.workload import Workload
+from dualquery.table.domain import Domain
+
+MOST_RANGE_VALUES = 200_000_000
+_CELLS_AT_ONCE = 1 << 22
+_CHUNK = 1 << 17  # queries drawn at a time; part of what a seed means
+
+
+def random_conjunctions(domain: Domain, k: int, count: int, seed: int = 0) -> Workload:
+    """Conjunctions of k literals, as the program of the DualQuery papers drew them.
+
+    First k attributes, uniform over all sets of k that can be asked about; then a value of each, uniform;
+    then each literal is negated by the flip of a coin.
+    """
+    # Two balls an attribute, as a binary one has in `random_literals`: the two draw alike where all are binary.
+    weights = np.where(domain.sizes > 1, 2, 0).astype(np.int64)
+    group = _drawn_conjunctions(domain, k, count, seed, weights)
+    return Workload(domain, (group,), f"random:{k}:{count}:{seed}")
+
+
+def random_literals(domain: Domain, k: int, count: int, seed: int = 0) -> Workload:
+    """Conjunctions of k literals, each uniform over the attribute-value pairs, whatever the attribute.
+
+    A literal is drawn from all pairs of the attributes that the query does not have yet (so an attribute is
+    drawn in proportion to its number of values), and negated by the flip of a coin. Attributes of many values
+    are asked about more often than by `random_conjunctions`, and answers are nearer to 0 and 1.
+    """
+    weights = np.where(domain.sizes > 1, domain.sizes, 0).astype(np.int64)
+    group = _drawn_conjunctions(domain, k, count, seed, weights)
+    return Workload(domain, (group,), f"random-literals:{k}:{count}:{seed}")
+
+
+def weighted_conjunctions(domain: Domain, k: int, count: int, seed: int, popularity: ArrayLike) -> Workload:
+    """Conjunctions of k literals on attributes drawn in proportion to a *public* popularity.
+
+    The value is uniform over the attribute's values, and the literal negated by the flip of a coin.
+    """
+    given = np.asarray(popularity, dtype=np.float64)
+    if given.shape != (domain.width,):
+        raise QueryError(f"the popularity needs one number for each of the {domain.width} attributes")
+    if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
+        raise QueryError("the popularity must be finite, nowhere negative, and somewhere positive")
+    # Integer weights make drawing without replacement exact; their sum stays below 2^53.
+    scaled = np.ceil(given / given.max() * 2**32).astype(np.int64)
+    group = _drawn_conjunctions(domain, k, count, seed, np.where(domain.sizes > 1, scaled, 0))
+    return Workload(domain, (group,), f"weighted:{k}:{count}:{seed}")
+
+
+def _drawn_conjunctions(
+    domain: Domain, k: int, count: int, seed: int, weights: NDArray[np.int64]
+) -> Conjunctions:
+    check_order(domain, k, "conjunctions")
+    check_count(count)
+    eligible = int(np.count_nonzero(weights))
+    if k > eligible:
+        raise QueryError(
+            f"conjunctions of {k} attributes cannot be drawn: only {eligible} can be asked about"
+        )
+    attributes = np.arange(domain.width, dtype=np.int32)
+    predicates, first = equalities(domain, attributes)
+    stream = Stream(seed)
+    urn = Urn(weights)
+    literals = np.empty((count, k), np.int32)
+    for begin in range(0, count, _CHUNK):
+        size = min(_CHUNK, count - begin)
+        chosen = urn.draw(stream, k, size)
+        sizes = domain.sizes[chosen]
+        codes = stream.below(sizes)
+        literal = equality_literal(first[chosen], sizes, codes) ^ stream.coins(chosen.shape)
+        literals[begin : begin + size] = literal.T
+    return Conjunctions(domain, predicates, literals)
+
+
+def ranges(domain: Domain, attributes: str | Sequence[str], count: int, seed: int = 0) -> Workload:
+    """Random ranges over an ordered attribute, or boxes over several.
+
+    First and last are a uniform pair first <= last of the attribute's ranked values. The range of all
+    values is not drawn where it would hold for every record.
+    """
+    names = [attributes] if isinstance(attributes, str) else list(attributes)
+    check_count(count)
+    numbers = sorted(_ordered_attribute(domain, name) for name in names)
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise QueryError("a range needs at least one attribute, and each only once")
+    stream = Stream(seed)
+    tables: list[Predicates] = []
+    columns: list[NDArray[np.int64]] = []
+    for attribute in numbers:
+        predicates, literals = _drawn_ranges(domain, attribute, count, stream)
+        columns.append(literals + 2 * sum(map(len, tables)))
+        tables.append(predicates)
+    group = Conjunctions(domain, concatenated(tables), np.column_stack(columns).astype(np.int32))
+    return Workload(domain, (group,), f"ranges:{'*'.join(names)}:{count}:{seed}")
+
+
+def _ordered_attribute(domain: Domain, name: str) -> int:
+    attribute = domain.find(name)
+    if attribute is None:
+        raise QueryError(unknown_name(domain, name))
+    ranked = ranked_codes(domain.column_of(attribute)[1])
+    if ranked is None:
+        raise QueryError(f"attribute '{name}' has no order, so it has no ranges; declare it as ordered")
+    if len(ranked) < 1 or domain.sizes[attribute] < 2:
+        raise QueryError(f"attribute '{name}' has too few values for a range")
+    return attribute
+
+
+def _drawn_ranges(
+    domain: Domain, attribute: int, count: int, stream: Stream
+) -> tuple[Predicates, NDArray[np.int64]]:
+    """The distinct ranges that were drawn, and the literal of each draw."""
+    ranked = np.array(ranked_codes(domain.column_of(attribute)[1]), np.int64)
+    size, steps = int(domain.sizes[attribute]), len(ranked)
+    first, last, which = range_pairs(stream, steps, count, whole=steps < size)
+    length = last - first + 1
+    if np.minimum(length, size - length).sum() > MOST_RANGE_VALUES:
+        raise QueryError(
+            f"{count:,} ranges over the {size:,} values of '{domain.name(attribute)}' are too many"
+        )
+    negated = (2 * length > size) | ((2 * length == size) & (ranked[first] == 0))
+    rank = np.full(size, NONE)
+    rank[ranked] = np.arange(steps)
+    values = []
+    many = max(1, _CELLS_AT_ONCE // size)
+    for begin in range(0, len(first), many):
+        rows = slice(begin, begin + many)
+        inside = ((rank >= first[rows, None]) & (rank <= last[rows, None])) ^ negated[rows, None]
+        values.append(np.nonzero(inside)[1].astype(np.int32))
+    predicates = Predicates(
+        np.full(len(first), attribute, np.int32),
+        np.concatenate([[0], np.cumsum(np.where(negated, size - length, length))]).astype(np.int64),
+        np.concatenate(values),
+    )
+    return predicates, (2 * np.arange(len(first)) + negated)[which]

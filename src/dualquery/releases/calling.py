@@ -1,0 +1,201 @@
+"""How Python callers say things: a schema, a workload or a budget in whichever form is at hand.
+
+    schema      a Schema, a Domain, the path of a TOML file, or a dict with the same keys as the file
+    workload    a SPEC (`marginals:3`), a list of query texts (SPECs may stand among them), or a Workload
+    budget      a Budget, or ε alone: the neighbours replace a record then, and δ is 1/n², as on the command line
+
+Whatever a caller gets wrong is a DualQueryError.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from numbers import Integral, Real
+from typing import Any, TypeVar, cast, get_type_hints
+
+from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
+from dualquery.mechanisms.wishes import WISHES, flags_of
+from dualquery.privacy.budget import Budget, default_delta
+from dualquery.queries.families import from_spec, from_texts, names_family
+from dualquery.queries.workload import Workload
+from dualquery.table.domain import Domain
+from dualquery.table.schema import Schema, parse_schema, read_schema
+from dualquery.table.toml_text import figure, quoted
+
+GivenSchema = Schema | Domain | str | os.PathLike[str] | Mapping[str, Any]
+GivenWorkload = Workload | str | Sequence[str]
+GivenBudget = Budget | float
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def schema_from(given: GivenSchema) -> Schema:
+    """The schema that is meant."""
+    if isinstance(given, Schema | Domain):
+        return Schema.of(given)
+    if isinstance(given, str | os.PathLike):
+        return read_schema(given)
+    if isinstance(given, Mapping):
+        return parse_schema(_toml(given), origin="the schema")
+    raise SchemaError(
+        f"a schema is a Schema, a Domain, the path of a file or a dict, and {type(given).__name__} is none of them"
+    )
+
+
+def workload_from(domain: Domain, given: GivenWorkload) -> Workload:
+    """The workload that is meant, about this domain."""
+    if isinstance(given, Workload):
+        if given.domain != domain:
+            raise DualQueryError("the workload was made for another schema than the table's")
+        return given
+    if isinstance(given, str):
+        return from_spec(domain, given)
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        raise QueryError(
+            f"a workload is a SPEC like 'marginals:3', a list of queries or a Workload, and {type(given).__name__} "
+            "is none of them"
+        )
+    if not given:
+        raise QueryError("the workload holds no query; name at least one")
+    specs, texts = ([each for each in given if names_family(domain, each) is kind] for kind in (True, False))
+    parts = [from_spec(domain, specs)] if specs else []
+    parts += [from_texts(domain, texts)] if texts else []
+    return Workload(
+        domain,
+        tuple(group for part in parts for group in part.groups),
+        " + ".join(part.spec for part in parts),
+        tuple(note for part in parts for note in part.notes),
+    )
+
+
+def budget_from(given: GivenBudget, rows: Callable[[], int]) -> Budget:
+    """The budget that is meant; `rows` is asked for the number of records where ε stands alone."""
+    if isinstance(given, Budget):
+        return given
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise BudgetError(
+            f"a budget is Budget(epsilon, delta) or epsilon alone, and {type(given).__name__} is neither"
+        )
+    return Budget(given, default_delta(rows()))
+
+
+def checked_seed(seed: int | None) -> int | None:
+    """None, or a whole number from 0 on."""
+    if seed is None or (isinstance(seed, Integral) and not isinstance(seed, bool) and seed >= 0):
+        return seed
+    raise DualQueryError("a seed is a whole number from 0 on, or None for the system's entropy")
+
+
+def checked_rows(name: str, value: int | None) -> int | None:
+    """A number of records: None, or a whole number from 1 on."""
+    if value is None or (isinstance(value, Integral) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise BudgetError(f"{name} must be a whole number, and at least 1")
+
+
+def checked_wish(name: str, value: object) -> object:
+    """An option of a mechanism with the type that its flag has; sizes may be texts like 2GB."""
+    for wishes in WISHES.values():
+        flag = flags_of(wishes).get(name)
+        if flag is None:
+            continue
+        if flag.parser is not None:
+            return flag.parser(value) if isinstance(value, str) else _of_kind(name, value, Integral)
+        kinds = {int: Integral, float: Real, str: str}
+        (kind,) = [each for each in kinds if each in get_type_hints(wishes)[name].__args__]
+        return _of_kind(name, value, kinds[kind])
+    return value
+
+
+def _of_kind(name: str, value: object, kind: type) -> object:
+    words: dict[type, str] = {Integral: "a whole number", Real: "a number", str: "a text"}
+    if isinstance(value, Enum) and kind is str:
+        return value
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise DualQueryError(f"{name} must be {words[kind]}, and {value!r} is not")
+    return value
+
+
+def for_callers(function: F) -> F:
+    """Show the options of mechanisms in signature and help; say in a sentence which arguments do not fit."""
+    shown = inspect.signature(function)
+    known = {name: (wishes, flag) for wishes in WISHES.values() for name, flag in flags_of(wishes).items()}
+    own = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    takes = len(own) < len(shown.parameters)
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_hint(wishes, name))
+        for name, (wishes, _) in known.items()
+    ]
+
+    @functools.wraps(function)
+    def checked(*given: Any, **named: Any) -> Any:
+        try:
+            shown.bind(*given, **named)
+        except TypeError as error:
+            raise DualQueryError(
+                f"dualquery.{function.__name__}: {error}; help(dualquery.{function.__name__}) shows what it takes"
+            ) from None
+        return function(*given, **named)
+
+    if takes:
+        checked.__signature__ = shown.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        lines = [f"    {name}: {flag.help}" for name, (_, flag) in known.items()]
+        checked.__doc__ = "\n".join(
+            [inspect.getdoc(function) or "", "", "Options of mechanisms:", "", *lines]
+        )
+    return cast(F, checked)
+
+
+def _hint(wishes: type, name: str) -> str:
+    return " | ".join(each.__name__ for each in get_type_hints(wishes)[name].__args__).replace(
+        "NoneType", "None"
+    )
+
+
+# A dict as the text of a file, so that there is one reader of schemas.
+
+
+def _toml(document: Mapping[str, Any]) -> str:
+    plain, sections = [], []
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            sections.append(_section(f"[{_key(key)}]", value))
+        elif isinstance(value, Sequence) and value and all(isinstance(each, Mapping) for each in value):
+            sections += [_section(f"[[{_key(key)}]]", each) for each in value]
+        else:
+            plain.append(f"{_key(key)} = {_value(value)}")
+    return "\n\n".join([*plain, *sections]) + "\n"
+
+
+def _section(header: str, entries: Mapping[str, Any]) -> str:
+    return "\n".join([header, *(f"{_key(key)} = {_value(value)}" for key, value in entries.items())])
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise SchemaError(f"the keys of a schema are texts, and {type(key).__name__} is none")
+    return quoted(key)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Real):
+        return figure(float(value))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_value(each) for each in value) + "]"
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat())
+    raise SchemaError(
+        f"a schema holds texts, numbers, dates and lists, and {type(value).__name__} is none of them"
+    )

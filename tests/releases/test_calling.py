@@ -1,0 +1,190 @@
+"""The Python way in: what is given in whichever form is at hand, and what a caller can get wrong."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import pydoc
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+import dualquery
+from dualquery import Accounting, Budget, BudgetError, DualQueryError, Neighbours, Schema, example, marginals
+from dualquery.mechanisms.wishes import WISHES, flags_of
+from dualquery.releases.calling import schema_from, workload_from
+
+Make = Callable[..., dualquery.Release]
+
+
+def test_the_signature_and_the_help_are_real() -> None:
+    shown = inspect.signature(dualquery.release)
+    options = {name for wishes in WISHES.values() for name in flags_of(wishes)}
+    assert {"table", "budget", "workload", "schema", "mechanism", "seed", *options} <= set(shown.parameters)
+    assert all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in shown.parameters.values())
+    text = pydoc.plain(pydoc.render_doc(dualquery.release))
+    for part in ("release(table", "rounds: Rounds of the game (T).", "a list of queries", "marginals:3"):
+        assert part in text
+    assert "rounds" in inspect.signature(dualquery.plan).parameters
+    assert "mechanisms" in inspect.signature(dualquery.compare).parameters
+
+
+def test_a_budget_has_the_defaults_of_the_command_line() -> None:
+    budget = Budget(1, 1e-6)
+    assert budget == Budget(
+        epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.TIGHTEST
+    )
+    assert Budget(1, 1e-6, "add-remove", "zcdp").neighbours is Neighbours.ADD_REMOVE
+    assert Budget(1, accounting="pure").delta == 0
+    assert pickle.loads(pickle.dumps(budget)) == budget
+    assert hash(Budget(1, 1e-6)) == hash(budget)
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ((1,), "say delta too"),
+        (("1", 1e-6), "epsilon must be a number"),
+        ((True, 1e-6), "epsilon must be a number"),
+        ((1, "small"), "delta must be a number"),
+        ((1, 1e-6, "neighbors"), "neighbours are one of"),
+        ((1, 1e-6, 3), "no name"),
+        ((1, 1e-6, "person-replace"), "PersonReplace"),
+        ((1, 1e-6, "replace", "zCDP"), "accounting is one of"),
+        ((None, 1e-6), "epsilon must be a number"),
+    ],
+)
+def test_what_is_no_budget(given: tuple[Any, ...], part: str) -> None:
+    with pytest.raises(BudgetError, match=part):
+        Budget(*given)
+
+
+def test_a_schema_in_every_form(schema: Schema, tmp_path: Path) -> None:
+    file = tmp_path / "schema.toml"
+    file.write_text(example.SCHEMA, encoding="utf-8")
+    for given in (schema, schema.domain, file, str(file), tomllib.loads(example.SCHEMA)):
+        assert schema_from(given) == schema
+    small = {
+        "attribute": [
+            {"name": "a b", "values": ("x", "y\n")},
+            {"name": "n", "low": 0, "high": 1.5, "bins": 3},
+        ]
+    }
+    assert schema_from(small).domain.width == 2
+    for wrong, part in (
+        (3, "a schema is a Schema"),
+        ({}, "names no attribute"),
+        ({"attribute": {"name": "a"}}, "sections"),
+        ({"attribute": [{"name": "a", "values": [1]}]}, "list of texts"),
+        ({"attribute": [{"name": "a", "values": [object()]}]}, "object is none"),
+        ({3: "x"}, "int is none"),
+        ("nowhere.toml", "no schema file"),
+    ):
+        with pytest.raises(dualquery.SchemaError, match=part):
+            schema_from(wrong)  # type: ignore[arg-type]
+
+
+def test_a_workload_in_every_form(schema: Schema) -> None:
+    domain = schema.domain
+    assert workload_from(domain, "marginals:1").digest() == marginals(domain, 1).digest()
+    mixed = workload_from(domain, ["sex = male", "marginals:1", "age >= 55"])
+    assert mixed.size == marginals(domain, 1).size + 2
+    assert workload_from(domain, mixed) is mixed
+    drawn = workload_from(domain, ["random:2:5", "random-literals:2:5", "ranges:age:3"])
+    assert drawn.size == 13
+    for wrong, part in (
+        (3, "int is none"),
+        ([], "no query"),
+        ([3], "list is none"),
+        (["sax = male"], "query 1"),
+    ):
+        with pytest.raises(dualquery.QueryError, match=part):
+            workload_from(domain, wrong)  # type: ignore[arg-type]
+
+
+def test_a_release_in_one_line(survey: Any, records: Any) -> None:
+    """ε alone has the defaults of the command line: δ = 1/n², and a record is replaced."""
+    made = dualquery.release(
+        survey,
+        schema=tomllib.loads(example.SCHEMA),
+        workload=["sex = male", "age >= 55"],
+        budget=1,
+        mechanism="laplace",
+        seed=1,
+    )
+    assert made.certificate["budget"]["delta"] == pytest.approx(1 / 500**2)
+    assert made.certificate["budget"]["neighbours"] == "replace"
+    assert made.certificate["workload"]["queries"] == 2
+    plan = dualquery.plan(example.SCHEMA and records.domain, rows=500, workload="marginals:1", budget=1)
+    assert plan.task.budget.delta == pytest.approx(1 / 500**2)
+
+
+GOOD: dict[str, Any] = {"workload": "marginals:1", "budget": Budget(1, 1e-6), "mechanism": "independent"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"budget": "much"},
+        {"budget": None},
+        {"budget": -1},
+        {"workload": None},
+        {"workload": 3},
+        {"schema": 3},
+        {"mechanism": 3},
+        {"mechanism": "nonsense"},
+        {"seed": "one"},
+        {"seed": -1},
+        {"public_rows": "many"},
+        {"synthetic_rows": "many"},
+        {"synthetic_rows": 0.5},
+        {"rounds": 3},
+        {"mechanism": "mwem", "rounds": "three"},
+        {"mechanism": "mwem", "memory": "lots"},
+        {"mechanism": "mwem", "start": 7},
+        {"mechanism": "mwem", "start": "nonsense"},
+        {"nonsense": 1},
+    ],
+)
+def test_what_a_caller_gets_wrong_is_an_error_of_ours(records: Any, change: dict[str, Any]) -> None:
+    with pytest.raises(DualQueryError):
+        dualquery.release(records, **{**GOOD, **change})
+
+
+def test_arguments_that_do_not_fit(records: Any) -> None:
+    with pytest.raises(DualQueryError, match="missing a required"):
+        dualquery.release(records)  # type: ignore[call-arg]
+    with pytest.raises(DualQueryError, match="too many positional"):
+        dualquery.release(records, "marginals:1")  # type: ignore[misc]
+    with pytest.raises(DualQueryError, match="give the release first"):
+        dualquery.evaluate(records, records)  # type: ignore[arg-type]
+    for table in (None, 3, [1, 2]):
+        with pytest.raises(DualQueryError):
+            dualquery.release(table, schema=records.domain, **{**GOOD, "mechanism": "uniform"})
+
+
+TOO_DEAR = {"learning_rate": 2.0, "samples": 20, "rounds": 100_000}
+
+
+def test_mechanisms_are_compared(records: Any) -> None:
+    frame, picture = dualquery.compare(
+        records,
+        workload="marginals:1",
+        budget=Budget(1, 1e-6, accounting="zcdp"),
+        mechanisms={"independent": {"synthetic_rows": 100}, "uniform": {}, "dualquery": TOO_DEAR},
+    )
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["mechanism"].tolist() == ["independent", "uniform", "dualquery"]
+    assert frame["mean_error"].notna().tolist() == [True, True, False]
+    assert isinstance(frame["refused"][2], str)
+    assert "not private" in picture.title
+    assert "independent" in picture.svg
+    both = dualquery.compare(records, workload="marginals:1", budget=1, mechanisms=["zeros"], frame="arrow")
+    assert "<svg" in both._repr_html_()
+    for wrong in ("zeros", [], ["nonsense"], {"zeros": 3}, 3):
+        with pytest.raises(DualQueryError):
+            dualquery.compare(records, workload="marginals:1", budget=1, mechanisms=wrong)  # type: ignore[arg-type]

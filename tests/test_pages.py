@@ -1,0 +1,54 @@
+"""The pages: one index that has them all, links that lead somewhere, and a tutorial that shows what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools import notebook
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md") if path.name != "index.md")
+LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+
+
+def test_the_index_has_every_page_once() -> None:
+    linked = LINK.findall((DOCS / "index.md").read_text(encoding="utf-8"))
+    assert sorted(name for name in linked if name.endswith(".md")) == PAGES
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"[\w-]+\.md", site)) == sorted([*PAGES, "index.md"])
+
+
+@pytest.mark.parametrize("page", ["index.md", *PAGES])
+def test_links_lead_somewhere(page: str) -> None:
+    for target in LINK.findall((DOCS / page).read_text(encoding="utf-8")):
+        if "://" not in target and not target.startswith("data:"):
+            assert (DOCS / target).exists(), target
+
+
+def test_every_public_name_stands_in_the_reference() -> None:
+    import dualquery
+
+    written = set(
+        re.findall(r"^::: ([\w.]+)$", (DOCS / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    for name, home in dualquery._HOMES.items():
+        assert f"{home}.{name}" in written or home in written, name
+
+
+def shown(outputs: list[dict[str, Any]]) -> list[str]:
+    """What a cell prints and the plain text of what it shows."""
+    return ["".join(each.get("text", each.get("data", {}).get("text/plain", []))) for each in outputs]
+
+
+def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
+    stored = json.loads((DOCS / "tutorial.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in stored["cells"] if cell["cell_type"] == "code"]
+    for cell, outputs in zip(cells, notebook.run(stored, tmp_path), strict=True):
+        assert shown(outputs) == shown(cell["outputs"])
+    assert (DOCS / "tutorial.md").read_text(encoding="utf-8") == notebook.page(stored)
