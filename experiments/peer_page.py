@@ -177,10 +177,12 @@ def lower_at_worst(here: Rows, others: Iterable[str]) -> str:
 
 
 def without_answer(rows: Rows) -> list[str]:
-    """For each outcome other than an answer, who had it where."""
+    """For each outcome other than an answer, who had it where, and in no run anything else."""
     found: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    by = ("name", "data", "tables", "epsilon")
+    answered = {tuple(row[name] for name in by) for row in named(rows) if row["outcome"] == DONE}
     for row in named(rows):
-        if row["outcome"] != DONE:
+        if tuple(row[name] for name in by) not in answered:
             places = found.setdefault((row["name"], row["outcome"]), {})
             places.setdefault(f"{row['data']}, {row['tables']}", {})[f"{row['epsilon']:g}"] = None
     return [

@@ -342,6 +342,8 @@ def test_a_better_peer_and_a_late_one_are_named() -> None:
     )
     assert "nobody else gave an answer" in find([*ours, late])
     assert "nobody gave an answer" in find([idle])
+    again = made_row("opendp", "MST", outcome="not started: no time", processor_seconds="")
+    assert "not started" not in find([*ours, worse, again]), "one run answered"
 
 
 def test_answers_are_drawn_with_their_range_and_those_who_were_stopped_are_marked() -> None:
