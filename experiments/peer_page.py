@@ -139,7 +139,9 @@ _IDLE: Row = {"processor_seconds": 0.0, "process_seconds": 1.0, "cores": 1}
 
 def compared(rows: Rows, data: str, tables: str, epsilon: float) -> str:
     """Ours, those that err less in one way or another, or the best of the others."""
-    here = where(_at(named(rows), (data, tables, epsilon)), outcome=DONE)
+    asked = _at(named(rows), (data, tables, epsilon))
+    here = where(asked, outcome=DONE)
+    silent = len(set(distinct(asked, "name")) - set(distinct(here, "name")))
     start = f"{data}, {tables}, ε = {epsilon:g}: "
     names = sorted(distinct(here, "name"), key=lambda name: _mean(here, name, "l1"))
     others = [name for name in names if name != OURS.name]
@@ -150,7 +152,8 @@ def compared(rows: Rows, data: str, tables: str, epsilon: float) -> str:
     if better:
         said += f"; **lower errors:** {'; '.join(told(here, name) for name in better)}."
     elif others:
-        said += f"; of {len(others)} that answered beside us the best is {told(here, others[0])}."
+        without = f" ({silent} gave no answer)" if silent else ""
+        said += f"; of {len(others)} that answered beside us{without} the best is {told(here, others[0])}."
     else:
         said += "; nobody else gave an answer."
     return said + lower_at_worst(here, others)

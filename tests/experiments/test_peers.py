@@ -336,7 +336,7 @@ def test_a_better_peer_and_a_late_one_are_named() -> None:
     assert "smartnoise-synth AIM stopped after 900 processor seconds (adult, all 3-way, ε = 1)." in said
     assert "smartnoise-synth MWEM not started: no time (adult, all 3-way, ε = 1)." in said
     assert "δ = 0.001" in said
-    beside = "of 1 that answered beside us the best is opendp MST 0.2 in 100.0 s (1 run)."
+    beside = "of 1 that answered beside us (1 gave no answer) the best is opendp MST 0.2 in 100.0 s (1 run)."
     assert f"{beside} **Lower in the worst cell** (ours 0.004): opendp MST 0.003." in find(
         [*ours, worse, late]
     )
