@@ -7,16 +7,22 @@ python -m experiments --only mwem_figure_3 accounting    # some of them
 
 from __future__ import annotations
 
+import csv
+import os
+import time
 import traceback
 from importlib import import_module
+from pathlib import Path
 
 from experiments.harness import Experiment, gather, leave, parser, run, setting_of
 
 NAMES = (
+    "dualquery_figure_1",
     "dualquery_figure_2",
     "dualquery_figure_3",
     "dualquery_figure_4",
     "dualquery_figure_5",
+    "dualquery_theory",
     "dualquery_parameters",
     "parities",
     "accounting",
@@ -44,6 +50,26 @@ def experiment_of(name: str) -> Experiment:
     return found
 
 
+def processor_seconds() -> float:
+    """Of this process and of those that it made and that ended."""
+    return sum(os.times()[:4])
+
+
+def keep_times(out: Path, name: str, seconds: float, processor: float) -> None:
+    """How long an experiment took, one line each; the last time counts."""
+    path = out / "times.csv"
+    rows: dict[str, dict[str, str]] = {}
+    if path.exists():
+        with path.open(newline="") as file:
+            rows = {row["name"]: row for row in csv.DictReader(file)}
+    rows[name] = {"name": name, "seconds": f"{seconds:.0f}", "processor_seconds": f"{processor:.0f}"}
+    out.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[name]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows.values())
+
+
 def main() -> None:
     made = parser(__doc__ or "")
     made.add_argument(
@@ -53,8 +79,11 @@ def main() -> None:
     setting, out = setting_of(arguments)
     problems: dict[str, None] = {}  # each sentence once, in order
     for name in arguments.only:
+        started = time.perf_counter(), processor_seconds()
         try:
             problems.update(dict.fromkeys(run(experiment_of(name), setting, out, only_draw=arguments.draw)))
+            if not arguments.draw:
+                keep_times(out, name, time.perf_counter() - started[0], processor_seconds() - started[1])
         except Exception as problem:  # the other figures do not depend on this one
             traceback.print_exc()
             problems[f"{name} broke off: {type(problem).__name__}: {problem}"] = None

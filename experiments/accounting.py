@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.privacy.budget import Accounting
+from dualquery.privacy.neighbours import Neighbours
 from experiments.data import Data
+from experiments.drawing import BLUE, GREEN, ORANGE, VERMILION, Look, curve, legend_below, plain_ticks
 from experiments.harness import (
     Experiment,
     Point,
@@ -18,22 +21,38 @@ from experiments.harness import (
     Setting,
     Value,
     distinct,
-    line,
     main,
     mean_by,
     times,
     where,
 )
-from experiments.runs import answers_of, asked_at_random, budget_of, dual_query_epsilons, errors_of, run_of
+from experiments.runs import (
+    ADD_REMOVE,
+    answers_of,
+    asked_at_random,
+    budget_of,
+    dual_query_epsilons,
+    errors_of,
+    papers_rounds,
+    run_of,
+)
+from experiments.spread import samples_by
 
 DELTA = 1e-3
 COST, ERROR = "cost of T rounds", "error at ε"  # the two kinds of rows, and what is given
+PURE, PRINTED, ADVANCED, RHO = "Theorem 4.2", "Theorem 4.3 as printed", "Theorem 4.3", "ρ"
 THEOREMS = {
-    "Theorem 4.2": Accounting.PURE,
-    "Theorem 4.3": Accounting.THEOREM_4_3,
-    "ρ": Accounting.ZCDP,
+    PURE: Accounting.PURE,
+    PRINTED: Accounting.THEOREM_4_3,
+    ADVANCED: Accounting.THEOREM_4_3,
+    RHO: Accounting.ZCDP,
 }
-COLOURS = dict(zip(THEOREMS, ("C3", "C1", "C2"), strict=True))
+LOOKS = {
+    PURE: Look(VERMILION, "x"),
+    PRINTED: Look(GREEN, "v"),
+    ADVANCED: Look(ORANGE, "^"),
+    RHO: Look(BLUE, "o"),
+}
 PAPERS, OWN = "the paper's η and s", "the program's own η and s"
 
 
@@ -54,7 +73,12 @@ KDD99 = Game("KDD99: η = 1.2, s = 1750", 494_021, 1.2, 1750)
 def cost(game: Game, theorem: str, rounds: int) -> float:
     """The ε of so many rounds by a theorem."""
     by = dual_query_epsilons(
-        learning_rate=game.learning_rate, samples=game.samples, rounds=rounds, rows=game.rows, delta=DELTA
+        learning_rate=game.learning_rate,
+        samples=game.samples,
+        rounds=rounds,
+        rows=game.rows,
+        delta=DELTA,
+        neighbours=Neighbours.REPLACE if theorem == PRINTED else ADD_REMOVE,
     )
     return by[THEOREMS[theorem]]
 
@@ -69,9 +93,11 @@ def measure(
     """A run with as many rounds as a theorem affords; where no samples are given η and s are the program's own."""
     asked = asked_at_random(data, "adult", queries)
     accounting = THEOREMS[theorem]
-    budget = budget_of(epsilon, 0.0 if accounting is Accounting.PURE else DELTA, accounting)
+    budget = budget_of(epsilon, 0.0 if accounting is Accounting.PURE else DELTA, accounting, ADD_REMOVE)
     papers: dict[str, Any] = {"learning_rate": ADULT.learning_rate, "samples": samples, "free": "zeros"}
     options = {} if samples is None else papers
+    if theorem == PRINTED:  # as in the papers' Figure 2, of which this is the same run
+        options["rounds"] = papers_rounds(asked.records, asked.workload, epsilon, DELTA, **options)
     run = run_of(DUAL_QUERY, asked.records, asked.workload, budget, seed, **options)
     errors = errors_of(answers_of(run.outcome, asked.workload), asked.truth)
     return {
@@ -91,7 +117,14 @@ def points(setting: Setting) -> list[Point]:
     samples = {PAPERS: setting.choose(toy=20, quick=ADULT.samples, full=ADULT.samples), OWN: None}
     costs = [
         Point(
-            {"what": COST, "parameters": game.name, "theorem": theorem, "given": rounds, "run": 0},
+            {
+                "what": COST,
+                "parameters": game.name,
+                "theorem": theorem,
+                "given": rounds,
+                "neighbours": ADD_REMOVE.value,
+                "run": 0,
+            },
             partial(price, game, theorem, rounds),
             cost=0.001,
         )
@@ -101,94 +134,100 @@ def points(setting: Setting) -> list[Point]:
     ]
     errors = [
         Point(
-            {"what": ERROR, "parameters": parameters, "theorem": theorem, "given": epsilon, "run": seed},
+            {
+                "what": ERROR,
+                "parameters": parameters,
+                "theorem": theorem,
+                "given": epsilon,
+                "neighbours": ADD_REMOVE.value,
+                "run": seed,
+            },
             partial(measure, setting.data, queries, theorem, epsilon, samples[parameters], seed),
             cost=epsilon ** (1 / 3),  # as the rounds
         )
         for parameters in samples
         for theorem in THEOREMS
         for epsilon in epsilons
-        for seed in setting.seeds(full=5)
+        for seed in setting.seeds(full=5 if theorem == PRINTED else 3)
+        if theorem != PRINTED or parameters == PAPERS  # whose own parameters are no paper's
     ]
     return costs + errors
 
 
 def draw(rows: Rows) -> Figure:
-    picture = Figure(figsize=(11, 4), layout="constrained")
+    picture = Figure(figsize=(11, 4.2), layout="constrained")
     costs, means, maxima = picture.subplots(1, 3)
     priced, bought = where(rows, what=COST), where(rows, what=ERROR)
-    for theorem, colour in COLOURS.items():
-        for game, style in ((ADULT, "-"), (KDD99, "--")):
+    for theorem, look in LOOKS.items():
+        for game, dash in ((ADULT, "-"), (KDD99, "--")):
             mine = where(priced, theorem=theorem, parameters=game.name)
-            label = theorem if game is ADULT else None
-            costs.loglog(*line(mine, "rounds", "epsilon"), style, color=colour, label=label)
-        for parameters, style in ((PAPERS, "o-"), (OWN, "o--")):
+            curve(
+                costs, mine, "rounds", "epsilon", replace(look, dash=dash), theorem if game is ADULT else None
+            )
+        for parameters, dash in ((PAPERS, "-"), (OWN, "--")):
             mine = where(bought, theorem=theorem, parameters=parameters)
             for panel, column in ((means, "mean_error"), (maxima, "max_error")):
-                panel.loglog(*line(mine, "given", column), style, ms=4, color=colour)
+                curve(panel, mine, "given", column, replace(look, dash=dash))
     costs.axhline(1, color="grey", linewidth=0.8)
     # Nearly nothing is spent in the first rounds, and by ρ rounded to nothing.
-    costs.set(xlabel="rounds T", ylabel="ε (δ = 0.001)", ylim=(1e-3, None))
+    costs.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="ε (δ = 0.001)", ylim=(1e-3, None))
     costs.set_title(f"cost of T rounds\nsolid: {ADULT.name}\ndashed: {KDD99.name}", fontsize=9)
     for panel, column in ((means, "mean error"), (maxima, "max error")):
-        panel.set_xticks(distinct(bought, "given"), [f"{epsilon:g}" for epsilon in distinct(bought, "given")])
-        panel.set_xticks([], minor=True)
-        panel.set(xlabel="ε", ylabel=column)
+        panel.set(xscale="log", yscale="log", xlabel="ε", ylabel=column)
+        plain_ticks(panel, distinct(bought, "given"))
         panel.set_title(f"{column} at equal ε, Adult\nsolid: {PAPERS}\ndashed: {OWN}", fontsize=9)
-    picture.legend(*costs.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    legend_below(picture, costs, 4)
     return picture
 
 
 def find(rows: Rows) -> str:
     priced, bought = where(rows, what=COST), where(rows, what=ERROR)
-    sentences = []
+    sentences = [
+        "A record added or removed; Theorem 4.3 also as printed, with the factor 2 of a replaced record, by which "
+        "the paper chose T."
+    ]
     for game in distinct(priced, "parameters"):
         by_theorem = mean_by(where(priced, parameters=game), ("given", "theorem"), "epsilon")
         rounds = min(distinct(priced, "given"), key=lambda given: abs(given - 100))
-        pure, advanced, rho = (by_theorem[rounds, theorem] for theorem in THEOREMS)
-        sentences.append(
-            f"{rounds} rounds on {game} cost ε = {pure:.3g} by Theorem 4.2, {advanced:.3g} by Theorem 4.3 and "
-            f"{rho:.3g} by ρ."
-        )
+        told = ", ".join(f"{by_theorem[rounds, theorem]:.3g} by {theorem}" for theorem in THEOREMS)
+        sentences.append(f"{rounds} rounds on {game} cost ε = {told}.")
     if not bought:
         return " ".join(sentences)
     epsilon = min(distinct(bought, "given"), key=lambda given: abs(given - 1))
     for parameters in (PAPERS, OWN):
         mine = where(bought, parameters=parameters, given=epsilon)
-        played, mean, most = (
-            mean_by(mine, ("theorem",), column) for column in ("rounds", "mean_error", "max_error")
-        )
+        played = mean_by(mine, ("theorem",), "rounds")
+        mean, most = (samples_by(mine, ("theorem",), column) for column in ("mean_error", "max_error"))
         told = "; ".join(
-            f"{theorem} {played[(theorem,)]:.0f} rounds, {mean[(theorem,)]:.4f} and {most[(theorem,)]:.3f}"
-            for theorem in THEOREMS
+            f"{theorem} {played[(theorem,)]:.0f} rounds, {mean[(theorem,)].mean:.4f} and {most[(theorem,)]:.3f}"
+            for (theorem,) in mean
         )
         sentences.append(f"Rounds, mean and max error at ε = {epsilon:g} with {parameters}: {told}.")
-        ratio = mean[("ρ",)] / mean[("Theorem 4.3",)]
-        sentences.append(f"The mean error by ρ is {times(ratio)} than by Theorem 4.3.")
+        if mean[RHO,].clearly_below(mean[ADVANCED,]):
+            ratio = mean[RHO,].mean / mean[ADVANCED,].mean
+            sentences.append(f"The mean error by ρ is {times(ratio)} than by Theorem 4.3.")
     return " ".join([*sentences, *_shortfalls(bought)])
 
 
 def _shortfalls(bought: Rows) -> list[str]:
-    """Where another theorem beats ρ, the paper's parameters beat ours, or more budget buys a larger error."""
-    means = mean_by(bought, ("parameters", "theorem", "given"), "mean_error")
+    """Where another theorem clearly beats ρ, the paper's parameters ours, or more budget buys a larger error."""
+    means = samples_by(bought, ("parameters", "theorem", "given"), "mean_error")
     sentences = []
     for (parameters, theorem, epsilon), mean in means.items():
-        rho, papers = means[parameters, "ρ", epsilon], means[PAPERS, theorem, epsilon]
-        if mean < rho:
+        rho, papers = means[parameters, RHO, epsilon], means[PAPERS, theorem, epsilon]
+        if mean.clearly_below(rho):
             sentences.append(
-                f"At ε = {epsilon:g} ρ with {parameters} is behind {theorem} ({rho:.4f}, {mean:.4f})."
+                f"At ε = {epsilon:g} ρ with {parameters} is behind {theorem} ({rho.mean:.4f}, {mean.mean:.4f})."
             )
-        if mean > papers:
+        if papers.clearly_below(mean):
             sentences.append(
-                f"Our own η and s are worse than the paper's by {theorem} at ε = {epsilon:g} ({mean:.4f}, "
-                f"{papers:.4f}): to keep a good number of rounds our rule goes down to too few samples a round."
+                f"Our own η and s are worse than the paper's by {theorem} at ε = {epsilon:g} ({mean.mean:.4f}, "
+                f"{papers.mean:.4f}): to keep a good number of rounds our rule goes down to too few samples a round."
             )
     for parameters in (PAPERS, OWN):
         for theorem in THEOREMS:
-            epsilons, errors = line(
-                where(bought, parameters=parameters, theorem=theorem), "given", "mean_error"
-            )
-            risen = [f"{epsilons[k]:g}" for k in range(1, len(errors)) if errors[k] > errors[k - 1]]
+            mine = {key[2]: mean for key, mean in means.items() if key[:2] == (parameters, theorem)}
+            risen = [f"{b:g}" for a, b in pairwise(sorted(mine)) if mine[a].clearly_below(mine[b])]
             if risen:
                 likely = ": what is added goes to samples more than to rounds" if parameters == OWN else ""
                 sentences.append(

@@ -26,6 +26,7 @@ from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import parse_schema
 from experiments.data import Data, kept
+from experiments.drawing import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, Look, curve, legend_below
 from experiments.harness import (
     Experiment,
     Means,
@@ -34,7 +35,6 @@ from experiments.harness import (
     Setting,
     Value,
     distinct,
-    line,
     main,
     mean_by,
     parser,
@@ -43,6 +43,13 @@ from experiments.harness import (
 )
 
 SURVEY, ADULT, TEST, NLTCS, KDD99 = "survey", "Adult", "Adult, test part", "NLTCS", "KDD99"
+LOOKS = {
+    SURVEY: Look(ORANGE, "s", "--"),
+    ADULT: Look(BLUE, "o"),
+    TEST: Look(SKY, "v", ":"),
+    NLTCS: Look(GREEN, "^", "-."),
+    KDD99: Look(VERMILION, "D", ":"),
+}
 FILES = {ADULT: "adult", TEST: "adult_test", NLTCS: "nltcs", KDD99: "kddcup99"}
 ASKED = {
     KDD99: "marginals:2"
@@ -154,12 +161,12 @@ def draw(rows: Rows) -> Figure:
         (left, "coverage", LEAST, MOST, "share of 95% bars that hold the truth"),
         (right, "ratio", LOW, HIGH, "predicted mean error / true one"),
     ):
-        panel.axhspan(low, high, color="C2", alpha=0.12)
+        panel.axhspan(low, high, color=GREY, alpha=0.12, lw=0)
         for name in distinct(rows, "data"):
-            panel.semilogx(*line(where(rows, data=name), "epsilon", column), "o-", ms=4, label=name)
-        panel.set(xlabel="ε", ylabel=words)
+            curve(panel, where(rows, data=name), "epsilon", column, LOOKS[name], name)
+        panel.set(xscale="log", xlabel="ε", ylabel=words)
     left.set_ylim(0.85, 1.0)
-    picture.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    legend_below(picture, left, 5)
     return picture
 
 

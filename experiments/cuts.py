@@ -25,7 +25,10 @@ from dualquery.queries.workload import Workload
 from dualquery.releases.making import release
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.records import Records
-from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times
+from experiments.data import Data
+from experiments.drawing import bar_spread
+from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times, where
+from experiments.spread import samples_by
 
 COARSENINGS, LEARNER, INDEPENDENT, MATRIX = "coarsenings", "frieze-kannan", "gaussian", "noisy matrix by hand"
 METHODS = (COARSENINGS, LEARNER, INDEPENDENT, MATRIX)
@@ -153,16 +156,20 @@ def cost_of_a_round(cuts: Cuts) -> dict[str, Value]:
     return {"round_ms": 1000 * bits, "explicit_ms": 1000 * explicit}
 
 
+def case_in(data: Data, name: str, vertices: int, edges: int, cuts: int) -> Case:
+    """The same, clicks read from the folder of the data sets."""
+    clicked = name in (CLICKS, EVERY_CLICK)
+    return case_of(name, vertices, edges, cuts, str(data.path("kosarak_first100k.txt.gz")) if clicked else "")
+
+
 def points(setting: Setting) -> list[Point]:
     vertices, edges, cuts = setting.choose(
         toy=(60, 500, 30), quick=(1000, 50_000, 2000), full=(1000, 50_000, 5000)
     )
     found = []
     for name in (BLOCKS, FRAYED, CLICKS, EVERY_CLICK):
-        clicked = name in (CLICKS, EVERY_CLICK)
-        file = str(setting.data.path("kosarak_first100k.txt.gz")) if clicked else ""
         most = setting.choose(toy=1000, quick=EVERY, full=EVERY) if name == EVERY_CLICK else edges
-        case = partial(case_of, name, vertices, most, cuts, file)
+        case = partial(case_in, setting.data, name, vertices, most, cuts)
         found += [
             Point(
                 {"graph": name, "cuts": cuts, "method": method, "run": seed},
@@ -181,8 +188,12 @@ def draw(rows: Rows) -> Figure:
         np.atleast_1d(picture.subplots(1, len(distinct(rows, "graph")))), distinct(rows, "graph"), strict=True
     ):
         methods = distinct(rows, "method")
-        bars = panel.barh(methods, [means[name, method] for method in methods], color="C0")
-        panel.bar_label(bars, fmt="%.0f")
+        panel.barh(methods, [means[name, method] for method in methods], color="C0")
+        runs = [where(rows, graph=name, method=method) for method in methods]
+        bar_spread(panel, range(len(methods)), runs, "mean_error", across=True)
+        for place, found in enumerate(runs):
+            for sample in samples_by(found, (), "mean_error").values():
+                panel.text(1.1 * sample.high, place, f"{sample.mean:.0f}", va="center")
         panel.set(title=name, xscale="log", xlabel="mean error (edges)")
         panel.margins(x=0.3)
     return picture

@@ -14,7 +14,8 @@ from dualquery.queries.disjunctions import attributes_of_disjunctions, disjuncti
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data
-from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
+from experiments.drawing import bar_spread
+from experiments.harness import Experiment, Point, Rows, Setting, Size, Value, main, mean_by, where
 from experiments.runs import answers_of, errors_of, run_of
 from experiments.special_cases import EPSILON, independent, popular_items, special_budget, unit_noise
 
@@ -76,6 +77,7 @@ def points(setting: Setting) -> list[Point]:
         )
         for case in cases
         for method in setting.choose(toy=quick, quick=methods[case], full=methods[case])
+        if setting.size is not Size.QUICK or (case, method) != (WIDE, "projection")  # which takes minutes
         for seed in (setting.seeds() if method != "projection" else [*setting.seeds()][:1])
     ]
 
@@ -88,7 +90,10 @@ def draw(rows: Rows) -> Figure:
         methods = [method for method in WORDS if (method,) in mean]
         places = np.arange(len(methods))
         panel.barh(places - 0.2, [mean[m,] for m in methods], 0.38, color="C0", label="mean")
-        panel.barh(places + 0.2, [largest[m,] for m in methods], 0.38, color="C1", label="max")
+        panel.barh(places + 0.2, [largest[m,] for m in methods], 0.38, color="C1", hatch="//", label="max")
+        runs = [where(rows, case=case, method=m) for m in methods]
+        bar_spread(panel, places - 0.2, runs, "mean_error", across=True)
+        bar_spread(panel, places + 0.2, runs, "max_error", across=True)
         panel.set_yticks(places, [WORDS[m] for m in methods])
         panel.invert_yaxis()
         panel.set_xscale("log")

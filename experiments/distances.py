@@ -20,6 +20,7 @@ from dualquery.queries.workload import Workload
 from dualquery.releases.making import release
 from dualquery.table.points import GRID, Points, points_of
 from dualquery.table.records import Records
+from experiments.drawing import SEQUENCE, curve
 from experiments.harness import (
     Experiment,
     Point,
@@ -27,7 +28,6 @@ from experiments.harness import (
     Setting,
     Value,
     distinct,
-    line,
     main,
     mean_by,
     times,
@@ -131,8 +131,8 @@ def points(setting: Setting) -> list[Point]:
 def draw(rows: Rows) -> Figure:
     picture = Figure(figsize=(9.5, 3.6), layout="constrained")
     for panel, value in zip(picture.subplots(1, 2), ("mean_error", "max_error"), strict=True):
-        for method in distinct(rows, "method"):
-            panel.plot(*line(where(rows, method=method), "columns", value), marker="o", label=method)
+        for method, look in zip(distinct(rows, "method"), SEQUENCE, strict=False):
+            curve(panel, where(rows, method=method), "columns", value, look, method)
         panel.set(
             xscale="log",
             yscale="log",

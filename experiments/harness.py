@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,10 +23,11 @@ from datetime import date
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, TypeAlias, TypeVar
 
 import matplotlib
+from matplotlib import rcsetup
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -33,6 +35,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 import dualquery
 from dualquery.errors import DualQueryError
 from experiments.data import Data, Unavailable
+from experiments.drawing import CYCLE, DPI
 
 Value: TypeAlias = str | int | float
 Row: TypeAlias = dict[str, Any]  # numbers are numbers again
@@ -40,6 +43,7 @@ Rows: TypeAlias = list[Row]
 T = TypeVar("T")
 
 SIZE, DATE = "size", "date"  # columns that every CSV file has, first and last
+RUNS = "runs"  # a column of experiments whose rows are means already
 LIBRARIES = ("numpy", "numba", "opendp", "dp-accounting", "matplotlib")
 LONG = 60  # lines of a table
 RESULTS = Path(__file__).parent / "results"
@@ -50,6 +54,7 @@ matplotlib.rcParams.update(
     {
         "svg.hashsalt": "dualquery",
         "font.size": 9,
+        "axes.prop_cycle": rcsetup.cycler(color=CYCLE),
         "axes.grid": True,
         "grid.alpha": 0.25,
         "svg.fonttype": "none",  # letters as letters: a quarter of the size
@@ -84,11 +89,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement. `cost` guesses its time beside the others', to tell the time left."""
+    """One measurement. `cost` guesses its time beside the others', to tell the time left; `turn` is when it comes."""
 
     key: Mapping[str, Value]
     measure: Callable[[], Mapping[str, Value]]
     cost: float = 1.0
+    turn: float = 0.0  # the least first; those of the same turn in the order of the points
+    again: Callable[[Mapping[str, str]], bool] = lambda row: (
+        False
+    )  # whether a kept row is to be measured anew
 
 
 @dataclass(frozen=True)
@@ -150,7 +159,7 @@ def times(ratio: float) -> str:
 
 
 def markdown_table(rows: Rows, by: Sequence[str], shown: Sequence[str]) -> str:
-    """The rows as a Markdown table, averaged over runs; columns of words show the first run's."""
+    """The rows as a Markdown table, mean ± standard deviation of the runs; columns of words show the first run's."""
     columns = [name for name in (*by, *shown) if any(name in row for row in rows)]
     lines = [_cells(name.replace("_", " ") for name in columns), _cells("---" for _ in columns)]
     groups: dict[tuple[Any, ...], Rows] = {}
@@ -169,8 +178,28 @@ def _shown(values: list[Any]) -> str:
     numbers = [value for value in values if isinstance(value, int | float)]
     if not numbers:
         return str(values[0])
-    mean = fmean(numbers)
-    return f"{mean:,.0f}" if mean == int(mean) or abs(mean) >= 1000 else f"{mean:.3g}"
+    mean = _number(fmean(numbers))
+    return mean if min(numbers) == max(numbers) else f"{mean} ± {_number(stdev(numbers), digits=2)}"
+
+
+def _number(value: float, digits: int = 3) -> str:
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.{digits}g}"
+
+
+def runs_words(experiment: Experiment, rows: Rows) -> str:
+    """How many runs stand behind a point, and what the pictures show of them."""
+    if all(RUNS in row for row in rows):
+        counts = {int(row[RUNS]) for row in rows} - {0}  # where nothing is drawn
+    else:
+        by = [name for name in experiment.by if any(name in row for row in rows)]
+        counts = set(Counter(tuple(row.get(name) for name in by) for row in rows).values())
+    if counts == {1}:
+        return "One run of every point: no spread is known."
+    many = f"{max(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    return (
+        f"Runs of a point: {many}. Lines go through the means, bands and bars show the spread of the runs, tables "
+        "have mean ± standard deviation."
+    )
 
 
 # Keeping
@@ -199,6 +228,9 @@ class Kept:
 
     def add(self, key: Mapping[str, Value], measured: Mapping[str, Value]) -> None:
         row = {SIZE: self.size.value, **key, **measured, DATE: date.today().isoformat()}
+        old = self.find(key)
+        if old is not None:
+            self._texts.remove(old)
         self._texts.append({name: _text(value) for name, value in row.items()})
         self.path.parent.mkdir(parents=True, exist_ok=True)
         names = dict.fromkeys(name for row in self._texts for name in row if name != DATE)
@@ -212,14 +244,15 @@ class Kept:
     def rows(self, points: Sequence[Point]) -> Rows:
         """The rows of these points, in their order."""
         found = (self.find(point.key) for point in points)
-        return [{name: _value(text) for name, text in row.items()} for row in found if row is not None]
+        return [{name: value_of(text) for name, text in row.items()} for row in found if row is not None]
 
 
 def _text(value: Value) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _value(text: str | None) -> Value:
+def value_of(text: str | None) -> Value:
+    """A cell of a CSV file, a number where it is one."""
     for kind in (int, float):
         try:
             return kind(text or "")
@@ -246,7 +279,9 @@ def run(experiment: Experiment, setting: Setting, out: Path, *, only_draw: bool 
 
 
 def _measure(name: str, points: Sequence[Point], kept: Kept) -> list[str]:
-    missing = [point for point in points if kept.find(point.key) is None]
+    rows = [(point, kept.find(point.key)) for point in points]
+    missing = [point for point, row in rows if row is None or point.again(row)]
+    missing.sort(key=lambda point: point.turn)
     problems: dict[str, None] = {}  # each sentence once, in order
     with _progress(name, missing) as tell:
         for point in missing:
@@ -300,11 +335,11 @@ def write(experiment: Experiment, rows: Rows, out: Path, *, of: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     picture = experiment.draw(rows)
     for ending, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
-        picture.savefig(out / f"{experiment.name}.{ending}", dpi=110, metadata=metadata)
-    (out / f"{experiment.name}.md").write_text(_page(experiment, rows, of), encoding="utf-8")
+        picture.savefig(out / f"{experiment.name}.{ending}", dpi=DPI, metadata=metadata)
+    (out / f"{experiment.name}.md").write_text(page_of(experiment, rows, of), encoding="utf-8")
 
 
-def _page(experiment: Experiment, rows: Rows, of: int) -> str:
+def page_of(experiment: Experiment, rows: Rows, of: int) -> str:
     parts = [
         f"# {experiment.title}",
         *_body(experiment, rows, folder=""),
@@ -326,6 +361,7 @@ def _body(experiment: Experiment, rows: Rows, folder: str) -> list[str]:
     return [
         f"**There.** {experiment.paper}",
         f"**Here.** {experiment.find(rows)}",
+        runs_words(experiment, rows),
         f"![{experiment.title}]({folder}{experiment.name}.svg)",
     ]
 

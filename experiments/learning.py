@@ -37,8 +37,7 @@ from experiments.runs import budget_of, run_of
 
 TARGET, WANTED = "income", ">50K"
 REAL, BINNED = "the private table", "the private table, in bins"
-PAIRS, TRIPLES = "marginals:2", "marginals:3"
-PAIRS_AROUND, AROUND = f"marginals:2:{TARGET}", f"marginals:3:{TARGET}"
+PAIRS, TRIPLES, AROUND = "marginals:2", "marginals:3", f"marginals:3:{TARGET}"
 LEARNERS = {"logistic": "logistic regression", "boosting": "gradient boosting"}
 GOALS = {"logistic": 0.89, "boosting": 0.90}  # at ε = 1
 GOAL_EPSILON = 1.0
@@ -127,9 +126,7 @@ def measure(data: Data, training: str, epsilon: float, seed: int) -> dict[str, V
 
 
 def points(setting: Setting) -> list[Point]:
-    workloads = setting.choose(
-        toy=(AROUND,), quick=(PAIRS, AROUND), full=(PAIRS, TRIPLES, PAIRS_AROUND, AROUND)
-    )
+    workloads = setting.choose(toy=(AROUND,), quick=(PAIRS, AROUND), full=(PAIRS, TRIPLES, AROUND))
     epsilons = setting.choose(toy=(1.0,), quick=(1.0,), full=(0.1, 1.0, 10.0))
     real = [
         Point({"training": name, "epsilon": "", "run": 0}, partial(measure, setting.data, name, 0.0, 0))
@@ -217,9 +214,9 @@ EXPERIMENT = Experiment(
     name="learning",
     title="Train on synthetic, test on real: income from a release of Adult",
     paper=(
-        "No paper of ours learns from releases; the aim is our own. Seen before, with numbers at the midpoints of "
-        "their bins: 0.88 and 0.885 at ε = 1 (logistic regression, boosting), against 0.903 and 0.926 with the "
-        "private table. The goal at ε = 1 is 0.89 and 0.90."
+        "No paper of ours learns from releases; the aim is our own. Seen before: 0.88 and 0.885 at ε = 1 (logistic "
+        "regression, boosting), 0.897 at ε = 10, against 0.903 and 0.926 with the private table. The goal at ε = 1 "
+        "is 0.89 and 0.90. The workload was chosen on this very table: four were looked at with one seed."
     ),
     points=points,
     draw=draw,

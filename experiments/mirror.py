@@ -16,9 +16,11 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items, Numeric
 from dualquery.table.records import Records
 from experiments.data import Data, kept
+from experiments.drawing import bar_spread
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, errors_of, run_of
 from experiments.special_cases import EPSILON, independent, popular_items, special_budget, unit_noise
+from experiments.spread import samples_by
 
 WIDE = "60 items of Kosarak"
 WIDE_ROUNDS, ROUNDS = 150, 20
@@ -107,7 +109,8 @@ def measure(data: Data, case: str, method: str, seed: int) -> dict[str, Value]:
 def points(setting: Setting) -> list[Point]:
     small = [(case, method) for case in CASES for method in MAPS]
     wide = [(WIDE, method) for method in IMPLICIT]
-    chosen = setting.choose(toy=small[4:8], quick=small + wide, full=small + wide)
+    quick = [(case, method) for case, method in small + wide if method != "projection"]  # which takes minutes
+    chosen = setting.choose(toy=small[4:8], quick=quick, full=small + wide)
     return [
         Point(
             {"case": case, "method": method, "run": seed},
@@ -127,6 +130,10 @@ def draw(rows: Rows) -> Figure:
     for place, method in enumerate(MAPS):
         values = [mean[case, method] / mean[case, "entropy"] for case in small]
         panels[0].barh(np.arange(len(small)) + 0.2 * place - 0.3, values, 0.18, label=method)
+        for at, case in enumerate(small):
+            for sample in samples_by(where(rows, case=case, method=method), (), "mean_error").values():
+                low, high = (end / mean[case, "entropy"] for end in (sample.low, sample.high))
+                panels[0].hlines(at + 0.2 * place - 0.3, low, high, color="black", lw=1.2)
     panels[0].set_yticks(np.arange(len(small)), small)
     panels[0].invert_yaxis()
     panels[0].axvline(1, color="black", lw=0.8)
@@ -136,7 +143,10 @@ def draw(rows: Rows) -> Figure:
     largest = mean_by(wide, ("method",), "max_error")
     shown = [method for method in IMPLICIT if (method,) in largest]
     panels[1].barh(np.arange(len(shown)) - 0.2, [mean[WIDE, m] for m in shown], 0.38, label="mean")
-    panels[1].barh(np.arange(len(shown)) + 0.2, [largest[m,] for m in shown], 0.38, label="max")
+    panels[1].barh(np.arange(len(shown)) + 0.2, [largest[m,] for m in shown], 0.38, hatch="//", label="max")
+    runs = [where(wide, method=m) for m in shown]
+    bar_spread(panels[1], np.arange(len(shown)) - 0.2, runs, "mean_error", across=True)
+    bar_spread(panels[1], np.arange(len(shown)) + 0.2, runs, "max_error", across=True)
     panels[1].set_yticks(np.arange(len(shown)), [IMPLICIT[m] for m in shown])
     panels[1].invert_yaxis()
     if shown:

@@ -7,7 +7,9 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from dualquery.privacy.budget import Accounting
+from experiments import drawing
 from experiments.data import Data
+from experiments.drawing import BLACK, Look, curve, legend_below
 from experiments.harness import (
     Experiment,
     Point,
@@ -15,7 +17,6 @@ from experiments.harness import (
     Setting,
     Value,
     distinct,
-    line,
     listed,
     main,
     mean_by,
@@ -23,10 +24,11 @@ from experiments.harness import (
     where,
 )
 from experiments.mwem_runs import RANGES, averaged, learned, range_case
+from experiments.spread import Sample, samples_by
 
 PURE, RHO = Accounting.PURE.value, Accounting.ZCDP.value
 DELTA = {PURE: 0.0, RHO: 1e-6}
-LINES = {PURE: ("C3o-", "MWEM, pure ε"), RHO: ("C1s-", "MWEM, ρ at δ = 10⁻⁶")}
+LINES = {PURE: (drawing.MWEM, "MWEM, pure ε"), RHO: (drawing.MWEM_AGAIN, "MWEM, ρ at δ = 10⁻⁶")}
 COST = {"capital-loss": 2.0, "age × hours": 2.0, "recency × frequency": 1.0, "monetary": 4.0}
 
 
@@ -64,21 +66,17 @@ def draw(rows: Rows) -> Figure:
     panels = picture.subplots(1, len(names), squeeze=False)[0]
     for panel, name in zip(panels, names, strict=True):
         mine = where(rows, data=name)
-        for accounting, (style, label) in LINES.items():
-            panel.loglog(
-                *line(where(mine, accounting=accounting), "epsilon", "squared_error"),
-                style,
-                ms=4,
-                label=label,
-            )
-        panel.loglog(*line(mine, "epsilon", "svd_bound"), "k--", label="SVD bound, δ = 1/n")
-        panel.loglog(*line(mine, "epsilon", "uniform_guess"), ":", color="grey", label="uniform guess")
+        for accounting, (look, label) in LINES.items():
+            curve(panel, where(mine, accounting=accounting), "epsilon", "squared_error", look, label)
+        curve(panel, mine, "epsilon", "svd_bound", Look(BLACK, "", "-."), "SVD bound, δ = 1/n")
+        curve(panel, mine, "epsilon", "uniform_guess", drawing.UNIFORM, "uniform guess")
+        panel.set(xscale="log", yscale="log")
         epsilons = sorted(distinct(mine, "epsilon"))
         panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons], rotation=45)
         panel.minorticks_off()
         panel.set(title=name, xlabel="ε")
     panels[0].set_ylabel("mean squared error (records²)")
-    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    legend_below(picture, panels[0], 4)
     return picture
 
 
@@ -95,33 +93,37 @@ def find(rows: Rows) -> str:
 
 
 def _found(rows: Rows, name: str) -> str:
-    """What one panel says: beside the bound at both ends, where the bound or a guess is better, and what ρ gains."""
-    errors = mean_by(rows, ("accounting", "epsilon"), "squared_error")
-    bound, guess = mean_by(rows, ("epsilon",), "svd_bound"), mean_by(rows, ("epsilon",), "uniform_guess")
+    """What one panel says: beside the bound at both ends, where the bound or a guess is clearly better, and ρ."""
+    errors = samples_by(rows, ("accounting", "epsilon"), "squared_error")
+    bound, guess = (
+        {key[0]: Sample.exact(value) for key, value in mean_by(rows, ("epsilon",), column).items()}
+        for column in ("svd_bound", "uniform_guess")
+    )
     epsilons = sorted(distinct(rows, "epsilon"))
     low, high = epsilons[0], epsilons[-1]
-    gains = [errors[PURE, epsilon] / errors[RHO, epsilon] for epsilon in epsilons]
+    gains = [errors[PURE, epsilon].mean / errors[RHO, epsilon].mean for epsilon in epsilons]
+    widest = max((errors[PURE, e].high / errors[PURE, e].low, e) for e in epsilons)
     sentences = [
-        f"**{name}**: the squared error is {times(errors[PURE, low] / bound[low,])} than the bound at ε = {low:g}, "
-        f"{times(errors[PURE, high] / bound[high,])} at ε = {high:g}; "
-        f"ρ divides it by {min(gains):.1f} to {max(gains):.1f}."
+        f"**{name}**: the squared error is {times(errors[PURE, low].mean / bound[low].mean)} than the bound at ε = "
+        f"{low:g}, {times(errors[PURE, high].mean / bound[high].mean)} at ε = {high:g}; ρ divides it by "
+        f"{min(gains):.1f} to {max(gains):.1f}. Runs differ by up to {widest[0]:.1f} times (ε = {widest[1]:g})."
     ]
-    above = [epsilon for epsilon in epsilons if errors[PURE, epsilon] > bound[epsilon,]]
+    above = [e for e in epsilons if bound[e].clearly_below(errors[PURE, e])]
     if above:
         sentences.append(
-            f"It is above the bound at ε = {listed(above)}: with so much budget for so many ranges, choosing what "
-            "to measure no longer pays."
+            f"It is clearly above the bound at ε = {listed(above)}: with so much budget for so many ranges, choosing "
+            "what to measure no longer pays."
         )
-    worse = [epsilon for epsilon in epsilons if errors[PURE, epsilon] > guess[epsilon,]]
+    worse = [e for e in epsilons if guess[e].clearly_below(errors[PURE, e])]
     if worse:
         sentences.append(
-            f"It is no better than the uniform guess at ε = {listed(worse)}: so few records are drowned by the noise "
-            "of even one measurement."
+            f"It is clearly worse than the uniform guess at ε = {listed(worse)}: so few records are drowned by the "
+            "noise of even one measurement."
         )
-    dearer = [epsilon for epsilon, gain in zip(epsilons, gains, strict=True) if gain < 1]
+    dearer = [e for e in epsilons if errors[PURE, e].clearly_below(errors[RHO, e])]
     if dearer:
         sentences.append(
-            f"ρ is worse at ε = {listed(dearer)}: over so few rounds it saves less than so small a δ costs."
+            f"ρ is clearly worse at ε = {listed(dearer)}: over so few rounds it saves less than so small a δ costs."
         )
     return " ".join(sentences)
 

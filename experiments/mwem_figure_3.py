@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from math import inf
 from statistics import fmean, pstdev
 
 import numpy as np
@@ -17,7 +18,9 @@ from matplotlib.figure import Figure
 from dualquery.queries.families import marginals
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
+from experiments import drawing
 from experiments.data import Data
+from experiments.drawing import BLACK, ORANGE, Look, band, legend_below
 from experiments.harness import (
     Experiment,
     Point,
@@ -35,6 +38,7 @@ from experiments.harness import (
 from experiments.mwem_runs import (
     Array,
     figure_1,
+    fitted_exactly,
     hadamard_joint,
     joint,
     learned,
@@ -42,6 +46,7 @@ from experiments.mwem_runs import (
     relative_entropy,
     uniform,
 )
+from experiments.spread import Sample, Samples
 
 FILES = {"mildew": "mildew.csv", "rochdale": "rochdale.csv", "czech": "czech_autoworkers.csv"}
 HADAMARD, LETTER, NOISY, DEFAULT = "Hadamard", "MWEM, Figure 1 to the letter", "MWEM, noisy start", "MWEM"
@@ -53,12 +58,15 @@ METHODS: dict[str, Callable[[Records, Workload, float, int], Array]] = {
     DEFAULT: lambda *arguments: joint(learned(*arguments)),
     PROJECTED: projected_joint,
 }
-STYLES = {
-    HADAMARD: ("C3", "--"),
-    LETTER: ("C2", "-."),
-    NOISY: ("C1", ":"),
-    DEFAULT: ("C0", "-"),
-    PROJECTED: ("C4", "-"),
+EXACT = {"all 3-way tables, exactly": 3, "all 2-way tables, exactly": 2}
+LOOKS = {
+    HADAMARD: Look(ORANGE, "d", "-."),
+    LETTER: drawing.MWEM_LETTER,
+    NOISY: drawing.MWEM_AGAIN,
+    DEFAULT: drawing.MWEM,
+    PROJECTED: drawing.PROJECTION,
+    "all 3-way tables, exactly": Look(BLACK),
+    "all 2-way tables, exactly": Look(BLACK, "", "--"),
 }
 FEWER = 10  # times fewer runs of projection, which fits rows anew each time
 COST = {"mildew": 1.0, "rochdale": 3.0, "czech": 1.5}
@@ -71,6 +79,10 @@ def table(data: Data, name: str) -> Records:
 
 def measure(data: Data, name: str, method: str, epsilon: float, runs: int) -> dict[str, Value]:
     records = table(data, name)
+    guess = relative_entropy(records, joint(uniform(records.domain)))
+    if method in EXACT:
+        fitted = relative_entropy(records, fitted_exactly(records, EXACT[method]))
+        return {"relative_entropy": fitted, "standard_deviation": 0, "uniform_guess": guess}
     workload = marginals(records.domain, 3)
     entropies = [
         relative_entropy(records, METHODS[method](records, workload, epsilon, seed)) for seed in range(runs)
@@ -78,7 +90,7 @@ def measure(data: Data, name: str, method: str, epsilon: float, runs: int) -> di
     return {
         "relative_entropy": fmean(entropies),
         "standard_deviation": pstdev(entropies),
-        "uniform_guess": relative_entropy(records, joint(uniform(records.domain))),
+        "uniform_guess": guess,
     }
 
 
@@ -96,54 +108,75 @@ def points(setting: Setting) -> list[Point]:
             cost=COST[name] * (3.0 if method == HADAMARD else 1.0),
         )
         for name in FILES
-        for method in METHODS
-        for epsilon in epsilons
+        for method in (*METHODS, *EXACT)
+        for epsilon in (epsilons if method in METHODS else (epsilons[0], epsilons[-1]))
     ]
 
 
 def runs_of(method: str, runs: int) -> int:
+    if method in EXACT:
+        return 0  # nothing is drawn
     return max(1, runs // FEWER) if method == PROJECTED else runs
 
 
 def draw(rows: Rows) -> Figure:
     names = distinct(rows, "data")
-    picture = Figure(figsize=(3.5 * len(names), 3.6), layout="constrained")
+    picture = Figure(figsize=(3.6 * len(names), 4.2), layout="constrained")
     panels = picture.subplots(1, len(names), squeeze=False)[0]
     for panel, name in zip(panels, names, strict=True):
         mine = where(rows, data=name)
-        for method, (colour, style) in STYLES.items():
+        for method, look in LOOKS.items():
             epsilons, means = line(where(mine, method=method), "epsilon", "relative_entropy")
             _, deviations = line(where(mine, method=method), "epsilon", "standard_deviation")
-            panel.plot(epsilons, means, color=colour, ls=style, label=method)
-            below, above = np.subtract(means, deviations), np.add(means, deviations)
-            panel.fill_between(epsilons, below, above, color=colour, alpha=0.15, lw=0)
-        panel.plot(*line(mine, "epsilon", "uniform_guess"), color="grey", lw=1, label="uniform guess")
+            panel.plot(epsilons, means, label=method, **look.style)
+            band(panel, epsilons, list(np.subtract(means, deviations)), list(np.add(means, deviations)), look)
+        panel.plot(*line(mine, "epsilon", "uniform_guess"), label="uniform guess", **drawing.UNIFORM.style)
         panel.set(title=name, xlabel="ε", ylim=(0, None))
     panels[0].set_ylabel("relative entropy (nats)")
-    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    legend_below(picture, panels[0], 4)
     return picture
 
 
 def find(rows: Rows) -> str:
     opening = (
-        f"Means of {rows[0]['runs']} runs ({FEWER} times fewer of projection, whose rows get half a row more in "
-        "every cell), the band one standard deviation each way; T by the program's rule. The paper's black "
-        "line, Fienberg's values without privacy, is given there as a picture only and is not drawn."
+        f"{max(row['runs'] for row in rows)} runs ({FEWER} times fewer of projection, whose rows get half a row more "
+        "in every cell), the band one standard deviation each way; T by the program's rule. The paper's black line, "
+        "the values of Fienberg et al. without privacy, is given there as a picture only; in its place stand the "
+        "log-linear models that have all 3-way or all 2-way tables exactly, without privacy: no mechanism that "
+        "learns these tables alone can be expected to go below the former."
     )
     return " ".join([opening, *(_found(where(rows, data=name), name) for name in distinct(rows, "data"))])
 
 
+def _samples(rows: Rows) -> Samples:
+    """The rows are means already."""
+    return Samples(
+        {
+            (row["method"], row["epsilon"]): Sample(
+                row["relative_entropy"],
+                row["standard_deviation"],
+                row["runs"] or inf,
+                row["relative_entropy"],
+                row["relative_entropy"],
+            )
+            for row in rows
+        }
+    )
+
+
 def _found(rows: Rows, name: str) -> str:
-    """What one panel says: beside Hadamard and Figure 1 at both ends, and where another line is the better one."""
+    """What one panel says: beside Hadamard and Figure 1 at both ends, and where another line is clearly better."""
+    samples = _samples(rows)
     means = mean_by(rows, ("method", "epsilon"), "relative_entropy")
-    guess = mean_by(rows, ("epsilon",), "uniform_guess")
+    guess = Sample.exact(rows[0]["uniform_guess"])
     epsilons = sorted(distinct(rows, "epsilon"))
     low, high = epsilons[0], epsilons[-1]
+    exactly = ", ".join(f"{means[method, high]:.3g} with {method}" for method in EXACT)
     sentences = [
         f"**{name}**: {means[DEFAULT, low]:.3g} at ε = {low:g} and {means[DEFAULT, high]:.3g} at ε = {high:g}, "
         f"{times(means[DEFAULT, low] / means[HADAMARD, low])} than Hadamard at the one and "
         f"{times(means[DEFAULT, high] / means[HADAMARD, high])} at the other; Figure 1 to the letter goes from "
-        f"{means[LETTER, low]:.3g} to {means[LETTER, high]:.3g}."
+        f"{means[LETTER, low]:.3g} to {means[LETTER, high]:.3g}. Without privacy: {exactly}."
     ]
     reasons = {
         HADAMARD: "there is budget enough to measure every parity",
@@ -152,10 +185,10 @@ def _found(rows: Rows, name: str) -> str:
         PROJECTED: "with so many records times ε all pairs can be measured",
     }
     for method, reason in reasons.items():
-        better = [epsilon for epsilon in epsilons if means[method, epsilon] < means[DEFAULT, epsilon]]
+        better = [e for e in epsilons if samples[method, e].clearly_below(samples[DEFAULT, e])]
         if better:
-            sentences.append(f"Better than the default at ε = {listed(better)}: {method} ({reason}).")
-    lost = [epsilon for epsilon in epsilons if means[DEFAULT, epsilon] > guess[epsilon,]]
+            sentences.append(f"Clearly better than the default at ε = {listed(better)}: {method} ({reason}).")
+    lost = [epsilon for epsilon in epsilons if guess.clearly_below(samples[DEFAULT, epsilon])]
     if lost:
         sentences.append(f"At ε = {listed(lost)} even the uniform guess is better than the default.")
     return " ".join(sentences)

@@ -12,7 +12,9 @@ from dualquery.mechanisms.mwem.parameters import automatic_rounds
 from dualquery.mechanisms.mwem.questions import Kind, asked_of
 from dualquery.queries.families import marginals
 from dualquery.table.records import Records
+from experiments import drawing
 from experiments.data import Data, only_columns
+from experiments.drawing import BLACK, ORANGE, PURPLE, SKY, Look, curve, legend_below
 from experiments.harness import (
     Experiment,
     Point,
@@ -20,15 +22,12 @@ from experiments.harness import (
     Setting,
     Value,
     distinct,
-    line,
     listed,
     main,
-    mean_by,
     times,
     where,
 )
 from experiments.mwem_runs import (
-    averaged,
     hadamard_joint,
     joint,
     learned,
@@ -38,17 +37,20 @@ from experiments.mwem_runs import (
     relative_entropy,
     uniform,
 )
+from experiments.spread import Sample, Samples, samples_by
 
 HADAMARD, RULE, PROJECTED = "Hadamard", "MWEM, T by the rule", "projection"
 FIXED = {"MWEM, T = 20": 20, "MWEM, T = 30": 30, "MWEM, T = 40": 40}
-STYLES = {
-    HADAMARD: {"color": "C3", "ls": "--"},
+LOOKS = {
+    HADAMARD: Look(ORANGE, "d", "-."),
     **{
-        method: {"color": colour}
-        for method, colour in zip(FIXED, ("#9ecae1", "#4292c6", "#084594"), strict=True)
+        method: Look(colour, marker, dash)
+        for method, colour, marker, dash in zip(
+            FIXED, (SKY, PURPLE, BLACK), ("v", "^", "<"), (":", "--", "-."), strict=True
+        )
     },
-    RULE: {"color": "C1"},
-    PROJECTED: {"color": "C4"},
+    RULE: drawing.MWEM,
+    PROJECTED: drawing.PROJECTION,
 }
 PROJECTED_ROWS = 120_000
 SPLIT = 0.1  # degree 2 is drawn apart below and above this ε, as in the paper
@@ -88,67 +90,77 @@ def points(setting: Setting) -> list[Point]:
             partial(measure, setting.data, width, degree, method, epsilon, seed),
         )
         for degree, epsilons in ((2, (*low, *high)), (3, high))
-        for method in STYLES
+        for method in LOOKS
         for epsilon in epsilons
         for seed in setting.seeds(full=3 if method == PROJECTED else 10)
     ]
 
 
 def draw(rows: Rows) -> Figure:
+    """Above the paper's axes, from 0 to 2, below a logarithmic scale."""
     parts = {
         f"2-way tables, ε ≤ {SPLIT:g}": [row for row in where(rows, degree=2) if row["epsilon"] <= SPLIT],
         f"2-way tables, ε ≥ {SPLIT:g}": [row for row in where(rows, degree=2) if row["epsilon"] >= SPLIT],
         "3-way tables": where(rows, degree=3),
     }
-    picture = Figure(figsize=(10.5, 3.8), layout="constrained")
-    panels = picture.subplots(1, len(parts))
-    for panel, (title, part) in zip(panels, parts.items(), strict=True):
-        _draw_lines(panel, part)
-        panel.set(title=title, xlabel="ε")
-    panels[0].set_ylabel("relative entropy (nats)")
-    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+    picture = Figure(figsize=(10.5, 7), layout="constrained")
+    panels = picture.subplots(2, len(parts))
+    for (paper, wide), (title, part) in zip(panels.T, parts.items(), strict=True):
+        for panel in (paper, wide):
+            _draw_lines(panel, part)
+        paper.set(title=title, ylim=(0, 2))
+        wide.set(xlabel="ε", yscale="log")
+        plain_log_ticks(wide)
+    for panel in panels[:, 0]:
+        panel.set_ylabel("relative entropy (nats)")
+    legend_below(picture, panels[0, 0], 4)
     return picture
 
 
 def _draw_lines(panel: Axes, rows: Rows) -> None:
-    """A line through the means, in a band from the lowest to the highest of the runs."""
-    for method, style in STYLES.items():
-        mine = where(rows, method=method)
-        epsilons, means = line(mine, "epsilon", "relative_entropy")
-        runs = [[row["relative_entropy"] for row in where(mine, epsilon=epsilon)] for epsilon in epsilons]
-        panel.semilogy(epsilons, means, **style, marker="o", ms=3, label=method)
-        lowest, highest = [min(each) for each in runs], [max(each) for each in runs]
-        panel.fill_between(epsilons, lowest, highest, color=style["color"], alpha=0.12, lw=0)
-    panel.semilogy(*line(rows, "epsilon", "uniform_guess"), color="grey", lw=1, label="uniform guess")
-    plain_log_ticks(panel)
+    for method, look in LOOKS.items():
+        curve(panel, where(rows, method=method), "epsilon", "relative_entropy", look, method)
+    curve(panel, rows, "epsilon", "uniform_guess", drawing.UNIFORM, "uniform guess")
 
 
 def find(rows: Rows) -> str:
-    opening = f"{averaged(rows)}, the band from the lowest to the highest; a logarithmic scale."
+    opening = (
+        "The upper pictures have the paper's axes; the lower ones a logarithmic scale. The band goes from the lowest "
+        "to the highest run."
+    )
     degrees = (_found(where(rows, degree=degree), degree) for degree in distinct(rows, "degree"))
     return " ".join([opening, *degrees])
 
 
+def _entropies(rows: Rows) -> Samples:
+    return samples_by(rows, ("method", "epsilon"), "relative_entropy")
+
+
 def _found(rows: Rows, degree: int) -> str:
     """What is said of one degree: the rule beside Hadamard, and what fixed numbers of rounds do."""
-    means = mean_by(rows, ("method", "epsilon"), "relative_entropy")
+    found = _entropies(rows)
     epsilons = sorted(distinct(rows, "epsilon"))
     low, high = epsilons[0], epsilons[-1]
-    best = {epsilon: min(FIXED, key=lambda method: means[method, epsilon]) for epsilon in (low, high)}
     sentences = [
-        f"**{degree}-way tables**: with T by the rule {means[RULE, low]:.3g} at ε = {low:g} and "
-        f"{means[RULE, high]:.3g} at ε = {high:g}, {times(means[RULE, low] / means[HADAMARD, low])} than Hadamard "
-        f"at the one and {times(means[RULE, high] / means[HADAMARD, high])} at the other. Of the fixed T, "
-        f"{FIXED[best[low]]} is best at ε = {low:g} and {FIXED[best[high]]} at ε = {high:g}."
+        f"**{degree}-way tables**: with T by the rule {found[RULE, low]:.3g} at ε = {low:g} and "
+        f"{found[RULE, high]:.3g} at ε = {high:g}, {times(found[RULE, low].mean / found[HADAMARD, low].mean)} than "
+        f"Hadamard at the one and {times(found[RULE, high].mean / found[HADAMARD, high].mean)} at the other."
     ]
+    for epsilon in (low, high):
+        best, *others = sorted(FIXED, key=lambda method: found[method, epsilon].mean)
+        clear = all(found[best, epsilon].clearly_below(found[other, epsilon]) for other in others)
+        said = f"{FIXED[best]} is best" if clear else "none is clearly best"
+        sentences.append(f"Of the fixed T {said} at ε = {epsilon:g}.")
     return " ".join([*sentences, *_beaten(rows), *_projected(rows), *_lost(rows)])
 
 
 def _projected(rows: Rows) -> list[str]:
     """Projection beside MWEM: it fits tables, and relative entropy also asks for what no table says."""
-    means = mean_by(rows, ("method", "epsilon"), "relative_entropy")
-    epsilons = sorted({epsilon for method, epsilon in means if method == PROJECTED})
-    ratios = ", ".join(f"{times(means[PROJECTED, e] / means[RULE, e])} at ε = {e:g}" for e in epsilons)
+    found = _entropies(rows)
+    epsilons = sorted({epsilon for method, epsilon in found if method == PROJECTED})
+    ratios = ", ".join(
+        f"{times(found[PROJECTED, e].mean / found[RULE, e].mean)} at ε = {e:g}" for e in epsilons
+    )
     return [
         f"The rows of projection, half a row more in every cell, beside MWEM: {ratios}. (Its tables are closer to "
         "the truth, see `choosing`; a distribution that is never far from uniform is the "
@@ -157,16 +169,16 @@ def _projected(rows: Rows) -> list[str]:
 
 
 def _beaten(rows: Rows) -> list[str]:
-    """Where Hadamard is better, and where the paper did not see that."""
-    means = mean_by(rows, ("method", "epsilon"), "relative_entropy")
+    """Where Hadamard is clearly better, and where the paper did not see that."""
+    found = _entropies(rows)
     epsilons = sorted(distinct(rows, "epsilon"))
-    beaten = [epsilon for epsilon in epsilons if means[HADAMARD, epsilon] < means[RULE, epsilon]]
+    beaten = [epsilon for epsilon in epsilons if found[HADAMARD, epsilon].clearly_below(found[RULE, epsilon])]
     if not beaten:
         return []
     parities = where(rows, method=HADAMARD)[0]["rounds"]
     sentences = [
-        f"Hadamard is better at ε = {listed(beaten)}: each of its {parities} parities is informative, so that "
-        "measuring few of them more accurately tells less, as the paper says of degree 2."
+        f"Hadamard is clearly better at ε = {listed(beaten)}: each of its {parities} parities is informative, so "
+        "that measuring few of them more accurately tells less, as the paper says of degree 2."
     ]
     if beaten[0] < SPLIT:
         sentences.append(
@@ -177,23 +189,15 @@ def _beaten(rows: Rows) -> list[str]:
 
 
 def _lost(rows: Rows) -> list[str]:
-    """Where a fixed number of rounds is worse than knowing nothing."""
-    means = mean_by(rows, ("method", "epsilon"), "relative_entropy")
-    guess = mean_by(rows, ("epsilon",), "uniform_guess")
-    lost = {
-        method: [
-            epsilon
-            for epsilon in sorted(distinct(rows, "epsilon"))
-            if means[method, epsilon] > guess[epsilon,]
-        ]
-        for method in FIXED
-    }
-    cases = [
-        f"T = {FIXED[method]} at ε = {listed(epsilons)}" for method, epsilons in lost.items() if epsilons
-    ]
+    """Where a fixed number of rounds is clearly worse than knowing nothing."""
+    found = _entropies(rows)
+    guess = Sample.exact(rows[0]["uniform_guess"])
+    epsilons = sorted(distinct(rows, "epsilon"))
+    lost = {method: [e for e in epsilons if guess.clearly_below(found[method, e])] for method in FIXED}
+    cases = [f"T = {FIXED[method]} at ε = {listed(each)}" for method, each in lost.items() if each]
     if not cases:
         return []
-    worst = max(means[method, epsilon] for method, epsilons in lost.items() for epsilon in epsilons)
+    worst = max(found[method, epsilon].mean for method, each in lost.items() for epsilon in each)
     return [
         f"**Worse than the paper, and than the uniform guess**: {'; '.join(cases)} (up to {worst:.3g}). With so many "
         "rounds the measurements are so noisy that they contradict each other, and our repeated full steps follow "

@@ -9,7 +9,9 @@ from itertools import pairwise
 from matplotlib.figure import Figure
 
 from dualquery.table.records import Records
+from experiments import drawing
 from experiments.data import CUBE, Data, only_columns
+from experiments.drawing import curve, legend_below
 from experiments.harness import (
     Experiment,
     Point,
@@ -17,7 +19,6 @@ from experiments.harness import (
     Setting,
     Value,
     distinct,
-    line,
     listed,
     main,
     mean_by,
@@ -34,11 +35,12 @@ from experiments.mwem_runs import (
     learned,
     plain_log_ticks,
 )
+from experiments.spread import Sample, samples_by
 
 LINES = {
-    "mwem": ("C0o-", "MWEM"),
-    "laplace": ("C3--", "independent Laplace noise, clipped"),
-    "uniform": ("k:", "uniform guess"),
+    "mwem": (drawing.MWEM, "MWEM"),
+    "laplace": (drawing.NOISE, "independent Laplace noise, clipped"),
+    "uniform": (drawing.UNIFORM, "uniform guess"),
 }
 
 
@@ -102,15 +104,15 @@ def draw(rows: Rows) -> Figure:
     picture = Figure(figsize=(8.5, 3.6), layout="constrained")
     panels = picture.subplots(1, 2)
     for panel, over in zip(panels, ("average", "max"), strict=True):
-        for method, (style, label) in LINES.items():
-            panel.loglog(*line(rows, "epsilon", f"{method}_{over}"), style, ms=4, label=label)
-        panel.set(title=f"{over} over the cuboids", xlabel="ε")
+        for method, (look, label) in LINES.items():
+            curve(panel, rows, "epsilon", f"{method}_{over}", look, label)
+        panel.set(xscale="log", yscale="log", title=f"{over} over the cuboids", xlabel="ε")
         epsilons = sorted(distinct(rows, "epsilon"))
         panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         panel.minorticks_off()
         plain_log_ticks(panel)
     panels[0].set_ylabel("mean absolute error of a cell (records)")
-    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    legend_below(picture, panels[0], 3)
     return picture
 
 
@@ -125,31 +127,47 @@ def find(rows: Rows) -> str:
 
 
 def _found(rows: Rows, over: str) -> str:
-    """What one panel says: beside Laplace at both ends, and where a guess or the noise is better."""
-    mwem, noise, guess = (mean_by(rows, ("epsilon",), f"{method}_{over}") for method in LINES)
-    epsilons = sorted(distinct(rows, "epsilon"))
+    """What one panel says: beside Laplace at both ends, and where a guess or the noise is clearly better."""
+    mwem = {key[0]: sample for key, sample in samples_by(rows, ("epsilon",), f"mwem_{over}").items()}
+    noise, guess = (
+        {
+            key[0]: Sample.exact(value)
+            for key, value in mean_by(rows, ("epsilon",), f"{method}_{over}").items()
+        }
+        for method in ("laplace", "uniform")
+    )
+    epsilons = sorted(mwem)
     low, high = epsilons[0], epsilons[-1]
+
+    def beside(epsilon: float) -> str:
+        mean = mwem[epsilon].mean
+        return (
+            f"{times(mean / noise[epsilon].mean)} than with Laplace noise, "
+            f"{times(mean / guess[epsilon].mean)} than the uniform guess"
+        )
+
+    widest = max(epsilons, key=lambda e: mwem[e].high / mwem[e].low)
     sentences = [
-        f"The **{over}** over cuboids of the average error is {mwem[low,]:.3g} records at ε = {low:g} "
-        f"({times(mwem[low,] / noise[low,])} than with Laplace noise, {times(mwem[low,] / guess[low,])} than the "
-        f"uniform guess) and {mwem[high,]:.3g} at ε = {high:g} ({times(mwem[high,] / noise[high,])}, "
-        f"{times(mwem[high,] / guess[high,])})."
+        f"The **{over}** over cuboids of the average error is {mwem[low].mean:.3g} records at ε = {low:g} "
+        f"({beside(low)}) and {mwem[high].mean:.3g} at ε = {high:g} ({beside(high)}). Runs differ most at ε = "
+        f"{widest:g}, from {mwem[widest].low:.3g} to {mwem[widest].high:.3g}."
     ]
-    rises = [f"{a:g} to {b:g}" for a, b in pairwise(epsilons) if mwem[a,] < mwem[b,]]
+    rises = [f"{a:g} to {b:g}" for a, b in pairwise(epsilons) if mwem[a].clearly_below(mwem[b])]
     if rises:
         sentences.append(
             f"It rises from ε = {', '.join(rises)}, likely because more budget lets larger tables be measured, and a "
             "small cuboid that is not measured itself adds up their noise."
         )
-    beaten = [epsilon for epsilon in epsilons if noise[epsilon,] < mwem[epsilon,]]
+    beaten = [epsilon for epsilon in epsilons if noise[epsilon].clearly_below(mwem[epsilon])]
     if beaten:
         sentences.append(
-            f"Laplace noise is better at ε = {listed(beaten)}: it measures the small cuboids, whose cells are the "
-            "largest, as well as any other, while MWEM knows some of them only as sums of larger, noisy tables."
+            f"Laplace noise is clearly better at ε = {listed(beaten)}: it measures the small cuboids, whose cells "
+            "are the largest, as well as any other, while MWEM knows some of them only as sums of larger, noisy "
+            "tables."
         )
-    lost = [epsilon for epsilon in epsilons if guess[epsilon,] < mwem[epsilon,]]
+    lost = [epsilon for epsilon in epsilons if guess[epsilon].clearly_below(mwem[epsilon])]
     if lost:
-        sentences.append(f"The uniform guess is better at ε = {listed(lost)}.")
+        sentences.append(f"The uniform guess is clearly better at ε = {listed(lost)}.")
     return " ".join(sentences)
 
 

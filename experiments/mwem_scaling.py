@@ -19,6 +19,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
 from experiments.biased import biased_records
+from experiments.drawing import VERMILION, bar_spread
 from experiments.harness import (
     Experiment,
     Point,
@@ -142,13 +143,16 @@ def draw(rows: Rows) -> Figure:
     picture = Figure(figsize=(9.5, 3.6), layout="constrained")
     clock, accuracy = picture.subplots(1, 2)
     left, right = places - 0.2, places + 0.2
-    clock.bar_label(clock.bar(left, seconds, 0.38, color="C0", label="here"), fmt="%.1f")
-    clock.bar_label(clock.bar(right, there, 0.38, color="lightgrey", label="the paper, 2012"), fmt="%.0f")
-    clock.set_ylabel("seconds of a run")
-    accuracy.bar_label(accuracy.bar(left, errors, 0.38, color="C0", label="MWEM"), fmt="%.3f")
-    accuracy.bar_label(
-        accuracy.bar(right, guesses, 0.38, color="lightgrey", label="uniform guess"), fmt="%.3f"
+    clock.bar_label(clock.bar(left, seconds, 0.38, color=VERMILION, label="here"), fmt="%.1f", padding=6)
+    clock.bar_label(
+        clock.bar(right, there, 0.38, color="lightgrey", hatch="//", label="the paper, 2012"), fmt="%.0f"
     )
+    bar_spread(clock, left, cases, "seconds", across=False)
+    clock.set_ylabel("seconds of a run")
+    accuracy.bar_label(accuracy.bar(left, errors, 0.38, color=VERMILION, label="MWEM"), fmt="%.3f", padding=6)
+    uniform_bars = accuracy.bar(right, guesses, 0.38, color="lightgrey", hatch="//", label="uniform guess")
+    accuracy.bar_label(uniform_bars, fmt="%.3f")
+    bar_spread(accuracy, left, cases, "mean_error", across=False)
     accuracy.set_ylabel("mean error of a query (fraction)")
     for panel in (clock, accuracy):
         panel.set_xlabel("attributes")

@@ -37,7 +37,9 @@ from dualquery.queries.question import QuestionReader
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
+from experiments import drawing
 from experiments.data import Data, kept, only_columns
+from experiments.drawing import SKY, Look, bar_spread
 from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, where
 from experiments.online_streams import STREAMS
 
@@ -272,20 +274,20 @@ def middle(rows: Rows, column: str) -> float:
 def draw(rows: Rows) -> Figure:
     bars = [row for row in rows if row["stream"] not in (PLANTED, *TEXTBOOK.values())]
     keys = list(dict.fromkeys((row["table"], row["stream"], row["questions"]) for row in bars))
-    picture = Figure(figsize=(10, 0.42 * len(keys) + 1.6), layout="constrained")
+    picture = Figure(figsize=(10, 0.55 * len(keys) + 1.6), layout="constrained")
     panels = picture.subplots(1, 2, sharey=True)
     styles = {
-        "gaussian": ("C0", "independent Gaussian noise"),
-        "release": ("C1", "the release alone"),
-        "full": ("C2", "a release with all of the budget"),
-        "online": ("C3", "online"),
+        "gaussian": (drawing.NOISE, "independent Gaussian noise"),
+        "release": (Look(SKY, "v"), "the release alone"),
+        "full": (drawing.PROJECTION, "a release with all of the budget"),
+        "online": (drawing.MWEM, "online"),
     }
     for panel, size in zip(panels, ("mean", "max"), strict=True):
-        for place, (way, (colour, label)) in enumerate(styles.items()):
+        for place, (way, (look, label)) in enumerate(styles.items()):
             values = [middle(_of(bars, key), f"{way}_{size}") for key in keys]
-            panel.scatter(
-                values, np.arange(len(keys)) + 0.12 * (place - 1.5), color=colour, s=18, label=label
-            )
+            heights = np.arange(len(keys)) + 0.2 * (place - 1.5)
+            panel.scatter(values, heights, color=look.colour, marker=look.marker, s=20, label=label, zorder=3)
+            bar_spread(panel, heights, [_of(bars, key) for key in keys], f"{way}_{size}", across=True)
         panel.set_xscale("log")
         panel.set(xlabel=f"{size} error (fraction of the table)")
     panels[0].invert_yaxis()  # of both: they share it

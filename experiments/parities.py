@@ -17,7 +17,9 @@ from dualquery.queries.predicates import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
+from experiments import drawing
 from experiments.data import Data, kept
+from experiments.drawing import ORANGE, Look, curve, legend_below, plain_ticks
 from experiments.harness import (
     Experiment,
     Point,
@@ -25,23 +27,23 @@ from experiments.harness import (
     Setting,
     Value,
     distinct,
-    line,
     main,
     mean_by,
     where,
 )
 from experiments.parity_expansion import cell_from_parities
 from experiments.runs import answers_of, budget_of, errors_of, run_of
+from experiments.spread import samples_by
 
 ORDER = 3
 DELTA = 1e-3
 DUAL_QUERY_CELLS, DUAL_QUERY_PARITIES = "DualQuery on cells", "DualQuery on parities"
 NOISE_CELLS, NOISE_PARITIES = "noise on cells", "noise on parities"
-STYLES = {
-    DUAL_QUERY_CELLS: "C2o-",
-    DUAL_QUERY_PARITIES: "C2o--",
-    NOISE_CELLS: "C0s-",
-    NOISE_PARITIES: "C0s--",
+LOOKS = {
+    DUAL_QUERY_CELLS: drawing.OWN_DUAL_QUERY,
+    DUAL_QUERY_PARITIES: drawing.RHO_DUAL_QUERY,
+    NOISE_CELLS: Look(ORANGE, "s"),
+    NOISE_PARITIES: Look(ORANGE, "D", "--"),
 }
 TITLES = {"nltcs": "NLTCS, 16 attributes", "adult": "binary Adult, 27 attributes"}
 
@@ -109,7 +111,7 @@ def points(setting: Setting) -> list[Point]:
             cost=0.5 if method in (NOISE_CELLS, NOISE_PARITIES) else 1 + epsilon,
         )
         for name in names
-        for method in STYLES
+        for method in LOOKS
         for epsilon in epsilons
         for seed in setting.seeds()
     ]
@@ -117,19 +119,15 @@ def points(setting: Setting) -> list[Point]:
 
 def draw(rows: Rows) -> Figure:
     names = distinct(rows, "data")
-    picture = Figure(figsize=(8.5, 3 * len(names)), layout="constrained")
+    picture = Figure(figsize=(8.5, 3.2 * len(names)), layout="constrained")
     for panels, name in zip(picture.subplots(len(names), 2, squeeze=False), names, strict=True):
         for panel, column in zip(panels, ("mean_error", "max_error"), strict=True):
-            for method, style in STYLES.items():
-                mine = where(rows, data=name, method=method)
-                panel.loglog(*line(mine, "epsilon", column), style, ms=4, label=method)
-            ticks = distinct(rows, "epsilon")
-            panel.set_xticks(ticks, [f"{epsilon:g}" for epsilon in ticks])
-            panel.set_xticks([], minor=True)
-            panel.set(
-                title=TITLES[name], xlabel="ε (δ = 0.001)", ylabel=f"{column.replace('_', ' ')} of a cell"
-            )
-    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+            for method, look in LOOKS.items():
+                curve(panel, where(rows, data=name, method=method), "epsilon", column, look, method)
+            panel.set(xscale="log", yscale="log", title=TITLES[name], xlabel="ε (δ = 0.001)")
+            panel.set_ylabel(f"{column.replace('_', ' ')} of a cell")
+            plain_ticks(panel, distinct(rows, "epsilon"))
+    legend_below(picture, panels[0], 4)
     return picture
 
 
@@ -140,7 +138,7 @@ def find(rows: Rows) -> str:
         mean = mean_by(mine, ("epsilon", "method"), "mean_error")
         epsilons = distinct(mine, "epsilon")
         epsilon = min(epsilons, key=lambda given: abs(given - 1))
-        shown = ", ".join(f"{mean[epsilon, method]:.4f} for {method}" for method in STYLES)
+        shown = ", ".join(f"{mean[epsilon, method]:.4f} for {method}" for method in LOOKS)
         dual_query = [mean[e, DUAL_QUERY_PARITIES] / mean[e, DUAL_QUERY_CELLS] for e in epsilons]
         noise = [mean[e, NOISE_PARITIES] / mean[e, NOISE_CELLS] for e in epsilons]
         told.append(
@@ -152,12 +150,12 @@ def find(rows: Rows) -> str:
 
 
 def _reasons(rows: Rows) -> list[str]:
-    """Who wins, and where our line is the worse one, the likely reason."""
-    mean = mean_by(rows, ("data", "epsilon", "method"), "mean_error")
+    """Who clearly wins, and where our line is the worse one, the likely reason."""
+    mean = samples_by(rows, ("data", "epsilon", "method"), "mean_error")
     cases = list(dict.fromkeys((name, epsilon) for name, epsilon, _ in mean))
 
     def where_worse(method: str, other: str) -> int:
-        return sum(mean[(*case, method)] > mean[(*case, other)] for case in cases)
+        return sum(mean[(*case, other)].clearly_below(mean[(*case, method)]) for case in cases)
 
     sentences = []
     if lost := where_worse(DUAL_QUERY_PARITIES, DUAL_QUERY_CELLS):

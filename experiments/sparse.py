@@ -17,6 +17,7 @@ from dualquery.queries.lists import Catalogue, Lists
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import cells_of, codes_table
 from dualquery.table.records import Records
+from experiments.drawing import bar_spread
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, run_of
 from experiments.special_cases import EPSILON, independent, special_budget, unit_noise
@@ -128,7 +129,10 @@ def draw(rows: Rows) -> Figure:
         shown = [method for method in WORDS if (method,) in mean]
         places = np.arange(len(shown))
         panel.barh(places - 0.2, [mean[m,] for m in shown], 0.38, label="mean")
-        panel.barh(places + 0.2, [largest[m,] for m in shown], 0.38, label="max")
+        panel.barh(places + 0.2, [largest[m,] for m in shown], 0.38, hatch="//", label="max")
+        runs = [where(mine, method=m) for m in shown]
+        bar_spread(panel, places - 0.2, runs, "mean", across=True)
+        bar_spread(panel, places + 0.2, runs, "max", across=True)
         panel.set_yticks(places, [WORDS[m] for m in shown])
         panel.invert_yaxis()
         panel.set_xscale("log")

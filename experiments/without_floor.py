@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -15,17 +16,25 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.random_families import random_conjunctions
+from dualquery.queries.random_families import random_literals
 from dualquery.randomness import SeededEntropy
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import parse_schema
 from experiments.data import Data, kept
-from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, line, main, where
+from experiments.drawing import BLUE, GREEN, ORANGE, VERMILION, Look, curve, legend_below
+from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, listed, main, where
 from experiments.runs import Asked, budget_of
+from experiments.spread import samples_by
 
 DATA = {"adult": 1e-3, "survey": 1e-6, "nltcs": 1e-6, "kddcup99": 1e-3}  # δ of each
 NAMES = {"adult": "Adult", "survey": "example survey", "nltcs": "NLTCS", "kddcup99": "KDD99"}
+LOOKS = {
+    "adult": Look(BLUE, "o"),
+    "survey": Look(ORANGE, "s", "--"),
+    "nltcs": Look(GREEN, "^", "-."),
+    "kddcup99": Look(VERMILION, "D", ":"),
+}
 COLUMNS = {"max_error": "largest error", "mean_error": "mean error"}
 
 
@@ -34,7 +43,7 @@ def asked_of(data: Data, name: str, queries: int) -> Asked:
     """A data set, random 3-way queries about it, and the truth."""
     example = parse_schema(SCHEMA, origin="the example")
     records = encode(survey(), example) if name == "survey" else kept(data, name)
-    workload = random_conjunctions(records.domain, 3, queries, seed=1)
+    workload = random_literals(records.domain, 3, queries, seed=1)
     return Asked(records, workload, workload.fractions(records))
 
 
@@ -56,7 +65,7 @@ def points(setting: Setting) -> list[Point]:
     epsilons = setting.choose(
         toy=(1.0, 100.0), quick=(1.0, 10.0, 100.0, 1000.0), full=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
     )
-    names = setting.choose(toy=("survey",), quick=tuple(DATA), full=tuple(DATA))
+    names = setting.choose(toy=("survey",), quick=("adult", "survey", "nltcs"), full=tuple(DATA))
     queries = setting.choose(toy=2000, quick=100_000, full=500_000)
     return [
         Point(
@@ -66,7 +75,7 @@ def points(setting: Setting) -> list[Point]:
         )
         for name in names
         for epsilon in epsilons
-        for seed in setting.seeds(full=1)
+        for seed in setting.seeds(full=1)  # up to a minute each
     ]
 
 
@@ -75,22 +84,25 @@ def draw(rows: Rows) -> Figure:
     panels = picture.subplots(1, 2)
     for panel, (column, words) in zip(panels, COLUMNS.items(), strict=True):
         for name in distinct(rows, "data"):
-            panel.loglog(*line(where(rows, data=name), "epsilon", column), "o-", ms=4, label=NAMES[name])
-        panel.set(xlabel="ε (add-remove)", ylabel=words)
-    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+            curve(panel, where(rows, data=name), "epsilon", column, LOOKS[name], NAMES[name])
+        panel.set(xscale="log", yscale="log", xlabel="ε (add-remove)", ylabel=words)
+    legend_below(picture, panels[0], 4)
     return picture
 
 
 def find(rows: Rows) -> str:
     sentences = []
     for name in distinct(rows, "data"):
-        epsilons, errors = line(where(rows, data=name), "epsilon", "max_error")
-        told = ", ".join(f"{error:.2g}" for error in errors)
-        sentences.append(f"{NAMES[name]}: {told} at ε = {', '.join(f'{each:g}' for each in epsilons)}.")
-        risen = [f"{epsilons[k]:g}" for k in range(1, len(errors)) if errors[k] > errors[k - 1]]
+        mine = samples_by(where(rows, data=name), ("epsilon",), "max_error")
+        errors = {key[0]: mine[key] for key in sorted(mine)}
+        told = ", ".join(f"{error.mean:.2g}" for error in errors.values())
+        sentences.append(f"{NAMES[name]}: {told} at ε = {listed(errors)}.")
+        risen = [f"{b:g}" for a, b in pairwise(errors) if errors[a].clearly_below(errors[b])]
         if risen:
             sentences.append(f"There it rises on the way to ε = {', '.join(risen)}.")
-    return "The largest error of a query. " + " ".join(sentences)
+    return "The largest error of random queries, literals drawn uniformly (`random-literals`). " + " ".join(
+        sentences
+    )
 
 
 EXPERIMENT = Experiment(

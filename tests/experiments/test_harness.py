@@ -209,7 +209,7 @@ def test_rows() -> None:
     assert line(rows, "x", "y") == ([2], [2.0])
     assert times(0.5) == "2.0 times lower"
     assert times(3) == "3.0 times higher"
-    assert re.search(r"\| u \| 2 \| 2 \|", markdown_table(rows, ("a", "x"), ("y",)))
+    assert re.search(r"\| u \| 2 \| 2 ± 1.4 \|", markdown_table(rows, ("a", "x"), ("y",)))
 
 
 def test_kept_values_come_back_as_what_they_were(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from experiments.mwem_runs import (
     cuboid_errors,
     cuboids,
     figure_1,
+    fitted_exactly,
     joint,
     learned,
     relative_entropy,
@@ -55,7 +56,7 @@ def test_figure_2_errors_fall_with_epsilon(invented_data: Data, tmp_path: Path) 
 
 def test_figure_3_entropy_falls_with_epsilon(invented_data: Data, tmp_path: Path) -> None:
     rows = rows_after_run(figure_3.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
-    assert len(rows) == 3 * 5 * 2  # tables, methods, epsilons
+    assert len(rows) == 3 * (5 + 2) * 2  # tables, methods and exact fits, epsilons
     means = mean_by(rows, ("data", "method", "epsilon"), "relative_entropy")
     for name in figure_3.FILES:
         for method in figure_3.METHODS:
@@ -69,7 +70,7 @@ def test_figure_4_entropy_falls_with_epsilon(invented_data: Data, tmp_path: Path
     assert len(rows) == 2 * 6 * 2  # degrees, methods, epsilons
     means = mean_by(rows, ("degree", "method", "epsilon"), "relative_entropy")
     for degree in (2, 3):
-        for method in figure_4.STYLES:
+        for method in figure_4.LOOKS:
             assert means[degree, method, 3] < 0.5 * means[degree, method, 0.1], (degree, method)
 
 
@@ -118,6 +119,16 @@ def test_figure_1_releases_the_average_of_its_iterates() -> None:
     several = figure_1(records, workload, 1.0, 0, rounds=5)
     assert several.sum() == pytest.approx(1.0)
     assert not np.allclose(several, joint(learned(records, workload, 1.0, 0, updates="once", rounds=5)))
+
+
+def test_an_exact_fit_has_the_tables_and_no_more() -> None:
+    records = some_records(500, 4)
+    truth, fit = cell_counts(records) / records.rows, fitted_exactly(records, 2)
+    for others in ((0, 1), (0, 3), (2, 3)):
+        np.testing.assert_allclose(fit.sum(axis=others), truth.sum(axis=others), atol=1e-9)
+    entropies = [relative_entropy(records, fitted_exactly(records, degree)) for degree in (1, 2, 3, 4)]
+    assert entropies == sorted(entropies, reverse=True)
+    assert entropies[-1] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_every_cuboid_is_there_once() -> None:

@@ -48,10 +48,11 @@ def incidence_of(
     which = which.ravel()
     number = np.bincount(which)
     listed = _listed_sets(domain, predicates, rows, which)
-    satisfied = np.where(listed, 0, number)
-    for s in np.flatnonzero(listed).tolist():
-        queries = rows[which == s]
-        satisfied[s] = 1 if number[s] == 1 else _most_in_a_cell(domain, predicates, queries, sets[s])
+    satisfied = number.copy()  # of a set that one query asks about, and of those not listed
+    order, ends = np.argsort(which, kind="stable"), np.cumsum(number)
+    for s in np.flatnonzero(listed & (number > 1)).tolist():
+        queries = rows[order[ends[s] - number[s] : ends[s]]]
+        satisfied[s] = _most_in_a_cell(domain, predicates, queries, sets[s])
     return Incidence(always + int(satisfied.sum()), always + int(np.minimum(number, 2 * satisfied).sum()))
 
 
