@@ -89,11 +89,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement. `cost` guesses its time beside the others', to tell the time left."""
+    """One measurement. `cost` guesses its time beside the others', to tell the time left; `turn` is when it comes."""
 
     key: Mapping[str, Value]
     measure: Callable[[], Mapping[str, Value]]
     cost: float = 1.0
+    turn: float = 0.0  # the least first; those of the same turn in the order of the points
+    again: Callable[[Mapping[str, str]], bool] = lambda row: (
+        False
+    )  # whether a kept row is to be measured anew
 
 
 @dataclass(frozen=True)
@@ -224,6 +228,9 @@ class Kept:
 
     def add(self, key: Mapping[str, Value], measured: Mapping[str, Value]) -> None:
         row = {SIZE: self.size.value, **key, **measured, DATE: date.today().isoformat()}
+        old = self.find(key)
+        if old is not None:
+            self._texts.remove(old)
         self._texts.append({name: _text(value) for name, value in row.items()})
         self.path.parent.mkdir(parents=True, exist_ok=True)
         names = dict.fromkeys(name for row in self._texts for name in row if name != DATE)
@@ -272,7 +279,9 @@ def run(experiment: Experiment, setting: Setting, out: Path, *, only_draw: bool 
 
 
 def _measure(name: str, points: Sequence[Point], kept: Kept) -> list[str]:
-    missing = [point for point in points if kept.find(point.key) is None]
+    rows = [(point, kept.find(point.key)) for point in points]
+    missing = [point for point, row in rows if row is None or point.again(row)]
+    missing.sort(key=lambda point: point.turn)
     problems: dict[str, None] = {}  # each sentence once, in order
     with _progress(name, missing) as tell:
         for point in missing:

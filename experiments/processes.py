@@ -1,4 +1,4 @@
-"""A process that is held to a time limit, to some cores and to some memory, and what it used."""
+"""A process that is held to processor seconds, to some cores and to some memory, and what it used."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from tempfile import TemporaryFile
 from experiments.environments import last_words
 
 DONE = "done"
+STOPPED = "stopped after"
+PATIENCE = (
+    10.0  # so many times the limit by the clock, for a process that waits, or a machine busy with others
+)
 THREADS = (  # what the libraries of peers read to know how many threads they may have
     "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS",
@@ -37,7 +41,10 @@ class Ran:
 
 
 def run_within(command: Sequence[str], limit: float, cores: int, memory: float) -> Ran:
-    """Run a command in a process group of its own, on so many cores, and stop the group at the time limit."""
+    """Run a command in a process group of its own, on so many cores, and stop the group at its limit.
+
+    The limit is in processor seconds, so that a busy machine does not decide who answers.
+    """
     started = time.monotonic()
     with TemporaryFile("w+") as complaints:
         process = subprocess.Popen(
@@ -50,7 +57,7 @@ def run_within(command: Sequence[str], limit: float, cores: int, memory: float) 
         )
         try:
             _confine(process.pid, cores, memory)
-            ended, peak = _wait(process.pid, started + limit)
+            ended, peak = _wait(process.pid, limit, started + PATIENCE * limit)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -59,7 +66,7 @@ def run_within(command: Sequence[str], limit: float, cores: int, memory: float) 
         complaints.seek(0)
         words = last_words(complaints.read()) or f"exit code {process.returncode}"
     if ended is None:
-        outcome = f"stopped after {limit:g} s"
+        outcome = f"{STOPPED} {limit:g} processor seconds"
     elif process.returncode:
         outcome = f"failed: {words}"
     else:
@@ -77,16 +84,27 @@ def _confine(process: int, cores: int, memory: float) -> None:
             resource.prlimit(process, resource.RLIMIT_AS, (most, most))
 
 
-def _wait(process: int, until: float) -> tuple[tuple[int, int, resource.struct_rusage] | None, int]:
-    """How the process ended and what it used, or None when the time is up; and its peak memory in bytes."""
+def _wait(
+    process: int, limit: float, until: float
+) -> tuple[tuple[int, int, resource.struct_rusage] | None, int]:
+    """How the process ended and what it used, or None when its time is up; and its peak memory in bytes."""
     peak = 0
-    while time.monotonic() < until:
+    while time.monotonic() < until and _processor_seconds(process) < limit:
         ended = os.wait4(process, os.WNOHANG)
         if ended[0]:
             return ended, peak
         peak = max(peak, _peak(process))
         time.sleep(0.02)
     return None, peak
+
+
+def _processor_seconds(process: int) -> float:
+    """What a process has used so far, all its threads together; 0 where the system does not tell."""
+    try:
+        used = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return 0.0
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak(process: int) -> int:

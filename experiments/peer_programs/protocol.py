@@ -3,7 +3,7 @@
     python run_PEER.py FOLDER
 
 FOLDER holds `task.json` (the fields of `Task`, rows left out) and `rows.npy` (a code for each row and attribute).
-The program leaves `answer.npy`, either synthetic rows (two dimensions, codes) or the counts of all cells of all
+The program leaves `answer.npy`, either synthetic rows (two dimensions, codes) or the fraction of every cell of all
 tables (one dimension; tables in the order of the task, the last attribute of a table varying fastest), and
 `seconds.txt`, how long fitting and generating took without imports and files. Anything else it says goes to
 standard error; the last line of it is what the runner reports when the program fails.

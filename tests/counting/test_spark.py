@@ -21,10 +21,13 @@ from dualquery.cli import run
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
+from dualquery.queries.distances import distances_to
 from dualquery.queries.families import from_spec
 from dualquery.releases.making import release
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
+from dualquery.table.graph import graph_of
+from dualquery.table.points import GRID, points_of
 from dualquery.table.schema import Schema, schema_text
 from tests.counting.test_streams import PEOPLE, people
 
@@ -70,6 +73,26 @@ def test_two_executors_count_as_one_machine(
     monkeypatch.setattr("dualquery.counting.spark.AT_ONCE", 0)  # by a tree
     assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
     outside.close()
+
+
+def test_points_and_edges_of_owners_count_as_in_memory(session: Any) -> None:
+    rng = np.random.default_rng(2)
+    places = points_of({"lat": (47.0, 55.0), "lon": (5.0, 15.0)})
+    held = pa.table({"lat": rng.uniform(47, 55, 500), "lon": rng.uniform(5, 15, 500)})
+    ends = graph_of(("a", "b", "c", "d"), source="payer", target="payee")
+    edges = pa.table({name: rng.choice(list("abcd"), 500) for name in ("payer", "payee")})
+    far = distances_to(places, rng.integers(GRID + 1, size=(50, 2)))
+    cuts = from_spec(ends, "cuts:random:20").groups[0]
+    for schema, table, most, group in (
+        (Schema(places), held, None, far),
+        (Schema(ends, unit="payer"), edges, 7, cuts),  # whose column is read once, and owns
+    ):
+        frame = session.createDataFrame(table.to_pylist()).repartition(3)
+        outside = SparkCounter(frame, schema, records_per_person=most)
+        inside = MemoryCounter(encode(table, schema, records_per_person=most))
+        assert outside.true_rows == inside.true_rows == (500 if most is None else 28)
+        assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
+        outside.close()
 
 
 def test_persons_are_brought_together_before_their_records_are_limited(

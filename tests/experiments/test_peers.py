@@ -18,10 +18,12 @@ import pytest
 
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Domain
-from experiments import environments, peers
+from experiments import environments, peer_runs, peers
 from experiments.data import Data
-from experiments.harness import Row, Setting, Size, main, run
-from experiments.peers import Case, Peer, Release, Terms
+from experiments.harness import Kept, Row, Setting, Size, main, run
+from experiments.peer_methods import ADULT, CASES, PEERS, SMALLEST, Case, Method, Peer, Release
+from experiments.peer_page import draw, find
+from experiments.peer_runs import Terms, worth_another_try
 from experiments.processes import DONE, run_within
 from tests.experiments.outputs import rows_after_run
 
@@ -39,6 +41,9 @@ if method == "sleeps":
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     (Path(__file__).parent / "child").write_text(str(child.pid))
     time.sleep(60)
+if method == "busy":
+    while True:
+        pass
 if method == "silent":
     sys.exit(0)
 if method == "greedy":
@@ -48,14 +53,15 @@ if method == "nearly":
     answer = np.concatenate([rows, rows[:1]])
 if method == "wrong":
     answer = rows + 1
-if method == "counts":
+if method == "fractions":
     sizes = [[task["sizes"][j] for j in table] for table in task["tables"]]
     cells = [np.ravel_multi_index(rows[:, t].T, s) for t, s in zip(task["tables"], sizes)]
-    answer = np.concatenate([np.bincount(c, minlength=math.prod(s)) for c, s in zip(cells, sizes)])
+    counts = [np.bincount(c, minlength=math.prod(s)) for c, s in zip(cells, sizes)]
+    answer = np.concatenate(counts) / len(rows)
 np.save(folder / "answer.npy", answer)
 (folder / "seconds.txt").write_text("1.5")
 """
-TOY = Case("nltcs", 2, 1e-6)
+TOY = Case("nltcs", 2)
 
 
 @pytest.fixture
@@ -63,15 +69,18 @@ def fake(tmp_path: Path) -> Peer:
     """A peer whose methods answer exactly, or fail in one way or another."""
     program = tmp_path / "fake.py"
     program.write_text(FAKE)
-    methods = ("copies", "counts", "fails", "sleeps", "silent", "greedy", "nearly", "wrong")
-    return Peer("fake", str(program), (), methods, quick=("nearly", "fails"))
+    return Peer("fake", str(program), (), methods("nearly", "fails"), quick=("nearly", "fails"))
+
+
+def methods(*names: str) -> tuple[Method, ...]:
+    return tuple(Method(name, 1, 1) for name in names)
 
 
 def row_of(peer: Peer, method: str, data: Data, limit: float = 60.0) -> Row:
-    return dict(peers.measure(data, Release(TOY, peer, method, 1.0, 0), Terms(memory=8.0), limit))
+    return dict(peer_runs.measure(data, Release(TOY, peer, method, 1.0, 0), Terms(memory=8.0), limit))
 
 
-@pytest.mark.parametrize("method", ["copies", "counts"])
+@pytest.mark.parametrize("method", ["copies", "fractions"])
 def test_an_exact_answer_has_no_error(fake: Peer, method: str, invented_data: Data) -> None:
     row = row_of(fake, method, invented_data)
     assert row["outcome"] == DONE
@@ -100,12 +109,19 @@ def test_memory_is_limited(fake: Peer, invented_data: Data) -> None:
     assert "Unable to allocate" in row_of(fake, "greedy", invented_data)["outcome"]
 
 
-def test_the_time_limit_stops_a_peer_and_what_it_started(fake: Peer, invented_data: Data) -> None:
-    row = row_of(fake, "sleeps", invented_data, limit=3)
-    assert row["outcome"] == "stopped after 3 s"
-    assert row["limit"] == 3
-    assert 3 <= row["process_seconds"] < 20
+def test_the_limit_stops_a_peer_and_what_it_started(fake: Peer, invented_data: Data) -> None:
+    row = row_of(fake, "sleeps", invented_data, limit=0.3)
+    assert row["outcome"] == "stopped after 0.3 processor seconds"
+    assert row["limit"] == 0.3
+    assert 3 <= row["process_seconds"] < 20, "ten times the limit by the clock"
     assert gone(int((Path(fake.program).parent / "child").read_text()))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processor time is read on Linux only")
+def test_the_limit_is_one_of_processor_seconds(fake: Peer, invented_data: Data) -> None:
+    row = row_of(fake, "busy", invented_data, limit=1)
+    assert row["outcome"] == "stopped after 1 processor seconds"
+    assert 0.9 <= row["processor_seconds"] < 2
 
 
 def gone(process: int) -> bool:
@@ -160,17 +176,21 @@ def test_errors_are_those_of_counting_by_hand() -> None:
         "worst_table": max(d.sum() for d in distances),
         "max_cell": max(d.max() for d in distances),
     }
-    assert peers.errors_of(made, tables, truth) == pytest.approx(wanted)
-    counts = 40 * np.concatenate([cells(made, members) for members in tables.sets])
-    assert peers.errors_of(counts, tables, truth) == pytest.approx(wanted)
+    assert peer_runs.errors_of(made, tables, truth) == pytest.approx(wanted)
+    fractions = np.concatenate([cells(made, members) for members in tables.sets])
+    assert peer_runs.errors_of(fractions, tables, truth) == pytest.approx(wanted)
 
 
 def test_our_own_program_is_run_the_same_way(invented_data: Data, tmp_path: Path) -> None:
-    (row,) = rows_after_run(peers.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
-    assert (row["peer"], row["outcome"]) == ("dualquery", DONE)
-    assert 0 < row["l1"] < 0.1
-    assert row["max_cell"] < row["worst_table"]
-    assert 0 < row["seconds"] < row["process_seconds"]
+    rows = rows_after_run(peers.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert {(row["peer"], row["outcome"]) for row in rows} == {
+        ("dualquery", DONE),
+        ("independent noise", DONE),
+    }
+    for row in rows:
+        assert 0 < row["l1"] < 0.2
+        assert row["max_cell"] < row["worst_table"]
+        assert 0 < row["seconds"] < row["process_seconds"]
 
 
 @pytest.fixture
@@ -181,23 +201,22 @@ def no_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_index")
-def test_a_peer_without_a_wheel_is_a_sentence_and_the_rest_continues(
-    fake: Peer, invented_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_peer_without_a_wheel_is_a_row_and_the_rest_continues(
+    fake: Peer, invented_data: Data, tmp_path: Path
 ) -> None:
-    absent = Peer("absent", "run_absent.py", ("no-such-package==1.0",), (), quick=("AIM", "MST"))
+    absent = Peer("absent", "run_absent.py", ("no-such-package==1.0",), methods("AIM"), quick=("AIM",))
     terms = Terms(data=("nltcs",), environments=tmp_path / "environments")
     experiment = peers.experiment(terms, (absent, fake))
     arguments = peers.arguments_of(["--data", str(invented_data.folder), "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit) as left:
-        main(experiment, arguments)
-    assert left.value.code == 1
-    told = capsys.readouterr().err.partition("Not measured:")[2].strip().splitlines()
-    assert len(told) == 1, "each sentence once"
-    assert "absent cannot be installed for Python" in told[0]
-    assert "No matching distribution found for no-such-package==1.0" in told[0]
+    main(experiment, arguments)
     with (tmp_path / "out" / "peers.csv").open() as file:
-        written = [(row["method"], row["outcome"]) for row in csv.DictReader(file)]
-    assert written == [("nearly", DONE), ("fails", "failed: ValueError: no such luck")]
+        written = {row["method"]: row["outcome"] for row in csv.DictReader(file)}
+    assert written["AIM"].startswith("not started: absent cannot be installed for Python")
+    assert "No matching distribution found for no-such-package==1.0" in written["AIM"]
+    assert written["nearly"] == DONE
+    assert written["fails"] == "failed: ValueError: no such luck"
+    page = (tmp_path / "out" / "peers.md").read_text()
+    assert "absent AIM not started: absent cannot be installed" in page
 
 
 def test_gpu_packages_are_refused_before_they_are_fetched(
@@ -236,27 +255,59 @@ def test_an_environment_is_made_once_and_again_for_other_requirements(
 
 def test_the_full_size_asks_everybody_everything(invented_data: Data) -> None:
     full = [point.key for point in peers.EXPERIMENT.points(Setting(invented_data, Size.FULL))]
-    assert {(key["data"], key["tables"]) for key in full} == {
-        ("nltcs", "all 3-way"),
-        ("adult", "all 2-way"),
-        ("adult", "all 3-way"),
-        ("kddcup99", "all 3-way"),
-    }
-    methods = {(peer.name, method) for peer in peers.PEERS for method in peer.methods}
-    for epsilon in (0.1, 1, 10):
-        asked = [key for key in full if key["epsilon"] == epsilon and key["method"] != peers.QUOTED]
-        assert {(key["peer"], key["method"]) for key in asked} == methods
-        assert len(asked) == 4 * len(methods)
-    assert sum(key["method"] == peers.QUOTED for key in full) == 1
-    assert full[0]["epsilon"] == 1
-    assert full[-1]["data"] == "kddcup99"
+    assert {(key["data"], key["tables"]) for key in full} == {(case.data, case.tables) for case in CASES}
+    for case in CASES:
+        mine = [key for key in full if (key["data"], key["tables"]) == (case.data, case.tables)]
+        for epsilon in case.epsilons:
+            asked = {(key["peer"], key["method"]) for key in mine if key["epsilon"] == epsilon}
+            assert asked == {(peer.name, method.name) for peer in case.peers for method in peer.methods}
+    assert len({tuple(key.values()) for key in full}) == len(full)
+    assert {case.peers for case in CASES if case.rows is None} == {PEERS}
+    first = min(peers.EXPERIMENT.points(Setting(invented_data, Size.FULL)), key=lambda point: point.turn)
+    assert (first.key["epsilon"], first.key["run"]) == (1, 0)
+    ours = [key for key in full if key["peer"] == "dualquery" and key["data"] == "nltcs"]
+    assert {key["run"] for key in ours} == {0, 1, 2}
+
+
+def test_small_tables_are_rows_of_the_large_one(invented_data: Data) -> None:
+    whole, part = ADULT.records(invented_data), SMALLEST.records(invented_data)
+    assert (part.rows, part.domain) == (1000, whole.domain)
+    assert np.array_equal(part.to_rows(), SMALLEST.records(invented_data).to_rows())
+    kinds = {tuple(row) for row in whole.to_rows().tolist()}
+    assert all(tuple(row) in kinds for row in part.to_rows().tolist())
+
+
+def test_only_what_came_to_nothing_for_want_of_time_or_package_is_tried_again(
+    fake: Peer, invented_data: Data, tmp_path: Path
+) -> None:
+    for outcome, limit, expected in (
+        (DONE, 5, False),
+        ("failed: ValueError", 5, False),
+        ("stopped after 5 processor seconds", 5, True),
+        ("stopped after 10 processor seconds", 10, False),
+        ("not started: no time", 10, True),
+    ):
+        row = {"outcome": outcome, "limit": str(limit)}
+        assert worth_another_try(row, Terms(), 10) is expected
+        assert not worth_another_try(row, Terms(skip="no time"), 10)
+    setting, out = Setting(invented_data, Size.QUICK), tmp_path / "out"
+    for skip, outcomes in (
+        ("no time", {"not started: no time"}),
+        (None, {DONE, "failed: ValueError: no such luck"}),
+    ):
+        experiment = peers.experiment(Terms(data=("nltcs",), skip=skip), (fake,))
+        assert run(experiment, setting, out) == []
+        rows = Kept(out / "peers.csv", Size.QUICK).rows(experiment.points(setting))
+        assert {row["outcome"] for row in rows} == outcomes
+        with (out / "peers.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == 2, "a row is replaced"
 
 
 def test_flags_are_checked_and_become_terms(capsys: pytest.CaptureFixture[str]) -> None:
     given = peers.arguments_of(["--only", "adult", "--limit", "5", "--torch", "torch==1"])
     terms = peers.terms_given(given)
     assert (terms.data, terms.limit, terms.torch) == (("adult",), 5, "torch==1")
-    assert Terms().limit_of(Size.FULL) == 1800
+    assert Terms().limit_of(Size.FULL) == 1200
     for wrong in (["--limit", "0"], ["--limit", "soon"], ["--only", "mildew"], ["--cores", "0"]):
         with pytest.raises(SystemExit):
             peers.arguments_of(wrong)
@@ -266,40 +317,56 @@ def test_flags_are_checked_and_become_terms(capsys: pytest.CaptureFixture[str]) 
 def made_row(peer: str, method: str, **measured: object) -> Row:
     key = {"data": "adult", "tables": "all 3-way", "epsilon": 1, "peer": peer, "method": method, "run": 0}
     cost = {"process_seconds": 10, "processor_seconds": 5, "peak_gb": 1, "delta": 0.001, "cores": 1}
-    return {**key, **cost, "outcome": DONE, **measured}
+    errors = {"worst_table": 0.5, "max_cell": 0.004} if "l1" in measured else {}
+    return {**key, **cost, **errors, "outcome": DONE, **measured}
 
 
 def test_a_better_peer_and_a_late_one_are_named() -> None:
-    ours = made_row("dualquery", "release", l1=0.06, max_cell=0.004, seconds=4)
-    worse = made_row("opendp", "MST", l1=0.2, max_cell=0.003, seconds=100)
-    better = made_row("dpmm", "AIM", l1=0.05, seconds=1000)
-    late = made_row("smartnoise-synth", "AIM", outcome="stopped after 900 s")
-    said = peers.find([ours, worse, better, late])
-    assert "dualquery 0.06 in 4.0 s; **lower errors:** dpmm AIM 0.05 in 1,000.0 s." in said
-    assert "smartnoise-synth AIM stopped after 900 s (adult, all 3-way, ε = 1)." in said
-    assert "let run 50% of the time" in said
-    beside = "of 1 that answered beside us the best is opendp MST 0.2 in 100.0 s."
-    assert f"{beside} **Lower in the worst cell** (ours 0.004): opendp MST 0.003." in peers.find(
-        [ours, worse, late]
+    ours = [made_row("dualquery", "release", l1=l1, processor_seconds=4) for l1 in (0.05, 0.07)]
+    worse = made_row("opendp", "MST", l1=0.2, max_cell=0.003, processor_seconds=100)
+    better = made_row("dpmm", "AIM", l1=0.05, worst_table=0.4, processor_seconds=1000)
+    late = made_row("smartnoise-synth", "AIM", outcome="stopped after 900 processor seconds")
+    idle = made_row("smartnoise-synth", "MWEM", outcome="not started: no time", processor_seconds="")
+    said = find([*ours, worse, better, late, idle])
+    assert (
+        "dualquery 0.06 ± 0.014 in 4.0 s (2 runs); **lower errors:** dpmm AIM 0.05 in 1,000.0 s (1 run)."
+        in said
     )
-    assert "nobody else gave an answer" in peers.find([ours, late])
+    assert "**Lower in the worst table** (ours 0.5): dpmm AIM 0.4." in said
+    assert "smartnoise-synth AIM stopped after 900 processor seconds (adult, all 3-way, ε = 1)." in said
+    assert "smartnoise-synth MWEM not started: no time (adult, all 3-way, ε = 1)." in said
+    assert "δ = 0.001" in said
+    beside = "of 1 that answered beside us (1 gave no answer) the best is opendp MST 0.2 in 100.0 s (1 run)."
+    assert f"{beside} **Lower in the worst cell** (ours 0.004): opendp MST 0.003." in find(
+        [*ours, worse, late]
+    )
+    assert "nobody else gave an answer" in find([*ours, late])
+    assert "nobody gave an answer" in find([idle])
+    again = made_row("opendp", "MST", outcome="not started: no time", processor_seconds="")
+    assert "not started" not in find([*ours, worse, again]), "one run answered"
 
 
-def test_only_answers_are_drawn() -> None:
+def test_answers_are_drawn_with_their_range_and_those_who_were_stopped_are_marked() -> None:
     rows = [
-        made_row("dualquery", "release", l1=0.06, seconds=4),
-        made_row("opendp", "MST", l1=0.2, seconds=100),
-        made_row("dpmm", "AIM", outcome="stopped after 900 s"),
+        made_row("dualquery", "release", l1=0.06, processor_seconds=4),
+        made_row("dualquery", "release", l1=0.08, processor_seconds=6),
+        made_row("opendp", "MST", l1=0.2, processor_seconds=100),
+        made_row("dpmm", "AIM", outcome="stopped after 900 processor seconds", processor_seconds=900),
+        made_row("dpmm", "MST", outcome="not started: no time", processor_seconds=""),
     ]
-    (axes,) = peers.draw(rows).axes
-    drawn = [
-        (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
-        for line in axes.lines
-        if len(line.get_xdata())
-    ]
-    assert sorted(drawn) == [(4, 0.06), (100, 0.2)]
+    picture = draw(rows)
+    (axes,) = picture.axes
+    bars = [container.lines for container in axes.containers]
+    drawn = [(float(data.get_xdata()[0]), float(data.get_ydata()[0])) for data, _, _ in bars]
+    assert drawn == [(5, pytest.approx(0.07)), (100, 0.2)]
+    (low, high) = bars[0][2][0].get_segments()[0][:, 1]
+    assert (low, high) == (pytest.approx(0.06), pytest.approx(0.08))
+    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    assert [float(cross.get_xdata()[0]) for cross in crosses] == [900]
     assert axes.get_xscale() == axes.get_yscale() == "log"
-    assert peers.draw(rows[2:]).axes, "a picture of nothing is still a picture"
+    names = [text.get_text() for text in picture.legends[0].get_texts()]
+    assert names == ["dualquery", "opendp MST", "dpmm AIM", "stopped without an answer"]
+    assert draw(rows[4:]).axes, "a picture of nothing is still a picture"
 
 
 def test_last_words_are_where_complaints_end() -> None:

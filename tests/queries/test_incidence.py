@@ -13,7 +13,8 @@ from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries import incidence
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_conjunctions
@@ -80,6 +81,20 @@ def test_disjoint_look_ups_have_the_noise_of_one() -> None:
     found = INDEPENDENT_GAUSSIAN.run(plan, curator, np.random.default_rng(), silent).artefact.values
     error = np.abs(found - workload.counts(records) / 10_000).mean() * 10_000
     assert error < 3.7  # of 4,000 queries by their number it would be 229, as balances 114
+
+
+def test_twenty_thousand_disjoint_look_ups_move_by_one_record() -> None:
+    """A record satisfies one of them, so that the noise is that of one count, and not √20,000 times it."""
+    codes = Domain((Categorical("code", tuple(f"c{i}" for i in range(20_000))),))
+    workload = from_texts(codes, [f"code = c{i}" for i in range(20_000)])
+    assert workload.size == 20_000
+    (group,) = workload.groups
+    assert GroupCounts(group).sensitivity(Neighbours.ADD_REMOVE) == Sensitivity(1, 1)
+    assert GroupCounts(group).sensitivity(Neighbours.REPLACE) == Sensitivity(2, 2)
+    plan = plan_of(workload, Neighbours.ADD_REMOVE, rows=100_000)
+    assert plan.parameters.noise == pytest.approx(
+        0.798 * 4.53, rel=0.02
+    )  # by their number it would be 253 off
 
 
 def test_single_counts_are_balances_where_records_are_added() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter as Multiset
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dualquery
@@ -19,15 +21,18 @@ from dualquery.mechanisms.graphs.shrinkage import excess
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.knots import Knots
 from dualquery.queries.workload import Workload
 from dualquery.releases.evaluation import evaluate
+from dualquery.table.blocks import record_blocks
+from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.points import GRID, KNOTS, STEPS, points_of
 from dualquery.table.records import Records, unpack_bits
-from dualquery.table.schema import parse_schema, read_schema, schema_text
+from dualquery.table.schema import Schema, parse_schema, read_schema, schema_text
 
 ADDED = Budget(epsilon=20, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
 
@@ -223,6 +228,43 @@ def test_edges_of_an_owner_are_capped(place: Path, tmp_path: Path) -> None:
     budget = Budget(epsilon=5, delta=1e-6, neighbours=neighbours)
     made = dualquery.release(table, schema=schema, workload="cuts:region", budget=budget)
     assert made.certificate["budget"]["records_per_person"] == 3
+
+
+@pytest.mark.parametrize("end", ["payer", "payee"])
+def test_an_end_of_the_edges_may_own_them(end: str, tmp_path: Path) -> None:
+    """Without one owner's edges, all others stay, and no statistic moves by more than is charged for."""
+    domain, most = graph_of(("a", "b", "c"), source="payer", target="payee"), 2
+    schema, rng = Schema(domain, unit=end), np.random.default_rng(1)
+    neighbours = Neighbours.named("person-add-remove", most)
+    cuts = from_spec(domain, "cuts:random:6").groups[0]
+    counts = GroupCounts(cuts)
+    allowed = counts.sensitivity(neighbours)
+    for _ in range(20):
+        spelt = rng.choice(["a", " a", "b", "b ", "c"], size=(int(rng.integers(1, 12)), 2))
+        table = pa.table({"payer": spelt[:, 0], "payee": spelt[:, 1]})
+        whole = encode(table, schema, records_per_person=most)
+        place = 0 if end == "payer" else 1
+        held = Multiset(map(tuple, whole.to_rows().tolist()))
+        for code, owner in enumerate("abc"):
+            rest = [each for each in table.to_pylist() if each[end].strip() != owner]
+            left = encode(pa.Table.from_pylist(rest, table.schema), schema, records_per_person=most)
+            kept = Multiset(map(tuple, left.to_rows().tolist()))
+            mine = Multiset({edge: held[edge] for edge in held if edge[place] == code})
+            assert held - kept == mine
+            assert held == kept + mine
+            assert mine.total() <= most
+            moved = counts.of(MemoryCounter(whole)) - counts.of(MemoryCounter(left))
+            assert np.abs(moved).sum() <= allowed.l1
+            assert (moved**2).sum() <= allowed.l2_squared
+        blocks = list(record_blocks(table, schema, rows=2, records_per_person=most))
+        assert Multiset(tuple(row) for block in blocks for row in block.to_rows().tolist()) == held
+    path = tmp_path / "edges.csv"
+    path.write_text("payer,payee\n" + "a,b\n" * 50 + "c,b\n")
+    budget = Budget(epsilon=50, delta=1e-6, neighbours=neighbours)
+    made = dualquery.release(path, schema=schema, workload="cuts:random:6", budget=budget)
+    assert made.certificate["budget"]["records_per_person"] == most
+    with pytest.raises(SchemaError, match="both the unit and an attribute"):
+        Schema(Domain((Categorical("payer", ("a", "b")),)), unit="payer")
 
 
 def test_rectangles_answer_as_the_matrix_that_they_are() -> None:

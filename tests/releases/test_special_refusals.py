@@ -11,12 +11,14 @@ from dualquery.cli import run as run_command
 GRAPH = '[graph]\nsource = "payer"\ntarget = "payee"\nvertices = ["a", "b", "c"]\n'
 POINTS = "[points]\n[points.columns]\nlat = [47, 55]\nlon = [5, 15]\n"
 CODES = "[codes.columns]\nicd = {text = 5}\nborn = {from = 1900, to = 2030}\n"
-ITEMS = '[[items]]\nname = "item"\ncount = 4\n'
+ITEMS = "".join(f'[[attribute]]\nname = "{name}"\nvalues = ["no", "yes"]\n' for name in "pqrs")
 EDGES, PLACES, PATIENTS = (
     "payer,payee\na,b\nb,c\n",
     "lat,lon\n50,10\n51,11\n",
     "icd,born\nC71.9,1984\nA00,1950\n",
 )
+BASKETS = "p,q,r,s\nyes,no,no,yes\nno,yes,no,no\n"
+WIDE = "p = yes | q = yes | r = yes"
 CASES = [
     (GRAPH, "payer,payee\na,z\n", "edges leaving {a}", [], "outside the declared set"),
     (GRAPH, EDGES, "edges leaving {z}", [], "z"),
@@ -28,6 +30,29 @@ CASES = [
     (CODES, PATIENTS, "icd = C71.9 & born = 1800", [], "cannot occur"),
     (CODES, PATIENTS, "record in list('codes.csv')", [], "cannot occur"),
     (CODES, PATIENTS, "icd = C71.9 & born = 1984", ["--mechanism", "projection"], "projection"),
+    # What only the plan refuses, which follows a number of records that is still to be measured.
+    (GRAPH, EDGES, "edges leaving {a}", ["--mechanism", "coarsenings", "--rounds", "5"], "--rounds"),
+    (GRAPH + "directed = false\n", EDGES, "edges leaving {a}", ["--mechanism", "frieze-kannan"], "directed"),
+    (POINTS, PLACES, "distance to (lat = 50)", ["--rounds", "0"], "round"),
+    (
+        POINTS,
+        PLACES,
+        "distance to (lat = 50)",
+        ["--mechanism", "distance-curves", "--widest", "2"],
+        "--widest",
+    ),
+    (
+        CODES,
+        PATIENTS,
+        "icd = C71.9 & born = 1984",
+        ["--mechanism", "noisy-cells", "--rounds", "5"],
+        "--rounds",
+    ),
+    (CODES, PATIENTS, "icd = C71.9 & born = 1984", ["--accounting", "renyi"], "renyi"),
+    (ITEMS, BASKETS, WIDE, ["--mechanism", "parities", "--widest", "2"], "wider than 2"),
+    (ITEMS, BASKETS, WIDE, ["--mechanism", "monomials", "--widest", "2"], "wider than 2"),
+    (ITEMS, BASKETS, WIDE, ["--mechanism", "gaussian", "--rounds", "5"], "--rounds"),
+    (ITEMS, BASKETS, WIDE, ["--mechanism", "mwem", "--memory", "1B"], "smallest query"),
 ]
 
 

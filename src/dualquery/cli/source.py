@@ -70,5 +70,7 @@ def source_of(table: str, named: str | None, schema: Schema, engine: Engine, mas
     from dualquery.counting.spark_session import spark_frame
 
     names = [column.name for column in schema.domain.columns]
-    frame: Source = spark_frame(table, [*names, schema.unit] if schema.unit else names, master or "local[*]")
+    if schema.unit is not None and schema.unit not in names:
+        names.append(schema.unit)
+    frame: Source = spark_frame(table, names, master or "local[*]")
     return frame

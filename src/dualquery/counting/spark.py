@@ -62,8 +62,8 @@ class SparkCounter:
         names = Wanted.of(frame, schema, owned=owned).names
         with spark_words():
             frame = _named(frame, names)
-            if owned:
-                frame = _person_by_person(frame, names[-1])
+            if schema.unit is not None and owned:
+                frame = _person_by_person(frame, schema.unit)
             encoding = _encoding(schema, names, records_per_person, at_once=owned)
             self._blocks = frame.mapInArrow(encoding, BLOCK).persist()
             told = self._blocks.select("rows", "failed").toArrow()

@@ -43,6 +43,7 @@ from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release, records_of
 from dualquery.releases.rows import known_rows, measures_rows, shared_rows
 from dualquery.releases.tightest import by_the_book, settle
+from dualquery.releases.trial import refuse_hopeless
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -88,6 +89,8 @@ def release(
     refuse_dropping(described, budget.neighbours)
     budget = replace(budget, adaptive=measures_rows(budget, public_rows))
     booked = None if ledger is None else by_the_book(budget, mechanism)
+    if booked is not None and booked.budget.adaptive:
+        refuse_hopeless(workload, booked.budget, wanted, mechanism)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)

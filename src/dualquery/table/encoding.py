@@ -75,9 +75,9 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
         table = table.filter(pa.array(~dropped))
     codes = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
-    if schema.unit is None or len(table.column_names) == len(columns):
+    if schema.unit is None or not (schema.long or records_per_person is not None):
         return Records(domain, table.num_rows, codes)
-    owners = owners_of(table.column(len(columns)), schema.unit)
+    owners = owners_of(table.column(_place_of_unit(schema)), schema.unit)
     if records_per_person is None:
         assert isinstance(codes[0], SparseItems), "a long table is one block of items"
         whole = baskets(owners, codes[0], domain.width)
@@ -97,7 +97,7 @@ def check_persons(schema: Schema, records_per_person: int | None) -> None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is read of a source: these columns in this order, the unit last where it is needed."""
+    """What is read of a source: these columns in this order, the unit last where it is needed and none of them."""
 
     names: list[str]
     lists: set[str]
@@ -110,7 +110,15 @@ class Wanted:
         lists = {column.name for column in columns if isinstance(column, Items)}
         block = len(columns) == 1 and isinstance(columns[0], Items)
         lines = block and schema.unit is None and is_transaction_file(source)
-        return Wanted([*names, schema.unit] if owned and schema.unit is not None else names, lists, lines)
+        if owned and schema.unit is not None and schema.unit not in names:
+            names.append(schema.unit)
+        return Wanted(names, lists, lines)
+
+
+def _place_of_unit(schema: Schema) -> int:
+    """The column of a table as `Wanted` has it that says whose a row is: behind the others, or one of them."""
+    names = [column.name for column in schema.domain.columns]
+    return names.index(schema.unit) if schema.unit in names else len(names)
 
 
 def _read(source: Source, schema: Schema, *, owned: bool) -> pa.Table:

@@ -1,7 +1,8 @@
 """Whose record a row is: at most K records of a person, or all rows of a basket as one record.
 
 The schema's `unit` names the column that says it. That column is read, used here, and left behind: it is in no
-domain and in no release. An id is its canonical text (`cells`) without the blanks around it, a whole number without
+domain and in no release. (Of a graph it may be one end of the edges: each belongs to its payer, whose name is public
+as a vertex. Which edges there are is protected all the same.) An id is its canonical text (`cells`) without the blanks around it, a whole number without
 its point and zeros, so that 17, 17.0 and "17 " are one person. A blank id is nobody's: each such row is a person of
 its own. (Too few persons only hide more; a person under two ids is protected less, and no program can know it.)
 
@@ -40,7 +41,8 @@ def check_unit(domain: Domain, unit: str | None, *, long: bool, drops_rows: bool
         return
     if not unit.strip():
         raise SchemaError("[table]: 'unit' must be the name of a column, and it is blank")
-    if unit.strip() in {column.name.strip() for column in domain.columns}:
+    ends = [column.name for column in domain.columns[:2]] if domain.kind == "graph" and not long else []
+    if unit not in ends and unit.strip() in {column.name.strip() for column in domain.columns}:
         raise SchemaError(
             f"'{unit}' is both the unit and an attribute; a unit is never released, so remove one of them"
         )

@@ -1,0 +1,187 @@
+"""One release by a peer: a task written out, a process that is watched, an answer that is read and judged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.queries.tables import Tables
+from dualquery.table.domain import Categorical, Domain
+from dualquery.table.records import Records
+from experiments.data import Data
+from experiments.environments import environment_problem, python_in
+from experiments.harness import Size, Value
+from experiments.peer_methods import DELTA, OURS, SOURCES, Case, Peer, Release
+from experiments.processes import DONE, STOPPED, run_within
+
+PROGRAMS = Path(__file__).parent / "peer_programs"
+ENVIRONMENTS = Path(__file__).parent.parent / ".peers"
+TORCH = "torch==2.13.0"  # a CPU build of it must be what pip finds, or be named by --torch
+FULL_LIMIT, QUICK_LIMIT = 1200.0, 120.0  # processor seconds
+MEMORY = 16.0  # GB of address space
+NOT_STARTED = "not started:"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the flags decide, the same for everybody."""
+
+    data: tuple[str, ...] = SOURCES
+    limit: float | None = None  # processor seconds; without it the size's
+    cores: int = 1
+    memory: float = MEMORY
+    environments: Path = ENVIRONMENTS
+    torch: str = TORCH
+    skip: str | None = None  # why what is missing is not started, but written down as such
+
+    def limit_of(self, size: Size) -> float:
+        return self.limit or (FULL_LIMIT if size is Size.FULL else QUICK_LIMIT)
+
+
+def measure(data: Data, wanted: Release, terms: Terms, limit: float) -> dict[str, Value]:
+    """A row: errors and costs of one release, or why there is none."""
+    given: dict[str, Value] = {"delta": DELTA, "limit": limit, "cores": terms.cores}
+    problem = terms.skip or installing_problem(wanted.peer, terms)
+    if problem is not None:
+        return {"outcome": f"{NOT_STARTED} {problem}", **given}
+    records = wanted.case.records(data)
+    if not wanted.peer.requirements:
+        compile_ours(terms)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write_task(folder, wanted, records, terms.cores)
+        command = command_of(wanted.peer, python_of(wanted.peer, terms), folder)
+        ran = run_within(command, limit, terms.cores, terms.memory)
+        outcome, found = ran.outcome, {}
+        if outcome == DONE:
+            tables = tables_of(records, wanted.case)
+            try:
+                answer, seconds = read_answer(folder, tables)
+                found = {**errors_of(answer, tables, truth_of(data, wanted.case)), "seconds": seconds}
+            except BadAnswer as bad:
+                outcome = f"failed: {bad}"
+    used: dict[str, Value] = {
+        "process_seconds": ran.process_seconds,
+        "processor_seconds": ran.processor_seconds,
+        "peak_gb": ran.peak_gb,
+    }
+    return {"outcome": outcome, **found, **used, **given}
+
+
+def worth_another_try(row: Mapping[str, str], terms: Terms, limit: float) -> bool:
+    """Whether a kept row came to nothing for want of time or of a package, and there is more of it now."""
+    if terms.skip is not None:
+        return False
+    outcome = row["outcome"]
+    return outcome.startswith(NOT_STARTED) or (outcome.startswith(STOPPED) and float(row["limit"]) < limit)
+
+
+# Environments
+
+
+def installing_problem(peer: Peer, terms: Terms) -> str | None:
+    """Make a peer's environment where there is none; the sentence that says why that fails."""
+    if not peer.requirements:
+        return None
+    torch = terms.torch if peer.needs_torch else None
+    return environment_problem(peer.name, peer.requirements, terms.environments, torch)
+
+
+def python_of(peer: Peer, terms: Terms) -> Path:
+    return python_in(terms.environments / peer.name) if peer.requirements else Path(sys.executable)
+
+
+def command_of(peer: Peer, python: Path, folder: Path) -> list[str]:
+    # Variables and packages of whoever runs this must not leak into a peer's environment.
+    flags = ["-E", "-s"] if peer.requirements else []
+    return [str(python), *flags, str(PROGRAMS / peer.program), str(folder)]
+
+
+@cache
+def compile_ours(terms: Terms) -> None:
+    """Compile our kernels, which numba keeps on disk: a cost of the first release ever, not of each."""
+    domain = Domain(tuple(Categorical(f"a{j}", ("0", "1", "2")) for j in range(4)))
+    records = Records.from_rows(domain, np.random.default_rng(0).integers(0, 3, (500, 4)))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        # Tables of three attributes need every loop that those of two do.
+        write_task(folder, Release(Case("", 3), OURS, OURS.methods[0].name, 1.0, 0), records, terms.cores)
+        command = command_of(OURS, Path(sys.executable), folder)
+        run_within(command, FULL_LIMIT, terms.cores, terms.memory)
+
+
+# Tasks and answers
+
+
+def write_task(folder: Path, wanted: Release, records: Records, cores: int) -> None:
+    """Write what a program reads (`peer_programs/protocol.py`)."""
+    domain = records.domain
+    task = {
+        "names": [domain.name(j) for j in range(domain.width)],
+        "sizes": domain.sizes.tolist(),
+        "tables": tables_of(records, wanted.case).sets,
+        "epsilon": wanted.epsilon,
+        "delta": DELTA,
+        "method": wanted.method,
+        "seed": wanted.seed,
+        "cores": cores,
+    }
+    (folder / "task.json").write_text(json.dumps(task))
+    np.save(folder / "rows.npy", records.to_rows())
+
+
+def tables_of(records: Records, case: Case) -> Tables:
+    return Tables(records.domain, tuple(combinations(range(records.domain.width), case.order)))
+
+
+@lru_cache(maxsize=1)
+def truth_of(data: Data, case: Case) -> NDArray[np.float64]:
+    """The true fraction of every cell, kept for the points that follow."""
+    records = case.records(data)
+    return tables_of(records, case).counts(records) / records.rows
+
+
+class BadAnswer(Exception):
+    """What is wrong with an answer."""
+
+
+def read_answer(folder: Path, tables: Tables) -> tuple[NDArray[np.generic], float]:
+    """What a program left: rows of codes or the fraction of every cell, and the seconds that they took."""
+    try:
+        answer = np.load(folder / "answer.npy")
+        seconds = float((folder / "seconds.txt").read_text())
+    except (OSError, ValueError) as problem:
+        raise BadAnswer("no answer that can be read") from problem
+    if answer.dtype.kind not in "iuf" or not np.isfinite(answer).all():
+        raise BadAnswer("the answer holds something else than numbers")
+    if answer.ndim == 1:
+        if len(answer) != tables.size:
+            raise BadAnswer(f"{len(answer):,} fractions for {tables.size:,} cells")
+        return answer, seconds
+    if answer.shape[1:] != (tables.domain.width,) or not len(answer):
+        raise BadAnswer(f"an answer of shape {answer.shape}")
+    if (answer < 0).any() or (answer >= tables.domain.sizes).any():
+        raise BadAnswer("rows with values that are not in the domain")
+    return answer, seconds
+
+
+def errors_of(answer: NDArray[np.generic], tables: Tables, truth: NDArray[np.float64]) -> dict[str, Value]:
+    """Errors over all tables, as fractions: mean L1, the worst table's, and the worst cell's.
+
+    Rows are divided by their own number: between these neighbours the true one is private.
+    """
+    found: NDArray[np.float64] = answer.astype(np.float64)
+    if answer.ndim == 2:
+        found = tables.counts(Records.from_rows(tables.domain, answer.astype(np.int64))) / len(answer)
+    error = np.abs(found - truth)
+    l1 = np.add.reduceat(error, tables.starts[:-1])
+    return {"l1": float(l1.mean()), "worst_table": float(l1.max()), "max_cell": float(error.max())}
