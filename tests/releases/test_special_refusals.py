@@ -19,6 +19,7 @@ EDGES, PLACES, PATIENTS = (
 )
 BASKETS = "p,q,r,s\nyes,no,no,yes\nno,yes,no,no\n"
 WIDE = "p = yes | q = yes | r = yes"
+MANY, FEW = "[graph]\nvertices = 500\n", "source,target\n1,2\n3,499\n"
 CASES = [
     (GRAPH, "payer,payee\na,z\n", "edges leaving {a}", [], "outside the declared set"),
     (GRAPH, EDGES, "edges leaving {z}", [], "z"),
@@ -83,3 +84,27 @@ def test_a_refusal_is_one_sentence_and_costs_nothing(
     assert "Traceback" not in said
     assert Path("book.ledger").read_bytes() == before
     assert not Path("out").exists()
+
+
+def test_errors_of_distances_are_of_the_diameter_and_a_long_cut_is_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (
+        ("points.toml", POINTS),
+        ("places.csv", PLACES),
+        ("graph.toml", MANY),
+        ("edges.csv", FEW),
+    ):
+        Path(name).write_text(text)
+    paid = ["--epsilon", "1", "--delta", "1e-6"]
+    of_points = ["places.csv", "--schema", "points.toml", "--queries", "points:random:5", "--out", "far"]
+    assert run_command(["release", *of_points, *paid]) == 0
+    assert "fractions of the diameter" in " ".join(capsys.readouterr().out.split())
+    of_graph = ["edges.csv", "--schema", "graph.toml", "--queries", "cuts:random:3", "--out", "cut"]
+    assert run_command(["release", *of_graph, *paid]) == 0
+    assert "fractions of the table" in " ".join(capsys.readouterr().out.split())
+    assert run_command(["evaluate", "cut", "edges.csv"]) == 0
+    said = capsys.readouterr().out
+    assert " … " in said
+    assert len(said) < 2000
