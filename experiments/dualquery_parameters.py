@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
-from math import inf
+from math import ceil, floor, inf
 from typing import Any
 
 import numpy as np
@@ -209,7 +209,16 @@ def draw(rows: Rows) -> Figure:
             Rectangle(
                 (0, 0), 1, 1, fill=False, edgecolor="black", linestyle="--", label="the paper's advice"
             ),
-            Line2D([], [], marker="o", ms=6, mfc="white", mec=VERMILION, linestyle="", label="our rule"),
+            Line2D(
+                [],
+                [],
+                marker="o",
+                ms=6,
+                mfc="white",
+                mec=VERMILION,
+                linestyle="",
+                label="our rule (its nearest cell)",
+            ),
         ],
         loc="outside lower center",
         ncols=3,
@@ -233,7 +242,8 @@ def heat_map(panel: Axes, rows: Rows, shades: LogNorm) -> None:
     )
     for row in where(rows, chosen=RULE)[:1]:
         x, y = _place(samples, row["samples"]), _place(rates, row["learning_rate"])
-        panel.plot(x + 0.36, y + 0.3, "o", ms=6, mfc="white", mec=VERMILION, mew=1.5)  # beside the digits
+        corner = round(x) + 0.38, round(y) + 0.36  # of the nearest cell, beside its digits
+        panel.plot(*corner, "o", ms=6, mfc="white", mec=VERMILION, mew=1.5)
     panel.set_xticks(range(len(samples)), [f"{number:g}" for number in samples])
     panel.set_yticks(range(len(rates)), [f"{rate:g}" for rate in rates])
     panel.set_xlabel("samples s")
@@ -260,6 +270,9 @@ def _frame(rows: Rows, advice: Advice) -> Rectangle:
     attributes = rows[0]["attributes"]
     left, right = (_place(samples, factor * attributes) for factor in advice.samples)
     low, high = (_place(rates, rate) for rate in advice.rates)
+    # Whole cells, so that no line runs over digits.
+    left, low = (floor(edge + 0.5) - 0.5 for edge in (left, low))
+    right, high = (ceil(edge - 0.5) + 0.5 for edge in (right, high))
     return Rectangle(
         (left, low), right - left, high - low, fill=False, edgecolor="black", linestyle="--", linewidth=1.5
     )
