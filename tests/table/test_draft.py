@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import DataError
@@ -89,6 +89,9 @@ numbers = st.floats(-1e9, 1e9) | st.integers(-(10**12), 10**12)
 
 
 @given(st.lists(cells, min_size=1, max_size=20), st.lists(numbers, min_size=1, max_size=40))
+@example(
+    texts=["a"], floats=[0.0, 0.5, *range(1, 7), 3e-191, *range(-11, 0), 190.0]
+)  # one number is next to nothing
 @settings(max_examples=50)
 def test_a_draft_fits_its_table(texts: list[str | None], floats: list[float]) -> None:
     for column in (

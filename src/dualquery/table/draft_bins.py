@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from dualquery.table.columns import equal_edges
 
 BINS = 20
+DECADES = (
+    25  # of a ladder by order of magnitude, on each side of 0: what is smaller still counts as next to 0
+)
 UNEVEN = 0.5  # of the rows in one of BINS bins of equal width: these numbers are skewed
 
 Floats = NDArray[np.float64]
@@ -59,6 +62,7 @@ def _by_magnitude(
         least = float(side[len(side) // 50])  # the smallest few share a bin with what is below them
         first = math.floor(math.log10(max(least, 1.0 if integer else 0.0) or side[-1]))
         last = math.ceil(math.log10(side[-1]))
+        first = max(first, last - DECADES)
         steps = (1, 2, 5) if last - first <= 6 else (1,)
         rungs = [float(Decimal(step).scaleb(power)) for power in range(first, last + 1) for step in steps]
         ladder |= {sign * rung for rung in rungs}
