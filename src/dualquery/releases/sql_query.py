@@ -28,7 +28,9 @@ class Asked:
         if not isinstance(text, str):
             raise QueryError(f"SQL is a text, and {type(text).__name__} is none")
         self._duckdb = duckdb
-        self._connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
+        # One thread: groups come in the same order every time, also where nobody asks for one.
+        config = {"enable_external_access": "false", "threads": "1"}
+        self._connection = duckdb.connect(":memory:", config=config)
         self._tree = self._read(text)
         self._node: Node = self._tree["statements"][0]["node"]
         self._plain = self._node["type"] == "SELECT_NODE"
