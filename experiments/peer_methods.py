@@ -50,7 +50,7 @@ OPENDP = Peer(
     (
         Method("MST", 55, 130),
         Method("MST sampled", 56, 133),
-        Method("AIM 32 x 100", 300, 350),
+        Method("AIM 48 x 100", 245, 350),
         Method("AIM", 1500, 3000),
     ),
     quick=("MST",),

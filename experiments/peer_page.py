@@ -26,7 +26,7 @@ TREATMENT = (
     "opendp, dpmm and smartnoise-synth by zero-concentrated privacy, ours by the tightest that it has. MWEM "
     'spends no δ, and takes the range of each attribute from the rows; "in splits" it sees three attributes at '
     'a time. "AIM 48 x 100" is dpmm\'s AIM with 48 rounds, of which each attribute takes one, and 100 iterations '
-    'after each; "AIM 32 x 100" is opendp\'s with 32 rounds after the single attributes; both hold a model of at '
+    "after each; opendp's has its 48 rounds after the single attributes; both hold a model of at "
     'most 8 MB, and opendp\'s fits the joint distribution itself where that is no larger. "AIM 48" is '
     'smartnoise-synth\'s with 48 rounds. "AIM" alone keeps all defaults. "MST sampled" draws its rows at random; '
     "by default opendp rounds them, which couples attributes that have only a neighbour in the tree in common "
