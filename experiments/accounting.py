@@ -112,7 +112,7 @@ def points(setting: Setting) -> list[Point]:
     lengths = setting.choose(
         toy=(5, 20, 200), quick=(5, 10, 20, 50, 100, 200, 500), full=(5, 10, 20, 50, 100, 200, 500)
     )
-    epsilons = setting.choose(toy=(0.25, 8.0), quick=(0.25, 1.0, 5.0), full=(0.25, 0.5, 1.0, 2.0, 5.0))
+    epsilons = setting.choose(toy=(0.1, 8.0), quick=(0.25, 1.0, 5.0), full=(0.25, 0.5, 1.0, 2.0, 5.0))
     queries = setting.choose(toy=500, quick=50_000, full=500_000)
     samples = {PAPERS: setting.choose(toy=20, quick=ADULT.samples, full=ADULT.samples), OWN: None}
     costs = [

@@ -146,7 +146,7 @@ def test_errors_by_every_theorem_fall_with_epsilon(toy: Callable[[str], Ran], th
     bought = where(
         toy("accounting").rows, what=accounting.ERROR, parameters=accounting.PAPERS, theorem=theorem
     )
-    assert falls(bought, "given", to=0.9)
+    assert falls(bought, "given", to=0.7)
 
 
 def test_errors_of_every_mechanism_fall_with_epsilon(toy: Callable[[str], Ran]) -> None:

@@ -121,10 +121,7 @@ def test_the_limit_stops_a_peer_and_what_it_started(fake: Peer, invented_data: D
 def test_the_limit_is_one_of_processor_seconds(fake: Peer, invented_data: Data) -> None:
     row = row_of(fake, "busy", invented_data, limit=1)
     assert row["outcome"] == "stopped after 1 processor seconds"
-    assert row["processor_seconds"] < 2
-    assert row["processor_seconds"] >= 0.9 or row["process_seconds"] >= 10, (
-        "or by the clock, on a busy machine"
-    )
+    assert 0.9 <= row["processor_seconds"] < 2
 
 
 def gone(process: int) -> bool:
