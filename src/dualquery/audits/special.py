@@ -17,7 +17,7 @@ from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.chance import own_sampler
 from dualquery.audits.pairs import Pair, pair
-from dualquery.audits.verbs import laplace, measured, pure
+from dualquery.audits.verbs import measurements
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.distances.factor import factored
 from dualquery.mechanisms.mechanism import Task, silent
@@ -122,18 +122,8 @@ def _measurements() -> list[tuple[str, Pair, Statistic]]:
 
 def cases() -> list[Case]:
     """Every statistic of special tables, and every mechanism."""
-    found = [
-        Case(
-            f"measure: {name}",
-            pair.words,
-            measured(pair, statistic, pure(pair), laplace),
-            quick=20_000,
-            long=1_000_000,
-        )
-        for name, pair, statistic in _measurements()
-    ]
     return [
-        *found,
+        *measurements(_measurements()),
         Setting("coarsenings", EDGE, CUTS).case(0, 1000),
         Setting("frieze-kannan", EDGE, CUTS, {"rounds": 1}).case(240, 4000),
         Setting("distance-curves", FAR, PLACES).case(240, 4000),

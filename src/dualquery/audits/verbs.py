@@ -237,9 +237,9 @@ def _measurements() -> list[tuple[str, Pair, Statistic]]:
     ]
 
 
-def cases() -> list[Case]:
-    """Every statistic and every score, each between the neighbours that move it most."""
-    found = [
+def measurements(of: Sequence[tuple[str, Pair, Statistic]]) -> list[Case]:
+    """Laplace noise on statistics, each between the neighbours that move it most."""
+    return [
         Case(
             f"measure: {name}",
             pair.words,
@@ -247,8 +247,13 @@ def cases() -> list[Case]:
             quick=20_000,
             long=1_000_000,
         )
-        for name, pair, statistic in _measurements()
+        for name, pair, statistic in of
     ]
+
+
+def cases() -> list[Case]:
+    """Every statistic and every score, each between the neighbours that move it most."""
+    found = measurements(_measurements())
     few = measured(ALONE, number_of_records(BITS), pure(ALONE), laplace, block=FEW)
     found += [
         Case("measure: number of records, few draws", ALONE.words, few, quick=20_000, long=400_000),

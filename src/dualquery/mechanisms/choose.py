@@ -28,6 +28,7 @@ from dualquery.mechanisms.pmw.game import PMW
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.allocation import closure
 from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.special import PREFERENCES
 from dualquery.privacy.budget import Accounting
 
 AnyMechanism = Mechanism[Any, Any]
@@ -62,7 +63,8 @@ def choose(task: Task, options: Mapping[str, object]) -> Plan[Any]:
 
     In order of preference: projection where Gaussian noise can be paid for, or Laplace noise under pure ε and there
     are enough records for it; MWEM where not and the universe is small enough to hold; DualQuery, which needs
-    neither, for everything else. An option that only one mechanism understands decides for that mechanism.
+    neither, for everything else. Special tables have preferences of their own (`special`). An option that only one
+    mechanism understands decides for that mechanism.
     """
     refused: list[str] = []
     for mechanism, why in _preferences(task):
@@ -80,6 +82,8 @@ def choose(task: Task, options: Mapping[str, object]) -> Plan[Any]:
 
 def _preferences(task: Task) -> list[tuple[AnyMechanism, str]]:
     """Mechanisms from the best on, each with the reason for being where it is."""
+    if task.domain.kind != "records":
+        return list(PREFERENCES[task.domain.kind])
     if task.budget.accounting in (Accounting.ZCDP, Accounting.GAUSSIAN):
         return [
             *_for_disjunctions(task),

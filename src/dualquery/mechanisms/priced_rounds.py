@@ -6,13 +6,23 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dualquery.mechanisms.mechanism import Step, Task
+from dualquery.mechanisms.mechanism import Step, Task, hidden
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate
 from dualquery.privacy.statistics import Balance
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundParameters:
+    """What a game of such rounds goes by."""
+
+    rounds: int
+    noise: float  # of a measured count, in records
+    rate: Rate = hidden()
+    law: Noise = hidden()
 
 
 @dataclass(frozen=True)

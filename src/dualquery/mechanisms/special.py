@@ -1,23 +1,20 @@
-"""The mechanisms of special tables by name, and which of them is taken where the user names none.
+"""The mechanisms of special tables by name, and which of them is preferred where the user names none.
 
-Of each kind of table the first that can be paid for is taken. The evidence is in docs/graphs.md and
+Of each kind of table the first that can be paid for is taken (`choose`). The evidence is in docs/graphs.md and
 docs/distances.md, made by `experiments/cuts.py` and `experiments/distances.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from dualquery.errors import DualQueryError
 from dualquery.mechanisms.distances.coordinate_wise import COORDINATE_WISE
 from dualquery.mechanisms.distances.curves import DISTANCE_CURVES
 from dualquery.mechanisms.graphs.coarsenings import COARSENINGS
 from dualquery.mechanisms.graphs.frieze_kannan import FRIEZE_KANNAN
 from dualquery.mechanisms.lists.noisy_cells import NOISY_CELLS
 from dualquery.mechanisms.lists.touched import TOUCHED_WEIGHTS
-from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
+from dualquery.mechanisms.mechanism import Mechanism
 
 AnyMechanism = Mechanism[Any, Any]
 
@@ -40,19 +37,3 @@ PREFERENCES: dict[str, tuple[tuple[AnyMechanism, str], ...]] = {
 SPECIAL: dict[str, AnyMechanism] = {
     mechanism.name: mechanism for chosen in PREFERENCES.values() for mechanism, _ in chosen
 }
-
-
-def choose_special(task: Task, options: Mapping[str, object]) -> Plan[Any]:
-    """The plan of the mechanism that suits a special table best, with one sentence that says why."""
-    refused: list[str] = []
-    for mechanism, why in PREFERENCES[task.domain.kind]:
-        if not mechanism.accepts(options):
-            refused.append(f"{mechanism.name} does not take the options given")
-            continue
-        try:
-            plan = mechanism.plan_for(task, options)
-        except DualQueryError as problem:
-            refused.append(f"{mechanism.name}: {problem}")
-            continue
-        return replace(plan, reason=f"{why} {plan.reason[:1].upper()}{plan.reason[1:]}")
-    raise DualQueryError(f"no mechanism fits: {'; '.join(refused)}")

@@ -9,7 +9,7 @@ from typing import Any
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS, AnyMechanism, choose
 from dualquery.mechanisms.mechanism import Plan, Task
-from dualquery.mechanisms.special import SPECIAL, choose_special
+from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, delta_warning
 from dualquery.releases.calling import checked_wish
@@ -22,10 +22,7 @@ def plan_for(
     assert task.budget.accounting is not Accounting.TIGHTEST, "settled before anything is planned"
     if task.budget.accounting is Accounting.RENYI:
         raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
-    if mechanism is None:
-        chosen = choose(task, options) if task.domain.kind == "records" else choose_special(task, options)
-    else:
-        chosen = named(mechanism).plan_for(task, options)
+    chosen = choose(task, options) if mechanism is None else named(mechanism).plan_for(task, options)
     return named(mechanism or chosen.mechanism), replace(chosen, notes=(*task.workload.notes, *chosen.notes))
 
 

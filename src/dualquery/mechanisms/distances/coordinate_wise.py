@@ -19,14 +19,13 @@ from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.mechanisms.distances.artefact import DistanceCurves
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
-from dualquery.mechanisms.priced_rounds import PricedRounds
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
+from dualquery.mechanisms.priced_rounds import PricedRounds, RoundParameters
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import SignedErrors
-from dualquery.privacy.selection import Rate, Selected
+from dualquery.privacy.selection import Selected
 from dualquery.privacy.statistics import Balance
 from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.workload import Workload
@@ -34,16 +33,6 @@ from dualquery.table.points import GRID, KNOTS, Points
 
 PASSES = 3
 MOST_ROUNDS = 60
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoordinateParameters:
-    """Rounds of the game, and what each costs."""
-
-    rounds: int
-    noise: float  # of a measured distance, in records
-    rate: Rate = hidden()
-    law: Noise = hidden()
 
 
 @dataclass(frozen=True)
@@ -72,7 +61,7 @@ class DistanceQuestions:
         return HeardDistance(group.positions[place] / GRID, shares, min(1.0, max(0.0, value)))
 
 
-def plan(task: Task, wanted: RoundsWishes) -> Plan[CoordinateParameters]:
+def plan(task: Task, wanted: RoundsWishes) -> Plan[RoundParameters]:
     """Half of the budget selects, half measures, in equal rounds."""
     rounds = wanted.rounds or _usual_rounds(task)
     paid = PricedRounds.of(task, rounds, SignedErrors(task.workload, task.rows, 1, 1, np.empty(0, np.int64)))
@@ -81,7 +70,7 @@ def plan(task: Task, wanted: RoundsWishes) -> Plan[CoordinateParameters]:
         mechanism="coordinate-wise",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of records'}",
-        parameters=CoordinateParameters(rounds=rounds, noise=noise, rate=paid.rate, law=paid.law),
+        parameters=RoundParameters(rounds=rounds, noise=noise, rate=paid.rate, law=paid.law),
         steps=paid.steps("choose a distance that is answered badly"),
         mean_error=min(1.0, 0.5 * (noise / task.rows + found)),
         max_error=min(1.0, 3 * noise / task.rows + 2 * found),
@@ -96,7 +85,7 @@ def _usual_rounds(task: Task) -> int:
 
 
 def run(
-    plan: Plan[CoordinateParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+    plan: Plan[RoundParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
     """Play, and release the curves of the last reply."""
     task, chosen = plan.task, plan.parameters

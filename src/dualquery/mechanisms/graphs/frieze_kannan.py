@@ -21,30 +21,19 @@ from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.mechanisms.graphs.rectangles import RectangleGraph
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
-from dualquery.mechanisms.priced_rounds import PricedRounds
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
+from dualquery.mechanisms.priced_rounds import PricedRounds, RoundParameters
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import SignedErrors
-from dualquery.privacy.selection import Rate, Selected
+from dualquery.privacy.selection import Selected
 from dualquery.privacy.statistics import Balance
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.workload import Workload
 from dualquery.table.graph import Graph
 
 MOST_ROUNDS = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class FriezeKannanParameters:
-    """Rounds of the game, and what each costs."""
-
-    rounds: int
-    noise: float  # of a measured cut, in edges
-    rate: Rate = hidden()
-    law: Noise = hidden()
 
 
 @dataclass(frozen=True)
@@ -69,7 +58,7 @@ class CutQuestions:
         return HeardCut(int(chosen.queries[0]), min(1.0, max(0.0, value)))
 
 
-def plan(task: Task, wanted: RoundsWishes) -> Plan[FriezeKannanParameters]:
+def plan(task: Task, wanted: RoundsWishes) -> Plan[RoundParameters]:
     """Half of the budget selects, half measures, in equal rounds."""
     domain = task.domain
     assert isinstance(domain, Graph)
@@ -86,7 +75,7 @@ def plan(task: Task, wanted: RoundsWishes) -> Plan[FriezeKannanParameters]:
         mechanism="frieze-kannan",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of edges'}",
-        parameters=FriezeKannanParameters(rounds=rounds, noise=noise, rate=paid.rate, law=paid.law),
+        parameters=RoundParameters(rounds=rounds, noise=noise, rate=paid.rate, law=paid.law),
         steps=paid.steps("choose a cut that is answered badly"),
         mean_error=min(1.0, noise / task.rows + learned),
         max_error=min(1.0, 3 * noise / task.rows + 6 * learned),
@@ -101,7 +90,7 @@ def _usual_rounds(task: Task) -> int:
 
 
 def run(
-    plan: Plan[FriezeKannanParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+    plan: Plan[RoundParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
     """Play, and release the sum of rectangles."""
     task, chosen = plan.task, plan.parameters
