@@ -132,7 +132,7 @@ def points(setting: Setting) -> list[Point]:
             partial(measure, setting.data, case, mechanism, epsilon, seed),
             cost=1 + 10 * epsilon ** (2 / 3) if mechanism == MWEM else 2,  # as MWEM's rounds, squared
         )
-        for seed in setting.seeds(full=2)  # outermost: a run that is broken off has something of every case
+        for seed in setting.seeds(full=5)  # outermost: a run that is broken off has something of every case
         for case in cases(setting)
         for mechanism in case.mechanisms
         for epsilon in epsilons

@@ -150,7 +150,7 @@ def points(setting: Setting) -> list[Point]:
         )
         for name in names
         for epsilon in epsilons
-        for seed in setting.seeds()
+        for seed in setting.seeds(full=5)
     ]
 
 

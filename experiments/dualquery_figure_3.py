@@ -64,7 +64,7 @@ def points(setting: Setting) -> list[Point]:
     numbers = setting.choose(
         toy=(300, 1000),
         quick=(40_000, 200_000, 1_000_000),
-        full=(40_000, 200_000, 500_000, 1_000_000, 2_000_000),
+        full=(40_000, 200_000, 500_000, 1_000_000, 1_500_000, 2_000_000),
     )
     rounds = setting.choose(toy=10, quick=ROUNDS, full=ROUNDS)
     return [
@@ -74,7 +74,7 @@ def points(setting: Setting) -> list[Point]:
             cost=100_000 + queries,
         )
         for queries in numbers
-        for seed in setting.seeds()
+        for seed in setting.seeds(full=5)
     ]
 
 

@@ -112,7 +112,7 @@ def points(setting: Setting) -> list[Point]:
         )
         for name in METHODS
         for epsilon in epsilons
-        for seed in setting.seeds(full=3 if name in (MWEM_OURS, PROJECTED) else 5)
+        for seed in setting.seeds(full=5)
     ]
 
 

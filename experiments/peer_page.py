@@ -21,7 +21,8 @@ MARKERS = "o" + "sD^v<>PpXh*8d"
 ACROSS = 3  # panels in a row
 CEILING = 0.92  # of a panel: where those stand that gave no answer
 TREATMENT = (
-    "All know the domain; AIM and MWEM are told the order of the tables. The number of rows is measured by us "
+    "All know the domain; AIM and MWEM are told the order of the tables, MST and PrivBayes never see it, and a "
+    "release of theirs is judged on pairs and on triples. The number of rows is measured by us "
     "and by opendp, given to dpmm and smartnoise-synth. Each turns ε and δ into noise by its own accounting: "
     "opendp, dpmm and smartnoise-synth by zero-concentrated privacy, ours by the tightest that it has. MWEM "
     'spends no δ, and takes the range of each attribute from the rows; "in splits" it sees three attributes at '

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from experiments.data import Data
 from experiments.environments import environment_problem, python_in
 from experiments.harness import Size, Value
 from experiments.peer_methods import DELTA, OURS, SOURCES, Case, Peer, Release
-from experiments.processes import DONE, STOPPED, run_within
+from experiments.processes import DONE, STOPPED, Ran, run_within
 
 PROGRAMS = Path(__file__).parent / "peer_programs"
 ENVIRONMENTS = Path(__file__).parent.parent / ".peers"
@@ -53,28 +54,52 @@ def measure(data: Data, wanted: Release, terms: Terms, limit: float) -> dict[str
     problem = terms.skip or installing_problem(wanted.peer, terms)
     if problem is not None:
         return {"outcome": f"{NOT_STARTED} {problem}", **given}
-    records = wanted.case.records(data)
+    # Blind methods come by with tables of one order after the other, and make the same rows for each.
+    made = (
+        made_once(data, pairs_of(wanted), terms, limit) if wanted.blind else make(data, wanted, terms, limit)
+    )
+    outcome, found = made.ran.outcome, {}
+    if outcome == DONE:
+        tables = tables_of(wanted.case.records(data), wanted.case)
+        try:
+            answer = checked(made.answer, tables)
+            found = {**errors_of(answer, tables, truth_of(data, wanted.case)), "seconds": made.seconds}
+        except BadAnswer as bad:
+            outcome = f"failed: {bad}"
+    used: dict[str, Value] = {
+        "process_seconds": made.ran.process_seconds,
+        "processor_seconds": made.ran.processor_seconds,
+        "peak_gb": made.ran.peak_gb,
+    }
+    return {"outcome": outcome, **found, **used, **given}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of a process, what it left, and the seconds that it says it took (none where it left nothing)."""
+
+    ran: Ran
+    answer: NDArray[Any] | None
+    seconds: float
+
+
+def make(data: Data, wanted: Release, terms: Terms, limit: float) -> Made:
+    """Run a peer's program on a task of its own."""
     if not wanted.peer.requirements:
         compile_ours(terms)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        write_task(folder, wanted, records, terms.cores)
+        write_task(folder, wanted, wanted.case.records(data), terms.cores)
         command = command_of(wanted.peer, python_of(wanted.peer, terms), folder)
-        ran = run_within(command, limit, terms.cores, terms.memory)
-        outcome, found = ran.outcome, {}
-        if outcome == DONE:
-            tables = tables_of(records, wanted.case)
-            try:
-                answer, seconds = read_answer(folder, tables)
-                found = {**errors_of(answer, tables, truth_of(data, wanted.case)), "seconds": seconds}
-            except BadAnswer as bad:
-                outcome = f"failed: {bad}"
-    used: dict[str, Value] = {
-        "process_seconds": ran.process_seconds,
-        "processor_seconds": ran.processor_seconds,
-        "peak_gb": ran.peak_gb,
-    }
-    return {"outcome": outcome, **found, **used, **given}
+        return Made(run_within(command, limit, terms.cores, terms.memory), *left_in(folder))
+
+
+made_once = lru_cache(maxsize=2)(make)
+
+
+def pairs_of(wanted: Release) -> Release:
+    """The same release with pairs for a workload, which a blind method does not look at."""
+    return replace(wanted, case=replace(wanted.case, order=2))
 
 
 def worth_another_try(row: Mapping[str, str], terms: Terms, limit: float) -> bool:
@@ -154,27 +179,32 @@ class BadAnswer(Exception):
     """What is wrong with an answer."""
 
 
-def read_answer(folder: Path, tables: Tables) -> tuple[NDArray[np.generic], float]:
-    """What a program left: rows of codes or the fraction of every cell, and the seconds that they took."""
+def left_in(folder: Path) -> tuple[NDArray[Any] | None, float]:
+    """What a program left, if it can be read: rows of codes or the fraction of every cell, and its seconds."""
     try:
-        answer = np.load(folder / "answer.npy")
-        seconds = float((folder / "seconds.txt").read_text())
-    except (OSError, ValueError) as problem:
-        raise BadAnswer("no answer that can be read") from problem
+        return np.load(folder / "answer.npy"), float((folder / "seconds.txt").read_text())
+    except (OSError, ValueError):
+        return None, 0.0
+
+
+def checked(answer: NDArray[Any] | None, tables: Tables) -> NDArray[Any]:
+    """An answer that can be judged."""
+    if answer is None:
+        raise BadAnswer("no answer that can be read")
     if answer.dtype.kind not in "iuf" or not np.isfinite(answer).all():
         raise BadAnswer("the answer holds something else than numbers")
     if answer.ndim == 1:
         if len(answer) != tables.size:
             raise BadAnswer(f"{len(answer):,} fractions for {tables.size:,} cells")
-        return answer, seconds
+        return answer
     if answer.shape[1:] != (tables.domain.width,) or not len(answer):
         raise BadAnswer(f"an answer of shape {answer.shape}")
     if (answer < 0).any() or (answer >= tables.domain.sizes).any():
         raise BadAnswer("rows with values that are not in the domain")
-    return answer, seconds
+    return answer
 
 
-def errors_of(answer: NDArray[np.generic], tables: Tables, truth: NDArray[np.float64]) -> dict[str, Value]:
+def errors_of(answer: NDArray[Any], tables: Tables, truth: NDArray[np.float64]) -> dict[str, Value]:
     """Errors over all tables, as fractions: mean L1, the worst table's, and the worst cell's.
 
     Rows are divided by their own number: between these neighbours the true one is private.

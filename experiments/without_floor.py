@@ -16,7 +16,7 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.random_families import random_literals
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -43,7 +43,7 @@ def asked_of(data: Data, name: str, queries: int) -> Asked:
     """A data set, random 3-way queries about it, and the truth."""
     example = parse_schema(SCHEMA, origin="the example")
     records = encode(survey(), example) if name == "survey" else kept(data, name)
-    workload = random_literals(records.domain, 3, queries, seed=1)
+    workload = random_conjunctions(records.domain, 3, queries, seed=1)
     return Asked(records, workload, workload.fractions(records))
 
 
@@ -69,13 +69,13 @@ def points(setting: Setting) -> list[Point]:
     queries = setting.choose(toy=2000, quick=100_000, full=500_000)
     return [
         Point(
-            {"data": name, "epsilon": epsilon, "run": seed},
+            {"data": name, "epsilon": epsilon, "neighbours": Neighbours.ADD_REMOVE.value, "run": seed},
             partial(measure, setting.data, name, queries, epsilon, seed),
             cost={"adult": 3.0, "kddcup99": 10.0}.get(name, 1.0),
         )
         for name in names
         for epsilon in epsilons
-        for seed in setting.seeds(full=1)  # up to a minute each
+        for seed in setting.seeds()
     ]
 
 
@@ -100,9 +100,7 @@ def find(rows: Rows) -> str:
         risen = [f"{b:g}" for a, b in pairwise(errors) if errors[a].clearly_below(errors[b])]
         if risen:
             sentences.append(f"There it rises on the way to ε = {', '.join(risen)}.")
-    return "The largest error of random queries, literals drawn uniformly (`random-literals`). " + " ".join(
-        sentences
-    )
+    return "The largest error of random queries. " + " ".join(sentences)
 
 
 EXPERIMENT = Experiment(

@@ -26,7 +26,17 @@ COLUMNS = {
     | {"line", "epsilon", "neighbours", "epsilon_spent", "epsilon_as_printed", "rounds"}
     | {"uniform_mean_error", "seconds"},
     "dualquery_parameters": ERRORS
-    | {"data", "accounting", "free", "chosen", "learning_rate", "samples", "rounds", "attributes"},
+    | {
+        "data",
+        "neighbours",
+        "accounting",
+        "free",
+        "chosen",
+        "learning_rate",
+        "samples",
+        "rounds",
+        "attributes",
+    },
     "parities": ERRORS | {"data", "method", "epsilon", "queries", "rounds", "seconds", "gap_to_records"},
     "accounting": ERRORS | {"what", "parameters", "theorem", "given", "neighbours", "rounds", "epsilon"},
     "choosing": ERRORS | {"case", "mechanism", "epsilon", "neighbours", "seconds", "chosen"},

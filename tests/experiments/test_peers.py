@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -88,6 +89,22 @@ def test_an_exact_answer_has_no_error(fake: Peer, method: str, invented_data: Da
     assert row["seconds"] == 1.5
     assert 0.01 < row["peak_gb"] < 1
     assert row["processor_seconds"] > 0
+
+
+@pytest.mark.parametrize("blind", [True, False])
+def test_a_release_that_never_saw_the_workload_is_judged_on_tables_of_every_order(
+    fake: Peer, blind: bool, invented_data: Data
+) -> None:
+    peer = replace(fake, methods=(Method("copies", 1, 1, blind=blind),))
+    pairs, triples = (
+        peer_runs.measure(
+            invented_data, Release(Case("nltcs", order), peer, "copies", 1.0, 0), Terms(memory=8.0), 60
+        )
+        for order in (2, 3)
+    )
+    assert pairs["outcome"] == triples["outcome"] == DONE
+    assert pairs["l1"] == triples["l1"] == 0
+    assert (pairs["process_seconds"] == triples["process_seconds"]) == blind, "the same process"
 
 
 @pytest.mark.parametrize(
