@@ -333,9 +333,7 @@ SECTIONS: dict[str, Callable[[], list[Figure]]] = {
 
 def main() -> None:
     for name in sys.argv[1:] or SECTIONS:
-        started = time.perf_counter()
-        figures = SECTIONS[name]()
-        show(f"mwem, {name} ({time.perf_counter() - started:.0f} s)", figures)
+        show(f"mwem, {name}", SECTIONS[name]())
 
 
 if __name__ == "__main__":

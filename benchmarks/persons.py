@@ -101,7 +101,7 @@ def reading_seconds(rows: int = 1_000_000) -> float:
 
 
 def main() -> None:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     figures = []
     for mechanism, spec in (
         ("projection", SPEC),
@@ -112,14 +112,14 @@ def main() -> None:
             found = compare(relation, seeds=seeds, mechanism=mechanism, spec=spec)
             name = f"{mechanism}, {relation}"
             figures += [
-                Figure(f"{name}: mean error, persons at ε = 1", float(np.mean(found.person))),
-                Figure(f"{name}: mean error, records at ε = 1/3", float(np.mean(found.record))),
+                Figure.mean(f"{name}: persons at ε = 1", found.person),
+                Figure.mean(f"{name}: records at ε = 1/3", found.record),
                 Figure(f"{name}: ratio", found.ratio, required=1.2),
             ]
     figures.append(
         Figure("keeping 3 records of each person, 10⁶ rows", reading_seconds(), required=3, unit=" s")
     )
-    show(f"{PEOPLE:,} persons with {WAVES} records each, K = {WAVES}", figures)
+    show(f"{PEOPLE:,} persons with {WAVES} records each, K = {WAVES}, mean error", figures)
 
 
 if __name__ == "__main__":

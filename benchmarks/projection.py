@@ -3,12 +3,10 @@
 python -m benchmarks.projection                       # the table of accuracy, time and memory
 python -m benchmarks.projection adult kosarak         # some of its rows
 Sections: adult nltcs dense kddcup99 kosarak held-out | epsilon shapes adaptive
-`benchmarks/results/projection.csv` gets every figure of the table, with the smallest and the largest of the seeds.
 """
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 from dataclasses import dataclass
@@ -100,6 +98,19 @@ WANTED = {
 }
 
 
+SHOWN = {
+    "l1": "L1",
+    "worst": "worst table",
+    "cell": "max cell",
+    "query_max": "query max",
+    "query_mean": "query mean",
+    "seconds": "seconds after counting",
+    "processor": "processor seconds of all cores",
+    "said_rms": "rms error, predicted",
+    "true_rms": "rms error, true",
+}
+
+
 def load(data: str) -> tuple[Records, Workload]:
     """A data set and its random 3-way queries: 500,000, and 100,000 of the dense one."""
     name = data.split()[0]
@@ -175,11 +186,6 @@ def budget_of(epsilon: float, delta: float, neighbours: Neighbours = Neighbours.
     return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=Accounting.GAUSSIAN)
 
 
-def mean_of(results: list[Result], what: str) -> float | None:
-    values = [getattr(result, what) for result in results]
-    return None if values[0] is None else float(np.mean(values))
-
-
 def measure_row(wanted: Wanted) -> list[Result]:
     records, workload = load(wanted.data)
     warm = random_literals(records.domain, 3, 1000, seed=2)
@@ -199,33 +205,17 @@ def _first(records: Records, rows: int) -> Records:
 
 
 def requirements(sections: list[str]) -> None:
-    lines: list[tuple[object, ...]] = []
     for section in sections:
         for wanted in WANTED[section]:
             results, peak = in_fresh_process(measure_row, wanted)
-            names = ("l1", "worst", "cell", "query_max", "query_mean", "seconds")
-            words = ("L1", "worst table", "max cell", "query max", "query mean", "seconds after counting")
+            limits = wanted.limits if section != "held-out" else (None,) * len(wanted.limits)
             figures = []
-            for name, word, limit in zip(names, words, wanted.limits, strict=False):
-                value = mean_of(results, name)
-                if value is not None:
-                    figures.append(Figure(word, value, limit if section != "held-out" else None))
-                    seen = [getattr(result, name) for result in results]
-                    about = (wanted.data, wanted.epsilon, wanted.delta, len(results), word)
-                    lines.append((*about, value, min(seen), max(seen), limit if limit is not None else ""))
-            figures.append(Figure("processor seconds of all cores", mean_of(results, "processor") or 0.0))
-            figures.append(Figure("GB of the process, evaluation included", peak, wanted.limits[-1]))
-            figures.append(Figure("rms error, predicted", mean_of(results, "said_rms") or 0.0))
-            figures.append(Figure("rms error, true", mean_of(results, "true_rms") or 0.0))
+            for (name, words), limit in zip(SHOWN.items(), limits[:-1] + (None,) * 3, strict=True):
+                values = [getattr(result, name) for result in results]
+                if values[0] is not None:
+                    figures.append(Figure.mean(words, values, limit))
+            figures.append(Figure("GB of the process, evaluation included", peak, limits[-1]))
             show(wanted.words, figures)
-    if lines:
-        RESULTS.mkdir(exist_ok=True)
-        with (RESULTS / "projection.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(
-                ("table", "epsilon", "delta", "seeds", "what", "mean", "least", "most", "at most")
-            )
-            writer.writerows(lines)
 
 
 def error_against_epsilon() -> None:

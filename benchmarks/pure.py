@@ -1,4 +1,4 @@
-"""Projection under pure ε: what is required, and what was measured; every run is written to results/pure.csv.
+"""Projection under pure ε: what is required, and what was measured.
 
 python -m benchmarks.pure                       # everything, some minutes
 python -m benchmarks.pure nltcs2 adult3         # some tables
@@ -11,14 +11,13 @@ picked on seeds 0 to 2; --seeds 10 11 12 are fresh noise.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.harness import RESULTS, Figure, data_folder, records_of, show
+from benchmarks.harness import Figure, data_folder, records_of, show
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.projection.game import PROJECTION
@@ -129,7 +128,7 @@ def measure(name: str, records: Records, workload: Workload, epsilon: float, see
     )
 
 
-def run(name: str, seeds: Sequence[int], epsilons: Sequence[float], keep: Callable[[Result], None]) -> None:
+def run(name: str, seeds: Sequence[int], epsilons: Sequence[float]) -> None:
     """All figures of a case."""
     case = CASES[name]
     records = case.records()
@@ -139,16 +138,14 @@ def run(name: str, seeds: Sequence[int], epsilons: Sequence[float], keep: Callab
         if epsilon not in epsilons:
             continue
         results = [measure(name, records, workload, epsilon, seed) for seed in seeds]
-        for result in results:
-            keep(result)
-
-        def mean(column: str, results: list[Result] = results) -> float:
-            return float(np.mean([getattr(result, column) for result in results]))
-
-        figures.append(Figure(f"ε = {epsilon:g}: {case.judged}", mean(case.judged), case.required[epsilon]))
-        figures.append(Figure(f"ε = {epsilon:g}: largest", mean("largest"), case.largest))
-        figures.append(Figure(f"ε = {epsilon:g}: mean, as planned", mean("said_mean")))
-        figures.append(Figure(f"ε = {epsilon:g}: processor seconds", mean("processor_seconds")))
+        for words, column, required in (
+            (case.judged, case.judged, case.required[epsilon]),
+            ("largest", "largest", case.largest),
+            ("mean, as planned", "said_mean", None),
+            ("processor seconds", "processor_seconds", None),
+        ):
+            values = [getattr(result, column) for result in results]
+            figures.append(Figure.mean(f"ε = {epsilon:g}: {words}", values, required))
     show(f"{case.words}, {records.rows:,} records, pure ε, seeds {', '.join(map(str, seeds))}", figures)
 
 
@@ -158,20 +155,8 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     arguments = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / "pure.csv"
-    fresh = not path.exists()
-    with path.open("a", newline="") as stream:
-        writer = csv.DictWriter(stream, list(Result.__dataclass_fields__))
-        if fresh:
-            writer.writeheader()
-
-        def keep(result: Result) -> None:
-            writer.writerow(asdict(result))
-            stream.flush()
-
-        for name in arguments.tables or CASES:
-            run(name, arguments.seeds, arguments.epsilons, keep)
+    for name in arguments.tables or CASES:
+        run(name, arguments.seeds, arguments.epsilons)
 
 
 if __name__ == "__main__":

@@ -5,20 +5,19 @@
 Add-remove, ε = 1, δ = 10⁻⁶, exact Gaussian accounting, all 2-way tables unless it says otherwise, mean of three
 seeds. Each seed has a public random subset of the table of its own. Errors: L1 over tables, the worst table, the
 largest cell, then the largest and the mean error of 100,000 random conjunctions of three.
-`benchmarks/results/small_tables.csv` gets every figure.
 """
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 from dataclasses import dataclass
 from itertools import combinations
+from statistics import fmean
 
 import numpy as np
 
-from benchmarks.harness import RESULTS, Figure, in_fresh_process, records_of, show
+from benchmarks.harness import Figure, in_fresh_process, records_of, show
 from dualquery.counting.memory import MemoryCounter
 from dualquery.example import SCHEMA, survey
 from dualquery.mechanisms.mechanism import Task, silent
@@ -111,22 +110,27 @@ def errors(records: Records, released: Records, order: int) -> tuple[float, ...]
         sets = [sets[i] for i in sorted(chosen.tolist())]
     tables = Tables(domain, tuple(sets))
     wrong = np.abs(tables.counts(released) / released.rows - tables.counts(records) / records.rows)
-    l1 = np.add.reduceat(wrong, tables.starts[:-1])
+    sums = np.add.reduceat(wrong, tables.starts[:-1])
     queries = random_literals(domain, 3, QUERIES, seed=1)
     off = np.abs(queries.fractions(released) - queries.fractions(records))
-    return (float(l1.mean()), float(l1.max()), float(wrong.max()), float(off.max()), float(off.mean()))
+    return (float(sums.mean()), float(sums.max()), float(wrong.max()), float(off.max()), float(off.mean()))
 
 
-def mean(results: list[Result]) -> tuple[float, ...]:
-    return tuple(np.mean([result.errors for result in results], axis=0).tolist())
+def l1_of(results: list[Result]) -> list[float]:
+    return [result.errors[0] for result in results]
 
 
-ROWS: list[tuple[str, Figure]] = []
+def beside(results: list[Result], alone: list[Result], limit: float | None = None) -> list[Figure]:
+    """L1 beside that of one-way tables alone, which it must not exceed by much."""
+    before = l1_of(alone)
+    return [
+        Figure.mean("one-way L1", before),
+        Figure.mean("L1", l1_of(results), limit or 1.05 * fmean(before)),
+    ]
 
 
-def tell(title: str, figures: list[Figure]) -> None:
-    ROWS.extend((title, figure) for figure in figures)
-    show(title, figures)
+def seconds(results: list[Result]) -> Figure:
+    return Figure.mean("seconds", [result.seconds for result in results], 60.0)
 
 
 def adult() -> None:
@@ -137,8 +141,9 @@ def adult() -> None:
     }
     whole = table("adult")
     for rows, limits in wanted.items():
-        found = mean([run(subset(whole, rows, seed), seed) for seed in SEEDS])
-        tell(f"Adult, {rows:,} rows", [Figure(*row) for row in zip(NAMES, found, limits, strict=True)])
+        found = [run(subset(whole, rows, seed), seed).errors for seed in SEEDS]
+        columns = zip(NAMES, zip(*found, strict=True), limits, strict=True)
+        show(f"Adult, {rows:,} rows", [Figure.mean(*column) for column in columns])
 
 
 def nltcs() -> None:
@@ -146,51 +151,49 @@ def nltcs() -> None:
     whole = table("nltcs")
     for rows, before in ((500, 0.1155), (2000, 0.0319)):
         results = [run(subset(whole, rows, seed), seed) for seed in SEEDS]
-        tell(f"NLTCS, {rows:,} rows", [Figure("L1", mean(results)[0], 1.05 * before)])
+        show(f"NLTCS, {rows:,} rows", [Figure.mean("L1", l1_of(results), 1.05 * before)])
 
 
 def ones() -> None:
     """Never much worse than one-way tables alone; more seeds, because the number of records is noisy there."""
-    for name in ("adult", "nltcs", "survey", "kddcup99"):
+    for name, words in (("adult", "Adult"), ("nltcs", "NLTCS"), ("survey", "survey"), ("kddcup99", "KDD99")):
         whole = table(name)
         for rows in (300, 600, 1000):
             pairs = [(subset(whole, rows, seed % 3), seed) for seed in range(9)]
-            alone = mean([run(records, seed, order=1) for records, seed in pairs])[0]
-            found = mean([run(records, seed) for records, seed in pairs])[0]
-            tell(f"{name}, {rows:,} rows", [Figure("one-way L1", alone), Figure("L1", found, 1.05 * alone)])
+            alone = [run(records, seed, order=1) for records, seed in pairs]
+            found = [run(records, seed) for records, seed in pairs]
+            show(f"{words}, {rows:,} rows, beside one-way tables", beside(found, alone))
 
 
-def _latent(columns: int) -> list[Result]:
+def _latent(columns: int, order: int) -> list[Result]:
     run(hidden_classes(45, 9, rows=2000), 0)  # compiles, or reads the cache
-    return [run(hidden_classes(columns, seed), seed) for seed in SEEDS]
+    return [run(hidden_classes(columns, seed), seed, order) for seed in SEEDS]
 
 
 def latent() -> None:
     for columns, limit in ((100, 0.14), (300, 0.22)):
-        results, _ = in_fresh_process(_latent, columns)
-        seconds = float(np.mean([result.seconds for result in results]))
-        figures = [Figure("L1", mean(results)[0], limit), Figure("seconds", seconds, 60.0)]
-        tell(f"eight hidden classes, {columns} columns of 6 values, 10,000 rows", figures)
+        alone, _ = in_fresh_process(_latent, columns, 1)
+        results, _ = in_fresh_process(_latent, columns, 2)
+        title = f"eight hidden classes, {columns} columns of 6 values, 10,000 rows"
+        show(title, [*beside(results, alone, limit), seconds(results)])
 
 
 def _wide(order: int) -> list[Result]:
-    return [run(mixed(300, 3000, seed), seed, order) for seed in SEEDS[:1]]
+    return [run(mixed(300, 3000, seed), seed, order) for seed in SEEDS]
 
 
 def wide() -> None:
     alone, _ = in_fresh_process(_wide, 1)
     results, _ = in_fresh_process(_wide, 2)
-    limit = 1.05 * mean(alone)[0]
-    figures = [Figure("L1", mean(results)[0], limit), Figure("seconds", results[0].seconds, 60.0)]
-    tell("300 columns of 2 to 20 values, 3,000 rows", figures)
+    show("300 columns of 2 to 20 values, 3,000 rows", [*beside(results, alone), seconds(results)])
 
 
 def threes() -> None:
     """A workload of triples goes the same way."""
     whole = table("adult")
-    alone = mean([run(subset(whole, 1000, seed), seed, 1, judged=3) for seed in SEEDS])[0]
-    found = mean([run(subset(whole, 1000, seed), seed, 3, judged=3) for seed in SEEDS])[0]
-    tell("Adult, 1,000 rows, all 3-way tables", [Figure("L1", found, 1.05 * alone)])
+    alone = [run(subset(whole, 1000, seed), seed, 1, judged=3) for seed in SEEDS]
+    found = [run(subset(whole, 1000, seed), seed, 3, judged=3) for seed in SEEDS]
+    show("Adult, 1,000 rows, all 3-way tables", beside(found, alone))
 
 
 SECTIONS = {"adult": adult, "nltcs": nltcs, "ones": ones, "latent": latent, "wide": wide, "threes": threes}
@@ -203,12 +206,6 @@ def main() -> None:
         sys.exit(f"no section '{unknown[0]}'; there are {', '.join(SECTIONS)}")
     for name in asked:
         SECTIONS[name]()
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "small_tables.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(("table", "what", "measured", "at most"))
-        for title, figure in ROWS:
-            writer.writerow((title, figure.what, figure.measured, figure.required or ""))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Wide binary tables: accuracy, time and memory beside what was asked; every run is written to results/wide.csv.
+"""Wide binary tables: accuracy, time and memory beside what was asked.
 
 python -m benchmarks.wide                       # everything; the 512,000 attributes need 7 GB of disk
 python -m benchmarks.wide mixture kosarak       # some sections
@@ -9,19 +9,18 @@ Sections: mixture independent widest kosarak chain others
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from benchmarks.harness import RESULTS, Figure, in_fresh_process, records_of, show
+from benchmarks.harness import Figure, in_fresh_process, records_of, show
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.error_bars import STUDENT, Replica, learned_curves, narrowest
 from dualquery.mechanisms.mechanism import Task, silent
@@ -293,47 +292,47 @@ def only_released(data: str, attributes: int) -> dict[str, float]:
         return release(records, workload, 0).taken
 
 
-def requirements(wanted: Wanted, seeds: Sequence[int]) -> list[Result]:
+def requirements(wanted: Wanted, seeds: Sequence[int]) -> None:
     results: list[Result] = in_fresh_process(measure, wanted.data, wanted.attributes, seeds)[0]
     _, peak = in_fresh_process(only_released, wanted.data, wanted.attributes)
 
-    def mean(name: str) -> float:
-        return float(np.mean([getattr(result, name) for result in results]))
+    def values(name: str) -> list[float]:
+        return [float(getattr(result, name)) for result in results]
 
-    order_3 = mean("mean")
+    def ratios(over: str, under: str) -> list[float]:
+        return [a / b for a, b in zip(values(over), values(under), strict=True)]
+
     figures = [
-        Figure("mean error", order_3, wanted.mean),
-        Figure("largest error", mean("largest"), wanted.largest),
+        Figure.mean("mean error", values("mean"), wanted.mean),
+        Figure.mean("largest error", values("largest"), wanted.largest),
         *(
-            Figure(f"held-out, {k}-way, over the workload's", mean(f"held_out_{k}") / order_3, _ratio(wanted))
+            Figure.mean(
+                f"held-out, {k}-way, over the workload's", ratios(f"held_out_{k}", "mean"), _ratio(wanted)
+            )
             for k in (1, 2, 3)
         ),
-        Figure("mean error, as planned", mean("said_mean")),
+        Figure.mean("mean error, as planned", values("said_mean")),
         *(
-            Figure(
+            Figure.mean(
                 f"held-out, {k}-way, over a release for them",
-                mean(f"held_out_{k}") / mean(f"own_{k}"),
+                ratios(f"held_out_{k}", f"own_{k}"),
                 HELD_OUT_RATIO,
             )
             for k in (1, 2)
-            if mean(f"own_{k}") > 0
+            if min(values(f"own_{k}")) > 0
         ),
-        Figure("rms error, by the error bars", mean("said_rms")),
-        Figure("rms error, true", mean("true_rms")),
-        Figure("truth within its bar", mean("covered")),
-        Figure("synthetic records", mean("synthetic_rows")),
-        Figure("seconds", mean("seconds"), wanted.seconds),
-        Figure("seconds until there are rows", mean("rows_seconds")),
-        Figure("processor seconds of all cores", mean("processor_seconds")),
-        Figure("seconds, as planned", mean("said_seconds")),
+        Figure.mean("rms error, by the error bars", values("said_rms")),
+        Figure.mean("rms error, true", values("true_rms")),
+        Figure.mean("truth within its bar", values("covered")),
+        Figure.mean("synthetic records", values("synthetic_rows")),
+        Figure.mean("seconds", values("seconds"), wanted.seconds),
+        Figure.mean("seconds until there are rows", values("rows_seconds")),
+        Figure.mean("processor seconds of all cores", values("processor_seconds")),
+        Figure.mean("seconds, as planned", values("said_seconds")),
         Figure("GB of the process, the table included", peak, wanted.gigabytes),
-        Figure("GB, as planned", mean("said_gigabytes")),
+        Figure.mean("GB, as planned", values("said_gigabytes")),
     ]
-    show(
-        f"{wanted.data}, {wanted.attributes:,} attributes, ε = 1, δ = 0.001, seeds {', '.join(map(str, seeds))}",
-        figures,
-    )
-    return results
+    show(f"{wanted.data}, {wanted.attributes:,} attributes", figures)
 
 
 def _ratio(wanted: Wanted) -> float | None:
@@ -347,18 +346,9 @@ def main() -> None:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     arguments = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / "wide.csv"
-    fresh = not path.exists()
-    with path.open("a", newline="") as stream:
-        writer = csv.DictWriter(stream, list(Result.__dataclass_fields__))
-        if fresh:
-            writer.writeheader()
-        for section in arguments.sections or WANTED:
-            for wanted in WANTED[section]:
-                for result in requirements(wanted, arguments.seeds):
-                    writer.writerow(asdict(result))
-                stream.flush()
+    for section in arguments.sections or WANTED:
+        for wanted in WANTED[section]:
+            requirements(wanted, arguments.seeds)
 
 
 if __name__ == "__main__":
