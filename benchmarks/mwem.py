@@ -8,7 +8,6 @@ Sections: round factored ranges rho contingency nltcs cuboids rounds figure5
 from __future__ import annotations
 
 import math
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -55,7 +54,7 @@ from experiments.mwem_runs import (
     relative_entropy,
     uniform,
 )
-from experiments.runs import errors_of, run_of
+from experiments.runs import errors_of, peak_kilobytes, run_of
 
 FEW, MANY = 5, 20  # runs
 
@@ -79,7 +78,7 @@ def one_round(width: int) -> tuple[float, float, float]:
     assert isinstance(parities_of, AskedQueries)
     task = Task(parities_of.workload, records.rows, paid(1.0))
     chosen = parameters_of(task, MwemWishes(rounds=60))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_kilobytes()
     counter = MemoryCounter(records)
     counter.true_counts(task.workload, kept=True)
     curator = Curator(counter, Ledger(task.budget), SystemEntropy())
@@ -98,7 +97,7 @@ def one_round(width: int) -> tuple[float, float, float]:
         started = time.perf_counter()
         np.multiply(array, 1.0000001, out=array)
         passes.append(time.perf_counter() - started)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    grown = peak_kilobytes() - before
     # One array is the benchmark's own; a quarter of the rounds warm up; the least time is the least disturbed.
     memory = grown * 1024 / (8 << width) - 1
     return min(rounds[15:]), min(passes[15:]), memory

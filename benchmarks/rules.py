@@ -14,10 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.harness import records_of
+from benchmarks.harness import Figure, records_of, show
 from dualquery import clinic
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, default_delta
@@ -89,9 +87,6 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(CASES), metavar="TABLE")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(8)))
     arguments = parser.parse_args()
-    table = Table(
-        "table", "ε", "tables over", "without rules", "with rules", "change", "± (one deviation of the mean)"
-    )
     for name in arguments.names:
         ruled = CASES[name]()
         free = Records.from_rows(replace(ruled.domain, rules=()), ruled.to_rows())
@@ -99,15 +94,17 @@ def main() -> None:
             found = np.array(
                 [[errors(each, epsilon, seed) for each in (free, ruled)] for seed in arguments.seeds]
             )
-            for k in (0, 1):
+            figures = []
+            for k, words in enumerate(("pairs", "triples")):
                 without, with_rules = found[:, 0, k], found[:, 1, k]
-                ratio = with_rules / without - 1
-                off = ratio.std(ddof=1) / len(ratio) ** 0.5 if len(ratio) > 1 else float("nan")
-                table.add_row(
-                    name, f"{epsilon:g}", str(k + 2), f"{without.mean():.6f}", f"{with_rules.mean():.6f}",
-                    f"{ratio.mean():+.1%}", f"{off:.1%}",
-                )  # fmt: skip
-    Console().print(table)
+                figures += [
+                    Figure.mean(f"{words}, mean error without rules", without.tolist()),
+                    Figure.mean(f"{words}, mean error with rules", with_rules.tolist()),
+                    Figure.mean(
+                        f"{words}, percent more with rules", (100 * (with_rules / without - 1)).tolist()
+                    ),
+                ]
+            show(f"{name}, ε = {epsilon:g}", figures)
 
 
 if __name__ == "__main__":

@@ -157,14 +157,14 @@ def main(seconds: float) -> None:
     (with_sync, _), (without, _) = (max(each) for each in zip(*turns, strict=True))
     cost = min(one[1] for one, _ in turns)
     ratio = median(one[0] / other[0] for one, other in turns)
-    load = os.getloadavg()[0]
     show(
-        f"Questions over HTTP, {ROWS:,} records, {CONNECTIONS} connections (load of the machine {load:.1f})",
+        f"Questions over HTTP, {ROWS:,} records, {CONNECTIONS} connections",
         [
             Figure("questions a second", with_sync, 300, at_least=True),
             Figure("the same without syncs", without),
             Figure("with over without, median of the turns", ratio, 0.5, at_least=True),
-            Figure("processor time a question", cost, unit="ms"),
+            Figure("processor time a question", cost, unit=" ms"),
+            Figure("load of the machine, of cores", os.getloadavg()[0] / (os.cpu_count() or 1)),
         ],
     )
 

@@ -183,8 +183,9 @@ def draw(rows: Rows) -> Figure:
 def find(rows: Rows) -> str:
     priced, bought = where(rows, what=COST), where(rows, what=ERROR)
     sentences = [
-        "A record added or removed; Theorem 4.3 also as printed, with the factor 2 of a replaced record, by which "
-        "the paper chose T."
+        "A record added or removed. Both theorems carry a factor 2, that of the exponential mechanism, which is what "
+        "a replaced record needs; where the line does not say *as printed* it is left out. Theorem 4.3 stands here "
+        "in both ways, Theorem 4.2 without it: as printed it costs twice as much."
     ]
     for game in distinct(priced, "parameters"):
         by_theorem = mean_by(where(priced, parameters=game), ("given", "theorem"), "epsilon")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -42,6 +44,7 @@ PAPERS_DUAL_QUERY, RHO_DUAL_QUERY, OWN_DUAL_QUERY = (
     Look(GREEN, "^", "--"),
     Look(GREEN, "o"),
 )
+ADVANCED_DUAL_QUERY = Look(GREEN, "<", "-.")
 PROJECTION, ADAPTIVE = Look(BLUE, "s"), Look(SKY, "D", "--")
 MWEM, MWEM_AGAIN, MWEM_LETTER = Look(VERMILION, "P"), Look(VERMILION, "X", "--"), Look(VERMILION, "x", ":")
 NOISE = Look(ORANGE, "d", "-.")
@@ -115,3 +118,18 @@ def legend_below(picture: Figure, panel: Axes, columns: int) -> None:
     picture.legend(
         *panel.get_legend_handles_labels(), loc="outside lower center", ncols=columns, frameon=False
     )
+
+
+def mean_and_max_bars(panel: Axes, rows: Rows, words: Mapping[str, str], columns: tuple[str, str]) -> None:
+    """Two bars for each method, its mean and its max error with their spread, the first method on top."""
+    rows = list(rows)
+    runs = {method: [row for row in rows if row["method"] == method] for method in words}
+    shown = [method for method, mine in runs.items() if mine]
+    places = np.arange(len(shown))
+    for shift, column, label, hatch in ((-0.2, columns[0], "mean", None), (0.2, columns[1], "max", "//")):
+        means = [fmean(row[column] for row in runs[method]) for method in shown]
+        panel.barh(places + shift, means, 0.38, hatch=hatch, label=label)
+        bar_spread(panel, places + shift, [runs[method] for method in shown], column, across=True)
+    panel.set_yticks(places, [words[method] for method in shown])
+    panel.invert_yaxis()
+    panel.set_xscale("log")

@@ -36,13 +36,15 @@ PAPERS: dict[str, tuple[int, int, int]] = {
 
 
 def bits(records: Records) -> int:
-    """Binary attributes as the paper counts them: an item is one, and so is each value of another attribute."""
-    domain = records.domain
-    items = sum(column.count for column in domain.columns if isinstance(column, Items))
-    wide = [
-        int(domain.sizes[j]) for j in range(domain.width) if not isinstance(domain.column_of(j)[1], Items)
-    ]
-    return items + sum(wide)
+    """Binary attributes: an attribute of two values is one, of another each value (or bucket) is one."""
+    return sum(1 if size == 2 else size for size in records.domain.sizes.tolist())
+
+
+def values_as_bits(records: Records) -> int:
+    """The same by the rule of the paper: an item is one, and so is each value of any other attribute."""
+    return sum(
+        column.count if isinstance(column, Items) else len(column.labels) for column in records.domain.columns
+    )
 
 
 def measure(data: Data, name: str) -> dict[str, Value]:
@@ -52,6 +54,7 @@ def measure(data: Data, name: str) -> dict[str, Value]:
         "rows": records.rows,
         "attributes": records.domain.width,
         "binary_attributes": bits(records),
+        "values_as_bits": values_as_bits(records),
         "universe_log2": float(records.domain.log2_size),
         "paper_rows": there[0],
         "paper_attributes": there[1],
@@ -97,9 +100,22 @@ def find(rows: Rows) -> str:
             *sentences,
             "The paper's 14 attributes of Adult leave the income out; here it is asked about as well, which makes "
             "15. Numbers are cut into the buckets of `experiments/schemas`, whose limits are public; the paper does "
-            "not print its own, and so the number of binary attributes is another.",
+            "not print its own, and so the number of binary attributes is another. An item, or any attribute of two "
+            "values, is one binary attribute here, as MWEM's paper counts the 16 of NLTCS; of any other attribute "
+            f"each value or bucket is one. By the rule of DualQuery's paper every value is one, which "
+            f"makes {_by_rule(rows)}.",
         ]
     )
+
+
+def _by_rule(rows: Rows) -> str:
+    """The tables whose count differs by the rule of the paper."""
+    told = (
+        f"{row['values_as_bits']:,} of {row['table']}"
+        for row in rows
+        if row["values_as_bits"] != row["binary_attributes"]
+    )
+    return ", ".join(told) or "no difference"
 
 
 EXPERIMENT = Experiment(
@@ -115,6 +131,7 @@ EXPERIMENT = Experiment(
         "rows",
         "attributes",
         "binary_attributes",
+        "values_as_bits",
         "universe_log2",
         "paper_rows",
         "paper_attributes",

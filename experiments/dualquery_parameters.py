@@ -144,7 +144,7 @@ def measure(
         run = run_of(DUAL_QUERY, records, workload, pays, seed)
         answers, chosen = answers_of(run.outcome, workload), run.parameters
     else:
-        # The theorem as printed has the factor 2 of a replaced record (`runs.papers_rounds`).
+        # The theorem as printed has the factor 2 that a replaced record needs (`runs.papers_rounds`).
         counted = Neighbours.REPLACE if accounting == THEOREM else ADD_REMOVE
         affords = budget_of(epsilon, DELTA, ACCOUNTINGS[accounting], counted)
         released, chosen = played(records, workload, affords, pays, free, options, seed)
@@ -187,7 +187,7 @@ def points(setting: Setting) -> list[Point]:
             cost=(3 if table == DENSE else 1) * (3 if accounting == RHO else 1),
         )
 
-    return [point(key, seed) for key in keys(scale) for seed in setting.seeds()]
+    return [point(key, seed) for key in keys(scale) for seed in setting.seeds(full=2)]
 
 
 # Drawing
@@ -300,7 +300,7 @@ def find(rows: Rows) -> str:
     ]
     given = (
         f"ε = {EPSILON:g}, δ = {DELTA:g}, a record added or removed, random queries; T is the most that ρ or Theorem "
-        f"4.3 as printed (with the factor 2 of a replaced record) affords, up to {ROUNDS_MOST}. "
+        f"4.3 as printed (with its factor 2) affords, up to {ROUNDS_MOST}. "
         "The digits are means of the runs."
     )
     return "\n".join([given, "", *(f"- {words}" for words in told)])

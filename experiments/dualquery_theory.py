@@ -13,7 +13,7 @@ from dualquery.mechanisms.dual_query.parameters import Learning
 from dualquery.privacy.budget import Accounting
 from experiments import drawing
 from experiments.data import Data
-from experiments.drawing import BLACK, Look, curve, legend_below
+from experiments.drawing import BLACK, Look, curve, legend_below, plain_ticks
 from experiments.dualquery_figure_2 import DELTA, PAPERS_RATE, SAMPLES, TITLES
 from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, where
 from experiments.runs import (
@@ -32,7 +32,7 @@ from experiments.spread import samples_by
 BETA = 0.05
 OWN, PRACTICAL = "Algorithm 2", "the paper's practice"
 LOOKS = {OWN: Look(BLACK, "X", "-."), PRACTICAL: drawing.PAPERS_DUAL_QUERY}
-BOUND = Look(BLACK, "", "--")
+BOUND = Look(BLACK, "*", "--")
 
 
 def algorithm_2(asked: Asked, alpha: float) -> Learning:
@@ -111,6 +111,7 @@ def draw(rows: Rows) -> Figure:
         curve(panel, where(mine, method=OWN), "epsilon", "promised", BOUND, "α of Theorem 4.6")
         panel.axhline(1, color="grey", linewidth=0.8)
         panel.set(title=TITLES[name], xlabel="ε (δ = 0.001)", yscale="log")
+        plain_ticks(panel, distinct(mine, "epsilon"))
     panels[0].set_ylabel("error (above 1: no promise)")
     legend_below(picture, panels[0], 3)
     return picture

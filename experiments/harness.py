@@ -42,6 +42,7 @@ Row: TypeAlias = dict[str, Any]  # numbers are numbers again
 Rows: TypeAlias = list[Row]
 T = TypeVar("T")
 
+AIM = "Aim"  # of an experiment that no paper has
 SIZE, DATE = "size", "date"  # columns that every CSV file has, first and last
 RUNS = "runs"  # a column of experiments whose rows are means already
 LIBRARIES = ("numpy", "numba", "opendp", "dp-accounting", "matplotlib")
@@ -106,12 +107,13 @@ class Experiment:
 
     name: str
     title: str
-    paper: str  # a sentence or two: what the paper (or the user of a peer) found
+    paper: str  # a sentence or two: what the paper (or the user of a peer) found, or what we aim at
     points: Callable[[Setting], list[Point]]
     draw: Callable[[Rows], Figure]
     find: Callable[[Rows], str]  # what we find, in Markdown, with every number taken from the rows
     by: tuple[str, ...]  # columns of the page's table: what is varied ...
     shown: tuple[str, ...]  # ... and what is averaged over the runs
+    before: str = "There"  # the word before `paper`: AIM where no paper says it
 
 
 # Rows
@@ -359,7 +361,7 @@ def _folded(table: str) -> str:
 
 def _body(experiment: Experiment, rows: Rows, folder: str) -> list[str]:
     return [
-        f"**There.** {experiment.paper}",
+        f"**{experiment.before}.** {experiment.paper}",
         f"**Here.** {experiment.find(rows)}",
         runs_words(experiment, rows),
         f"![{experiment.title}]({folder}{experiment.name}.svg)",
@@ -405,7 +407,8 @@ def gather(experiments: Sequence[Experiment], setting: Setting, out: Path, probl
     parts = [
         "# The papers' experiments, and peers side by side",
         f"Every picture and every number below was written by `python -m experiments` ({setting.size.value} size) "
-        "from the CSV files beside the pictures. *There* is what the paper found, *here* what we find.",
+        "from the CSV files beside the pictures. *There* is what the paper found, *aim* what we set ourselves where "
+        "no paper has the experiment, *here* what we find.",
         environment(),
     ]
     for experiment in experiments:

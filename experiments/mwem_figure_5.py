@@ -22,7 +22,6 @@ from experiments.harness import (
     listed,
     main,
     mean_by,
-    times,
 )
 from experiments.mwem_runs import (
     Array,
@@ -35,7 +34,7 @@ from experiments.mwem_runs import (
     learned,
     plain_log_ticks,
 )
-from experiments.spread import Sample, samples_by
+from experiments.spread import Sample, compared, samples_by
 
 LINES = {
     "mwem": (drawing.MWEM, "MWEM"),
@@ -121,9 +120,13 @@ def find(rows: Rows) -> str:
     opening = (
         f"{averaged(rows)}; {first['cuboids']} cuboids of {first['attributes']} attributes, the largest with "
         f"{first['cells']:,} cells. The methods of Ding et al., with which the paper compares, are not here: beside "
-        "us stands what both improve on, independent noise in every cell of every cuboid."
+        "us stand independent Laplace noise in every cell of every cuboid, clipped at zero, and the uniform guess."
     )
     return " ".join([opening, _found(rows, "average"), _found(rows, "max")])
+
+
+def _records(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _found(rows: Rows, over: str) -> str:
@@ -140,18 +143,24 @@ def _found(rows: Rows, over: str) -> str:
     low, high = epsilons[0], epsilons[-1]
 
     def beside(epsilon: float) -> str:
-        mean = mwem[epsilon].mean
-        return (
-            f"{times(mean / noise[epsilon].mean)} than with Laplace noise, "
-            f"{times(mean / guess[epsilon].mean)} than the uniform guess"
+        others = {"Laplace noise": noise[epsilon], "the uniform guess": guess[epsilon]}
+        told = (
+            f"{compared(mwem[epsilon], other)} {words} ({_records(other.mean)})"
+            for words, other in others.items()
         )
+        return f"{_records(mwem[epsilon].mean)} at ε = {epsilon:g}, {', '.join(told)}"
 
     widest = max(epsilons, key=lambda e: mwem[e].high / mwem[e].low)
     sentences = [
-        f"The **{over}** over cuboids of the average error is {mwem[low].mean:.3g} records at ε = {low:g} "
-        f"({beside(low)}) and {mwem[high].mean:.3g} at ε = {high:g} ({beside(high)}). Runs differ most at ε = "
-        f"{widest:g}, from {mwem[widest].low:.3g} to {mwem[widest].high:.3g}."
+        f"The **{over}** over cuboids of the average error, in records, is {beside(low)}; {beside(high)}. Runs "
+        f"differ most at ε = {widest:g}, from {mwem[widest].low:.3g} to {mwem[widest].high:.3g}."
     ]
+    empty = [epsilon for epsilon in epsilons if guess[epsilon].clearly_below(noise[epsilon])]
+    if empty:
+        sentences.append(
+            f"At ε = {listed(empty)} Laplace noise is worse than the uniform guess, so that a factor over it says "
+            "little there."
+        )
     rises = [f"{a:g} to {b:g}" for a, b in pairwise(epsilons) if mwem[a].clearly_below(mwem[b])]
     if rises:
         sentences.append(
@@ -161,9 +170,9 @@ def _found(rows: Rows, over: str) -> str:
     beaten = [epsilon for epsilon in epsilons if noise[epsilon].clearly_below(mwem[epsilon])]
     if beaten:
         sentences.append(
-            f"Laplace noise is clearly better at ε = {listed(beaten)}: it measures the small cuboids, whose cells "
-            "are the largest, as well as any other, while MWEM knows some of them only as sums of larger, noisy "
-            "tables."
+            f"Laplace noise is clearly better at ε = {listed(beaten)}, likely because it measures the small cuboids, "
+            "whose cells are the largest, as well as any other, while MWEM knows some of them only as sums of "
+            "larger, noisy tables."
         )
     lost = [epsilon for epsilon in epsilons if guess[epsilon].clearly_below(mwem[epsilon])]
     if lost:

@@ -344,8 +344,9 @@ def _found(mine: Rows, key: tuple[str, str, int]) -> str:
     else:
         full = middle(mine, "full_mean")
         words += f"; a release with all of the budget {full:.2g}, of which this is {online / full:.2f}"
+    fires = round(middle(mine, "fires"))
     return (
-        f"{words}; {middle(mine, 'fires'):.0f} fires, {above:.2%} of the verified answers above their bound, "
+        f"{words}; {fires} fire{'' if fires == 1 else 's'}, {above:.2%} of the verified answers above their bound, "
         f"{middle(mine, 'milliseconds'):.2f} ms of CPU a question."
     )
 

@@ -143,8 +143,8 @@ def find(rows: Rows) -> str:
         noise = [mean[e, NOISE_PARITIES] / mean[e, NOISE_CELLS] for e in epsilons]
         told.append(
             f"- {TITLES[name]}, mean error of a cell at ε = {epsilon:g}: {shown}. Over all ε the detour through "
-            f"parities multiplies DualQuery's by {min(dual_query):.2f} to {max(dual_query):.2f}, that of independent "
-            f"noise by {min(noise):.2f} to {max(noise):.2f}."
+            f"parities multiplies the error of DualQuery by {min(dual_query):.2f} to {max(dual_query):.2f}, that "
+            f"of independent noise by {min(noise):.2f} to {max(noise):.2f}."
         )
     return "\n".join([f"δ = {DELTA:g}, replace-one.", "", *told, "", " ".join(_reasons(rows))])
 
@@ -160,9 +160,9 @@ def _reasons(rows: Rows) -> list[str]:
     sentences = []
     if lost := where_worse(DUAL_QUERY_PARITIES, DUAL_QUERY_CELLS):
         sentences.append(
-            f"DualQuery loses by the detour at {lost} of {len(cases)} points: the theorem carries over a bound on "
-            "the worst error and no more, and the game corrects all parities alike, where asked directly it turns "
-            "to the cells that are wrong."
+            f"DualQuery loses by the detour at {lost} of {len(cases)} points, likely because the theorem carries "
+            "over a bound on the worst error and no more, and the game corrects all parities alike, where asked "
+            "directly it turns to the cells that are wrong."
         )
     if where_worse(NOISE_CELLS, NOISE_PARITIES) == len(cases):
         sentences.append(

@@ -54,6 +54,7 @@ OPENDP = Peer(
         Method("MST", 55, 130, blind=True),
         Method("MST sampled", 56, 133, blind=True),
         Method("AIM 48 x 100", 245, 350),
+        Method("AIM 48", 1500, 1250),
         Method("AIM", 1500, 3000),
     ),
     quick=("MST",),

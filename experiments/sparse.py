@@ -17,7 +17,7 @@ from dualquery.queries.lists import Catalogue, Lists
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import cells_of, codes_table
 from dualquery.table.records import Records
-from experiments.drawing import bar_spread
+from experiments.drawing import mean_and_max_bars
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, run_of
 from experiments.special_cases import EPSILON, independent, special_budget, unit_noise
@@ -124,18 +124,7 @@ def draw(rows: Rows) -> Figure:
     cases = [case for case in (LOOKUPS, LISTS) if where(rows, case=case)]
     picture = Figure(figsize=(8.5, 2.2 * len(cases)), layout="constrained")
     for panel, case in zip(np.ravel(picture.subplots(len(cases), 1)), cases, strict=True):
-        mine = where(rows, case=case)
-        mean, largest = (mean_by(mine, ("method",), c) for c in ("mean", "max"))
-        shown = [method for method in WORDS if (method,) in mean]
-        places = np.arange(len(shown))
-        panel.barh(places - 0.2, [mean[m,] for m in shown], 0.38, label="mean")
-        panel.barh(places + 0.2, [largest[m,] for m in shown], 0.38, hatch="//", label="max")
-        runs = [where(mine, method=m) for m in shown]
-        bar_spread(panel, places - 0.2, runs, "mean", across=True)
-        bar_spread(panel, places + 0.2, runs, "max", across=True)
-        panel.set_yticks(places, [WORDS[m] for m in shown])
-        panel.invert_yaxis()
-        panel.set_xscale("log")
+        mean_and_max_bars(panel, where(rows, case=case), WORDS, ("mean", "max"))
         panel.set(title=f"{case}, n = {RECORDS:,}", xlabel="error, in records")
     panel.legend(frameon=False)
     return picture

@@ -50,6 +50,15 @@ class Sample:
 UNKNOWN = Sample(nan, nan, 0, nan, nan)
 
 
+def compared(mine: Sample, other: Sample) -> str:
+    """How many times higher or lower, where that is clear."""
+    if not (mine.clearly_below(other) or other.clearly_below(mine)):
+        return "not clearly apart from"
+    ratio = max(mine.mean / other.mean, other.mean / mine.mean)
+    digits = 0 if ratio >= 100 else 1 if ratio >= 1.1 else 2  # "1.0 times higher" would say nothing
+    return f"{ratio:,.{digits}f} times {'lower' if mine.mean < other.mean else 'higher'} than"
+
+
 class Samples(dict[tuple[Any, ...], Sample]):
     """Samples by what was varied; one that was not measured is not a number."""
 

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from experiments import __main__ as everything
 from experiments.data import WHERE, Data, Unavailable
 from experiments.harness import (
+    AIM,
     Experiment,
     Kept,
     Point,
@@ -127,6 +128,13 @@ def test_the_same_rows_draw_the_same_files(setting: Setting, tmp_path: Path) -> 
     for ending in ("svg", "png", "md"):
         first, second = ((tmp_path / folder / f"meter.{ending}").read_bytes() for folder in ("a", "b"))
         assert first == second, ending
+
+
+def test_an_aim_of_our_own_is_not_told_as_what_a_paper_found(setting: Setting, tmp_path: Path) -> None:
+    experiment = experiment_of(Meter())
+    for made, word in ((experiment, "There"), (replace(experiment, before=AIM), "Aim")):
+        assert run(made, setting, tmp_path / word) == []
+        assert f"**{word}.** It falls." in (tmp_path / word / "meter.md").read_text(encoding="utf-8")
 
 
 def test_gathering(setting: Setting, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from experiments import learning
 from experiments.data import Data
@@ -19,3 +20,24 @@ def test_learning_at_toy_size(invented_data: Data, tmp_path: Path) -> None:
         assert area[learning.AROUND,] > area[learning.REAL,] - 0.1
     page = (tmp_path / "learning.md").read_text(encoding="utf-8")
     assert "The goals at ε = 1" in page
+
+
+def test_workloads_that_came_to_the_same_release_are_told() -> None:
+    def rows_of(area: dict[str, float]) -> list[dict[str, Any]]:
+        return [
+            {
+                "training": spec,
+                "epsilon": 1.0,
+                "run": run,
+                **dict.fromkeys(learning.LEARNERS, value - run / 1000),
+            }
+            for spec, value in area.items()
+            for run in range(3)
+        ]
+
+    alike = " ".join(learning._workloads(rows_of({learning.PAIRS: 0.8, learning.AROUND: 0.8})))
+    assert "No workload is clearly better" in alike
+    assert "one and the same release" in alike
+    apart = " ".join(learning._workloads(rows_of({learning.PAIRS: 0.8, learning.AROUND: 0.9})))
+    assert "marginals:3:income over marginals:2 at ε = 1 (logistic regression)" in apart
+    assert "same release" not in apart

@@ -1,10 +1,9 @@
-"""Pages agree with the files that their numbers come from; a table with a number says where it comes from."""
+"""Pages agree with the files that their numbers come from, and no number that was measured is typed by hand."""
 
 from __future__ import annotations
 
 import csv
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,33 +11,81 @@ import pytest
 from experiments.__main__ import NAMES, experiment_of
 from experiments.data import Data
 from experiments.harness import Kept, Setting, Size, page_of
-from experiments.pages import MARKED, PAGES, PARTS, RESULTS, ROOT, written
+from experiments.page_parts.files import RESULTS, ROOT
+from experiments.pages import MARKED, PARTS, pages, written
 
 MEASURED = [name for name in NAMES if (RESULTS / f"{name}.csv").exists()]
-DOCS = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "experiments.md"]
-SAYS = re.compile(r"<!-- (measured by: (?P<command>.+)|not measured: .+) -->")
-DECIMAL = re.compile(r"(?<![\w.])0?\.\d{2,}")
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WRITTEN = {"experiments.md", "tutorial.md"}  # whole pages that a command writes, of which other tests speak
+SAYS = re.compile(r"<!-- (?:not measured: (?P<why>.+)|checked by: (?P<test>\S+)) -->")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+# Told to the program, not by it.
+GIVEN = re.compile(r"[εδαβηρ] [=<≤>] ?[\d., /…]*\d|\b(?:Python|version|doi) [\d.]+")
+DECIMAL = re.compile(r"(?<![\w.])\d*\.\d{2,}(?![\w.]*\.\d)")
 SETTING = Setting(Data(Path("nowhere")), Size.FULL)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_what_stands_between_markers_is_what_the_files_say(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    parts = [found[2] for found in MARKED.finditer(text)]
-    assert parts
-    assert set(parts) <= set(PARTS)
+def by_name(path: Path) -> str:
+    return path.name
+
+
+@pytest.mark.parametrize("path", pages(), ids=by_name)
+def test_what_stands_between_markers_is_what_the_files_say(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert {found[2] for found in MARKED.finditer(text)} <= set(PARTS)
     assert written(text) == text, "write the page anew: python -m experiments.pages"
 
 
 def test_every_part_stands_somewhere() -> None:
-    texts = " ".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
+    texts = " ".join(path.read_text(encoding="utf-8") for path in pages())
     assert {found[2] for found in MARKED.finditer(texts)} == set(PARTS)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_no_table_of_numbers_is_typed_by_hand(page: str) -> None:
-    typed = MARKED.sub("", (ROOT / page).read_text(encoding="utf-8"))
-    assert not [line for line in typed.splitlines() if line.startswith("|") and DECIMAL.search(line)]
+def typed_numbers(text: str) -> list[tuple[str, str]]:
+    """Numbers with two decimals or more that stand outside of parts and of code, each with what is said about it.
+
+    A word about numbers stands in a line before a paragraph or a table, and holds until the next empty line after it.
+    """
+    text = CODE.sub("", MARKED.sub("", text))
+    found: list[tuple[str, str]] = []
+    said = before = ""
+    for line in text.splitlines():
+        if SAYS.fullmatch(line):
+            said = line
+        elif not line.strip():
+            said = said if SAYS.fullmatch(before) else ""
+        found += [(number, said) for number in DECIMAL.findall(GIVEN.sub("", line))]
+        before = line
+    return found
+
+
+def test_typed_numbers_are_found() -> None:
+    page = """The error is 0.123, at ε = 0.05.
+
+<!-- not measured: a constant -->
+
+A share of 0.25.
+
+`0.77` and <!-- from the files: x -->
+0.99
+<!-- end -->
+| 0.55 |
+"""
+    assert typed_numbers(page) == [("0.123", ""), ("0.25", "<!-- not measured: a constant -->"), ("0.55", "")]
+
+
+@pytest.mark.parametrize("path", [each for each in TEXTS if each.name not in WRITTEN], ids=by_name)
+def test_no_measured_number_is_typed_by_hand(path: Path) -> None:
+    """A number that was measured stands between markers; another says why it is none, or which test holds it.
+
+    That test has the number itself, or reads the page.
+    """
+    for number, said in typed_numbers(path.read_text(encoding="utf-8")):
+        says = SAYS.fullmatch(said)
+        assert says, f"{number}: from which file? (`<!-- from the files: … -->`, experiments/pages.py)"
+        if says["test"]:
+            held = (ROOT / says["test"]).read_text(encoding="utf-8")
+            assert number.lstrip("0") in held or path.name in held, f"{number} is not in {says['test']}"
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -58,39 +105,6 @@ def test_no_row_is_left_over_from_another_way_to_measure(name: str) -> None:
         kept = len(list(csv.DictReader(file)))
     points = experiment_of(name).points(SETTING)
     assert len(Kept(RESULTS / f"{name}.csv", Size.FULL).rows(points)) == kept
-
-
-def tables(text: str) -> list[tuple[str, list[str]]]:
-    """Every table of a page, with the last line before it that is not empty."""
-    found: list[tuple[str, list[str]]] = []
-    before, inside = "", False
-    for line in text.splitlines():
-        if line.startswith("|"):
-            if not inside:
-                found.append((before, []))
-            found[-1][1].append(line)
-        elif line.strip():
-            before = line
-        inside = line.startswith("|")
-    return found
-
-
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
-def test_a_table_of_numbers_says_where_they_come_from(path: Path) -> None:
-    text = MARKED.sub("", path.read_text(encoding="utf-8"))
-    for before, lines in tables(text):
-        if sum(len(DECIMAL.findall(line)) for line in lines) < 2:
-            continue
-        says = SAYS.fullmatch(before)
-        assert says, f"say '<!-- measured by: COMMAND -->' before the table that begins {lines[0]}"
-        command = says["command"] or ""
-        module = re.search(r"python -m ((?:experiments|benchmarks)\.(\w+))", command)
-        if module:
-            assert find_spec(module[1]), command
-            if module[1].startswith("experiments"):
-                assert (RESULTS / f"{module[2]}.csv").exists(), command
-        elif command.startswith("pytest "):
-            assert (ROOT / command.removeprefix("pytest ")).exists()
 
 
 @pytest.mark.parametrize("name", MEASURED)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dualquery.privacy.conversion import gaussian_epsilon
 from dualquery.queries.families import marginals
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
@@ -31,6 +33,8 @@ from experiments.mwem_runs import (
     relative_entropy,
     uniform,
 )
+from experiments.spread import Sample
+from experiments.svd_bound import classical_variance, exact_variance, slack
 from tests.experiments.outputs import rows_after_run
 
 
@@ -91,6 +95,45 @@ def test_scaling_errors_fall_with_epsilon(invented_data: Data, tmp_path: Path) -
     for name in (scaling.ADULT, scaling.WIDENED, scaling.INDEPENDENT):
         assert 1.2 * errors[name, 1] < errors[name, 0.01], name
     assert all(row["seconds"] > 0 and row["other_parts"] < row["attributes"] for row in rows)
+
+
+# What their pages say
+
+
+def test_factors_are_told_only_where_they_are_clear() -> None:
+    mine = Sample.of([1.0, 1.1, 0.9])
+    assert figure_2.compared(mine, Sample.exact(2.0)) == "2.0 times lower than"
+    assert figure_2.compared(mine, Sample.exact(0.005)) == "200 times higher than"
+    assert figure_2.compared(mine, Sample.exact(1.05)) == "not clearly apart from"
+    assert figure_2.compared(Sample.exact(1.04), Sample.exact(1.0)) == "1.04 times higher than"
+    assert figure_2.compared(Sample.of([1.0]), Sample.exact(9.0)) == "not clearly apart from"
+
+
+def test_exact_noise_is_just_private_and_less_than_the_classical() -> None:
+    for epsilon, delta in ((0.0125, 1 / 748), (0.4, 1 / 30_162), (5.0, 0.1)):
+        variance = exact_variance(epsilon, delta)
+        assert gaussian_epsilon(1 / variance, delta=delta) <= epsilon
+        assert gaussian_epsilon(1 / (0.999 * variance), delta=delta) > epsilon
+        assert slack(epsilon, delta) == pytest.approx(classical_variance(epsilon, delta) / variance)
+    assert slack(0.0125, 1 / 748) > slack(0.4, 1 / 748) > 1
+
+
+def test_figure_4_tells_where_the_order_is_not_the_papers() -> None:
+    def rows_of(entropies: dict[str, float]) -> list[dict[str, Any]]:
+        return [
+            {"method": method, "epsilon": 0.1, "run": run, "relative_entropy": value + run / 1000}
+            for method, value in entropies.items()
+            for run in range(3)
+        ]
+
+    first, second, third = figure_4.FIXED
+    papers = figure_4._ordered(rows_of({first: 3.0, second: 2.0, third: 1.0}))
+    assert papers == [
+        "The paper's order of the fixed T (20, 30, 40 from top to bottom) is clear here at ε = 0.1."
+    ]
+    other = " ".join(figure_4._ordered(rows_of({first: 1.0, second: 2.0, third: 2.0})))
+    assert "nowhere" in other
+    assert "ε = 0.1 (T = 20 below 30, T = 20 below 40)" in other
 
 
 # What they share

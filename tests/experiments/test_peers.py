@@ -6,6 +6,7 @@ Nothing is installed: the peers here are programs of the tests' own, run by this
 from __future__ import annotations
 
 import csv
+import importlib
 import os
 import sys
 import time
@@ -89,6 +90,20 @@ def test_an_exact_answer_has_no_error(fake: Peer, method: str, invented_data: Da
     assert row["seconds"] == 1.5
     assert 0.01 < row["peak_gb"] < 1
     assert row["processor_seconds"] > 0
+
+
+def test_noisy_tables_are_replaced_by_the_nearest_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Independent noise is given its fairest form: no other distribution may be nearer."""
+    monkeypatch.syspath_prepend(str(peer_runs.PROGRAMS))
+    nearest = importlib.import_module("run_dualquery").nearest_distribution
+    rng = np.random.default_rng(0)
+    for cells in (1, 2, 8):
+        noisy = rng.normal(0.1, 0.3, cells)
+        found = nearest(noisy)
+        assert found.sum() == pytest.approx(1)
+        assert (found >= 0).all()
+        others = rng.dirichlet(np.full(cells, 0.5), 500)
+        assert (((noisy - found) ** 2).sum() <= ((noisy - others) ** 2).sum(axis=1) + 1e-12).all()
 
 
 @pytest.mark.parametrize("blind", [True, False])

@@ -21,6 +21,7 @@ WITH_LOOKS = (
     "dualquery_figure_4",
     "dualquery_figure_5",
     "dualquery_theory",
+    "learning",
     "mwem_figure_3",
     "mwem_figure_4",
     "parities",

@@ -4,7 +4,7 @@ MWEM's game over a universe of 2^64 cells: the query player finds and measures t
 the data player keeps a weight for each cell that some measured list accepts and one for all others
 (`distributions.touched_weights`).
 
-    error ≲ (log|X|)^{1/4} · √(log|Q|) / √(nε), in time ~ S a query instead of |X|.
+    error ≲ (log|X|)^{1/4} · √(log|Q|) / √(nε), as for queries of any kind, in time ~ S a query instead of |X|.
 """
 
 from __future__ import annotations

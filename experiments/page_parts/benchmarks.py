@@ -1,0 +1,178 @@
+"""What pages quote of benchmarks: small and wide tables, persons, rules, streams and the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from experiments.page_parts.files import error, figures_of, plain, table
+from experiments.spread import Sample
+
+Figures = dict[tuple[str, str], Sample]
+
+
+def _titles(figures: Figures) -> list[str]:
+    return list(dict.fromkeys(title for title, _ in figures))
+
+
+def _cells(figures: Figures, title: str, whats: Iterable[str]) -> list[str]:
+    """What a benchmark found under a title, nothing where it did not look."""
+    return [error(figures[title, what]) if (title, what) in figures else "" for what in whats]
+
+
+def small_tables() -> str:
+    figures = figures_of("small_tables")
+    whats = ("one-way L1", "L1", "worst table", "max cell", "query max", "query mean", "seconds")
+    lines = [
+        [title, *_cells(figures, title, whats)]
+        for title in _titles(figures)
+        if not title.endswith("beside one-way tables")
+    ]
+    header = ("", "one-way alone, L1", "L1", "worst table", "max cell", "query max", "query mean", "seconds")
+    return table(header, lines)
+
+
+def beside_one_way() -> str:
+    """L1 over that of one-way tables alone, where there are so few records that pairs hardly pay."""
+    figures = figures_of("small_tables")
+    ratios: dict[str, dict[str, str]] = {}
+    runs = 0
+    for title in _titles(figures):
+        if title.endswith("beside one-way tables"):
+            name, rows = title.removesuffix(" rows, beside one-way tables").split(", ", 1)
+            found, alone = figures[title, "L1"], figures[title, "one-way L1"]
+            ratios.setdefault(name, {})[rows] = plain(found.mean / alone.mean)
+            runs = int(found.runs)
+    if not ratios:
+        return "\n"
+    numbers = list(next(iter(ratios.values())))
+    header = (f"L1 over that of one-way tables alone, {runs} seeds", *(f"{rows} rows" for rows in numbers))
+    return table(
+        header, ([name, *(found.get(rows, "") for rows in numbers)] for name, found in ratios.items())
+    )
+
+
+def wide() -> str:
+    figures = figures_of("wide")
+    held_out = [f"held-out, {k}-way, over the workload's" for k in (1, 2, 3)]
+    lines = []
+    for title in _titles(figures):
+        data, _, attributes = title.removesuffix(" attributes").rpartition(", ")
+        ratios = ", ".join(f"{figures[title, what].mean:.2f}" for what in held_out)
+        lines.append(
+            [
+                WIDE.get(data, data),
+                attributes,
+                f"{int(figures[title, 'mean error'].runs)}",
+                *_cells(figures, title, ("mean error", "largest error")),
+                ratios,
+                f"{figures[title, 'truth within its bar'].mean:.0%}",
+                f"{figures[title, 'processor seconds of all cores'].mean:.0f} s",
+                f"{figures[title, 'GB of the process, the table included'].mean:.1f}",
+            ]
+        )
+    header = (
+        "table",
+        "attributes",
+        "seeds",
+        "mean error",
+        "largest",
+        "held-out 1-, 2-, 3-way, over the workload's",
+        "within their 95% bars",
+        "processor time",
+        "GB",
+    )
+    return table(header, lines)
+
+
+WIDE = {
+    "mixture of 8": "mixture of 8 products",
+    "mixture of 64": "mixture of 64 products",
+    "six factors": "six normal factors, logistic",
+    "chain": "Markov chain",
+    "kosarak by popularity": "Kosarak, 500,000 queries by popularity",
+    "kosarak uniform": "Kosarak, 500,000 uniform queries",
+}
+
+
+def held_out_rare() -> str:
+    """Questions about rare items beside releases that were made for them."""
+    figures = figures_of("wide")
+    lines = []
+    for title in _titles(figures):
+        made = [figures.get((title, f"held-out, {k}-way, over a release for them")) for k in (1, 2)]
+        if all(made):
+            data = title.rpartition(", ")[0]
+            lines.append([WIDE.get(data, title), *(f"{each:.2f}" for each in made if each)])
+    return table(("held-out error over that of a release made for them", "1-way", "2-way"), lines)
+
+
+def persons() -> str:
+    figures = figures_of("persons")
+    lines = []
+    for title in _titles(figures):
+        for mechanism in ("projection", "adaptive-projection", "dualquery"):
+            for relation in ("replace", "add-remove"):
+                name = f"{mechanism}, {relation}"
+                found = _cells(figures, title, (f"{name}: persons at ε = 1", f"{name}: records at ε = 1/3"))
+                lines.append([mechanism, relation, *found, f"{figures[title, f'{name}: ratio'].mean:.2f}"])
+    return table(("mechanism", "neighbours", "a person, ε = 1", "a record, ε = 1/3", "ratio"), lines)
+
+
+RULED = {
+    "adult": "8,000 records and nine attributes of Adult, four rules about spouses",
+    "clinic": "the clinic, the second example, with its own four rules",
+}
+
+
+def rules() -> str:
+    """Change of the mean error by the rules."""
+    figures = figures_of("rules")
+    lines = []
+    for title in _titles(figures):
+        name, epsilon = title.split(", ε = ")
+        found = [figures[title, f"{words}, percent more with rules"] for words in ("pairs", "triples")]
+        lines.append(
+            [
+                RULED[name],
+                epsilon,
+                f"{int(found[0].runs)}",
+                *(f"{each.mean:+.1f}% ({each.low:+.1f} to {each.high:+.1f})" for each in found),
+            ]
+        )
+    return table(("table", "ε", "seeds", "pairs", "triples"), lines)
+
+
+def streams() -> str:
+    """Every figure of the stream, of each table that was streamed."""
+    figures = figures_of("streaming")
+    lines = [[title, what, _amount(sample.mean)] for (title, what), sample in figures.items()]
+    return table(("table", "what", "measured"), _once(lines))
+
+
+def _amount(value: float) -> str:
+    return f"{value / 1e6:.1f} million" if value >= 1e5 else f"{value:.2f}"
+
+
+def _once(lines: Iterable[list[str]]) -> Iterable[list[str]]:
+    """The first cell only where it changes."""
+    before = ""
+    for first, *others in lines:
+        yield ["" if first == before else first, *others]
+        before = first
+
+
+def serving() -> str:
+    figures = figures_of("serving")
+    return table(("", "measured"), ([what, plain(sample.mean)] for (_, what), sample in figures.items()))
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "small tables": small_tables,
+    "beside one way tables": beside_one_way,
+    "wide binary tables": wide,
+    "rare items": held_out_rare,
+    "persons": persons,
+    "rules": rules,
+    "streams": streams,
+    "serving": serving,
+}

@@ -1,0 +1,340 @@
+"""README.md and docs/evidence.md: one figure for each claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from experiments import choosing
+from experiments import dualquery_figure_2 as figure_2
+from experiments import dualquery_figure_4 as figure_4
+from experiments import dualquery_figure_5 as figure_5
+from experiments.harness import Rows, distinct, times, where
+from experiments.page_parts.files import error, plain, rows_of, table
+from experiments.spread import Samples, samples_by
+
+# The README
+
+
+def readme() -> str:
+    """How good, how fast: ε = 1, δ = 10⁻³, a record added or removed, in all lines."""
+    return table(
+        ("data", "mechanism", "mean error", "max error", "processor time"), [*_figure_2(), *_figure_4()]
+    )
+
+
+METHODS = {
+    figure_2.THEOREM: "DualQuery as in its paper",
+    figure_2.ADVANCED: "DualQuery by Theorem 4.3 for a record added or removed",
+    figure_2.PLANNED: "DualQuery, our accounting and parameters",
+    figure_2.PROJECTED: "projection",
+    figure_2.NOISE: "independent noise (answers only)",
+}
+SIZES = {
+    "adult": "Adult, 30,162 rows",
+    "kddcup99": "KDD99, 494,021 rows",
+    "kosarak": "Kosarak, 100,000 baskets of 23,496 items",
+}
+
+
+def _figure_2() -> Iterable[list[str]]:
+    rows = where(rows_of("dualquery_figure_2"), epsilon=1)
+    for name in distinct(rows, "data"):
+        mine = where(rows, data=name)
+        first = f"{SIZES[name]}, {mine[0]['queries']:,} random 3-way queries"
+        mean, most, seconds = (
+            samples_by(mine, ("method",), column) for column in ("mean_error", "max_error", "seconds")
+        )
+        for method, words in METHODS.items():
+            yield [first, words, error(mean[method,]), error(most[method,]), _seconds(seconds, method)]
+            first = ""
+
+
+def _figure_4() -> Iterable[list[str]]:
+    rows = with_counting(rows_of("dualquery_figure_4"))
+    widest = max(distinct(rows, "attributes"), default=0)
+    mine = where(rows, attributes=widest)
+    if not mine:
+        return
+    first = (
+        f"biased data, 100,000 rows, **{widest:,} attributes**, {mine[0]['queries']:,} random 3-way queries"
+    )
+    columns = ("mean_error", "max_error", "seconds", "peak_gb")
+    mean, most, seconds, peak = (samples_by(mine, ("method",), column) for column in columns)
+    for method in (figure_4.PAPERS, figure_4.PLANNED, figure_4.NOISE):
+        took = _seconds(seconds, method)
+        if (method,) in peak:
+            took += f", {peak[method,].high:.1f} GB"
+        words = {figure_4.PLANNED: METHODS[figure_2.PLANNED], figure_4.NOISE: METHODS[figure_2.NOISE]}
+        yield [first, words.get(method, method), error(mean[method,]), error(most[method,]), took]
+        first = ""
+
+
+def with_counting(rows: Rows) -> Rows:
+    """Rows whose seconds are those of counting and of the rounds together."""
+    return [
+        {**row, "seconds": row["seconds"] + row["counting_seconds"]} if row["seconds"] != "" else row
+        for row in rows
+    ]
+
+
+def _seconds(seconds: Samples, method: str) -> str:
+    return f"{seconds[method,].mean:.0f} s" if (method,) in seconds else ""
+
+
+# Evidence: one figure for each claim
+
+
+def against_the_paper() -> str:
+    """The ratio is to the stronger line: the theorem without a factor that these neighbours do not need."""
+    rows = where(rows_of("dualquery_figure_2"), epsilon=1)
+    most = samples_by(rows, ("data", "method"), "max_error")
+    lines, beaten = [], []
+    for name in distinct(rows, "data"):
+        printed, paper = most[name, figure_2.THEOREM], most[name, figure_2.ADVANCED]
+        own, noise = most[name, figure_2.PROJECTED], most[name, figure_2.NOISE]
+        ratio = times(own.mean / paper.mean)
+        lines.append([SIZES[name], error(printed), error(paper), error(own), ratio, error(noise)])
+        if noise.clearly_below(paper):
+            beaten.append(figure_2.TITLES[name])
+    header = (
+        "max error, ε = 1",
+        "DualQuery, T by Theorem 4.3 as printed",
+        "T by the same for a record added or removed",
+        "projection",
+        "that is",
+        "independent noise",
+    )
+    simpler = f"Independent noise is clearly better than DualQuery by Theorem 4.3 on {', '.join(beaten)}.\n"
+    return table(header, lines) + (f"\n{simpler}" if beaten else "")
+
+
+def papers_numbers() -> str:
+    """What the papers print in words or numbers, and the same here."""
+    return table(("figure", "the paper", "here"), [*_dual_query_numbers(), *_mwem_numbers()])
+
+
+def _dual_query_numbers() -> Iterable[list[str]]:
+    third, fourth = rows_of("dualquery_figure_3"), rows_of("dualquery_figure_4")
+    most = samples_by(third, ("queries",), "max_error")
+    few, many = min(most), max(most)
+    yield [
+        "DualQuery 3, zeros table, mean error",
+        "0.11",
+        f"{samples_by(third, (), 'zeros_mean_error')[()].mean:.3f}",
+    ]
+    yield ["DualQuery 3, mean error", "below 0.01", error(samples_by(third, (), "mean_error")[()])]
+    yield [
+        f"DualQuery 3, max error, {few[0]:,} and {many[0]:,} queries",
+        "mostly stable",
+        f"{error(most[few])}; {error(most[many])}",
+    ]
+    yield [
+        "DualQuery 3, ε of its parameters by Theorem 4.3, and without its factor 2",
+        "1",
+        f"{third[0]['epsilon_theorem_4_3']:.2f}; {third[0]['epsilon_theorem_4_3_added']:.2f}",
+    ]
+    mean = samples_by(fourth, ("method", "attributes"), "mean_error")
+    widths = distinct(fourth, "attributes")
+    yield [
+        f"DualQuery 4, mean error from {widths[0]:,} to {widths[-1]:,} attributes",
+        "about 0.08 (its number of records is not printed)",
+        f"{plain(mean[figure_4.PAPERS, widths[0]].mean)} to {plain(mean[figure_4.PAPERS, widths[-1]].mean)}",
+    ]
+    zeros, uniform = (
+        samples_by(where(fourth, method=name), (), "mean_error")[()]
+        for name in (figure_4.ZEROS, figure_4.UNIFORM)
+    )
+    yield ["DualQuery 4, zeros table, mean error", "0.21875", f"{zeros.mean:.5f}"]
+    yield ["DualQuery 4, uniform table, mean error", "about 0.11", f"{uniform.mean:.3f}"]
+    fifth = samples_by(rows_of("dualquery_figure_5"), ("line", "epsilon"), "mean_error")
+    yield [
+        "DualQuery 5, ε = 1, mean error: DualQuery; MWEM with T = 15 to the letter; MWEM with repeated updates",
+        "MWEM is the better",
+        "; ".join(error(fifth[line, 1]) for line in (figure_5.THEIRS, figure_5.LETTER, figure_5.REPEATED)),
+    ]
+
+
+def _mwem_numbers() -> Iterable[list[str]]:
+    second = where(rows_of("mwem_figure_2"), accounting="pure")
+    squared = samples_by(second, ("data", "epsilon"), "squared_error")
+    bound = samples_by(second, ("data", "epsilon"), "svd_bound")
+    above = [
+        f"{name} at {epsilon:g}"
+        for (name, epsilon), error_ in squared.items()
+        if bound[name, epsilon].mean < error_.mean
+    ]
+    yield [
+        "MWEM 2, where the error is above the SVD bound (name at ε)",
+        "below it, less so as ε grows",
+        ", ".join(above) or "nowhere",
+    ]
+    third = rows_of("mwem_figure_3")
+    for name in distinct(third, "data"):
+        entropy = {
+            (row["method"], row["epsilon"]): row["relative_entropy"] for row in where(third, data=name)
+        }
+        exact = entropy["all 3-way tables, exactly", 1]
+        yield [
+            f"MWEM 3, {name}, ε = 1, relative entropy; without privacy",
+            "approaches",
+            f"{plain(entropy['MWEM', 1])}; {plain(exact)}",
+        ]
+    fifth = rows_of("mwem_figure_5")
+    ours, theirs, guess = (
+        samples_by(fifth, ("epsilon",), column)
+        for column in ("mwem_average", "laplace_average", "uniform_average")
+    )
+    yield [
+        "MWEM 5, ε = 0.1, 1, average error in records; independent noise; the uniform guess",
+        "a quarter of Ding et al., who are not here",
+        "; ".join(
+            ", ".join(f"{sample[epsilon,].mean:,.0f}" for epsilon in (0.1, 1))
+            for sample in (ours, theirs, guess)
+        ),
+    ]
+
+
+def wide() -> str:
+    rows = with_counting(rows_of("dualquery_figure_4"))
+    own, noise = figure_4.PLANNED, figure_4.NOISE
+    lines, lower = [], []
+    widths = distinct(rows, "attributes")
+    for width in widths:
+        mine = where(rows, attributes=width)
+        mean, most, seconds = (
+            samples_by(mine, ("method",), column) for column in ("mean_error", "max_error", "seconds")
+        )
+        peak = max((row["peak_gb"] for row in where(mine, method=own) if row["peak_gb"] != ""), default=0.0)
+        if mean[noise,].clearly_below(mean[own,]):
+            lower.append(width)
+        lines.append(
+            [
+                f"{width:,}",
+                error(mean[own,]),
+                error(mean[noise,]),
+                error(most[own,]),
+                error(most[noise,]),
+                _seconds(seconds, own),
+                f"{peak:.1f} GB",
+            ]
+        )
+    header = (
+        "attributes",
+        "DualQuery, mean error",
+        "independent noise",
+        "DualQuery, max error",
+        "independent noise",
+        "processor",
+        "memory",
+    )
+    told = f"\nBy mean error independent noise is clearly better at {len(lower)} of {len(widths)} widths.\n"
+    return table(header, lines) + told
+
+
+def rule() -> str:
+    rows = rows_of("choosing")
+    return "\n\n".join(choosing.judged(rows, column) for column in choosing.COLUMNS) + "\n"
+
+
+def bars() -> str:
+    rows = rows_of("coverage")
+    held, single = (samples_by(rows, ("data", "epsilon"), name) for name in ("coverage", "coverage_1"))
+    lines = [
+        [name, f"{epsilon:g}", f"{int(sample.runs)}", f"{sample:.3f}", f"{single[name, epsilon].mean:.3f}"]
+        for (name, epsilon), sample in held.items()
+    ]
+    low, high = min(held, key=lambda key: held[key].mean), max(held, key=lambda key: held[key].mean)
+    lowest = min(single, key=lambda key: single[key].mean)
+    told = (
+        f"\nIn the mean over its runs a table has {held[low].mean:.3f} ({low[0]}, ε = {low[1]:g}) to "
+        f"{held[high].mean:.3f} ({high[0]}, ε = {high[1]:g}); of questions about one attribute at the least "
+        f"{single[lowest].mean:.3f} ({lowest[0]}, ε = {lowest[1]:g}).\n"
+    )
+    header = ("table", "ε", "runs", "share of 95% bars that hold the truth", "questions about one attribute")
+    return table(header, lines) + told
+
+
+def questions() -> str:
+    rows = [row for row in rows_of("online") if row["stream"] in ("natural", "random", "drill", "broad")]
+    lines = []
+    for key in dict.fromkeys((row["table"], row["stream"], row["questions"]) for row in rows):
+        mine = where(rows, table=key[0], stream=key[1], questions=key[2])
+        columns = ("online_mean", "release_mean", "full_mean", "gaussian_mean")
+        told = (error(samples_by(mine, (), column)[()]) for column in columns)
+        lines.append([f"{key[0]}, {key[1]}", f"{key[2]:,}", *told])
+    header = (
+        "stream",
+        "questions",
+        "mean error",
+        "its release alone",
+        "a release with all of the budget",
+        "independent noise",
+    )
+    return table(header, lines)
+
+
+FAMILIES = ("AIM", "MST", "PrivBayes", "MWEM")
+
+
+def other_tools() -> str:
+    """The mean L1 of a table: ours, and of each family of methods the best that answered, whoever has it."""
+    rows = where(rows_of("peers"), outcome="done")
+    keys = {(row["data"], row["tables"], row["epsilon"]) for row in rows}
+    lines = []
+    for data, tables, epsilon in sorted(keys, key=lambda key: (list(TABLES).index(key[0]), key[1:])):
+        here = where(rows, data=data, tables=tables, epsilon=epsilon)
+        ours, noise = (
+            samples_by(where(here, peer=name), (), "l1")[()] for name in ("dualquery", "independent noise")
+        )
+        best = [_best_of(here, family) for family in FAMILIES]
+        lines.append([TABLES[data], tables, f"{epsilon:g}", error(ours), *best, error(noise)])
+    header = ("mean L1 of a table", "", "ε", "ours", *FAMILIES, "independent noise")
+    return table(header, lines)
+
+
+TABLES = {
+    "adult": "Adult",
+    "adult (3,000 rows)": "Adult, 3,000 rows",
+    "adult (1,000 rows)": "Adult, 1,000 rows",
+    "nltcs": "NLTCS",
+    "kddcup99": "KDD99",
+}
+
+
+def _best_of(rows: Rows, family: str) -> str:
+    """The lowest mean of a family's methods, and which it is."""
+    mine = [row for row in rows if str(row["method"]).startswith(family)]
+    found = samples_by(mine, ("peer", "method"), "l1")
+    if not found:
+        return ""
+    best = min(found, key=lambda key: found[key].mean)
+    return f"{error(found[best])}, {best[0]} {best[1]}"
+
+
+def times_taken() -> str:
+    """At quick size, one after the other, as `make experiments` runs them."""
+    rows = rows_of("quick_times")
+    lines = [
+        [
+            f"`python -m experiments.{row['name']}`",
+            f"{row['seconds']:,.0f} s",
+            f"{row['processor_seconds']:,.0f} s",
+        ]
+        for row in rows
+    ]
+    sums = (sum(row[column] for row in rows) for column in ("seconds", "processor_seconds"))
+    lines.append(["`make experiments`, all of them", *(f"{total / 60:.0f} min" for total in sums)])
+    return table(("command, quick size", "by the clock", "processor time"), lines)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "how good": readme,
+    "against the paper": against_the_paper,
+    "the papers numbers": papers_numbers,
+    "wide tables": wide,
+    "the rule": rule,
+    "bars": bars,
+    "questions": questions,
+    "other tools": other_tools,
+    "times": times_taken,
+}
