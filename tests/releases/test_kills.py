@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -265,11 +266,15 @@ def test_interrupts_at_random_moments(warm: WarmProcess, place: Path) -> None:
     chance = random.Random(20)
     arguments = survey(place)
     output = place.parent / "output.txt"
-    began = time.monotonic()
-    warm.start("command", str(output), *arguments)
-    assert warm.ended() == 0, output.read_text()
-    usual = time.monotonic() - began
-    shutil.rmtree(place / "out")
+    usual = (
+        math.inf
+    )  # the least of some: the first run may compile, and a late signal would interrupt nothing
+    for _ in range(3):
+        began = time.monotonic()
+        warm.start("command", str(output), *arguments)
+        assert warm.ended() == 0, output.read_text()
+        usual = min(usual, time.monotonic() - began)
+        shutil.rmtree(place / "out")
     interrupted = 0
     for _ in range(20):
         process = warm.start("command", str(output), *arguments)
