@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from experiments.page_parts.files import error, figures_of, plain, table
+from experiments.page_parts.files import error, figures_of, plain, table, units_of
 from experiments.spread import Sample
 
 Figures = dict[tuple[str, str], Sample]
@@ -144,8 +144,8 @@ def rules() -> str:
 
 def streams() -> str:
     """Every figure of the stream, of each table that was streamed."""
-    figures = figures_of("streaming")
-    lines = [[title, what, _amount(sample.mean)] for (title, what), sample in figures.items()]
+    figures, units = figures_of("streaming"), units_of("streaming")
+    lines = [[*key, f"{_amount(sample.mean)}{units[key]}"] for key, sample in figures.items()]
     return table(("table", "what", "measured"), _once(lines))
 
 
@@ -162,8 +162,10 @@ def _once(lines: Iterable[list[str]]) -> Iterable[list[str]]:
 
 
 def serving() -> str:
-    figures = figures_of("serving")
-    return table(("", "measured"), ([what, plain(sample.mean)] for (_, what), sample in figures.items()))
+    figures, units = figures_of("serving"), units_of("serving")
+    return table(
+        ("", "measured"), ([key[1], f"{plain(each.mean)}{units[key]}"] for key, each in figures.items())
+    )
 
 
 PARTS: dict[str, Callable[[], str]] = {

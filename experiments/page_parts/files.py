@@ -30,6 +30,11 @@ def figures_of(name: str) -> dict[tuple[str, str], Sample]:
     }
 
 
+def units_of(name: str) -> dict[tuple[str, str], str]:
+    """What each figure of a benchmark is counted in."""
+    return {(str(row["title"]), str(row["what"])): str(row["unit"]) for row in _read(KEPT / f"{name}.csv")}
+
+
 def _or(value: float | str, row: dict[str, float]) -> float:
     return row["measured"] if value == "" else float(value)
 
