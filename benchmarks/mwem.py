@@ -54,7 +54,8 @@ from experiments.mwem_runs import (
     relative_entropy,
     uniform,
 )
-from experiments.runs import errors_of, peak_kilobytes, run_of
+from experiments.processes import peak_bytes
+from experiments.runs import errors_of, run_of
 
 FEW, MANY = 5, 20  # runs
 
@@ -78,7 +79,7 @@ def one_round(width: int) -> tuple[float, float, float]:
     assert isinstance(parities_of, AskedQueries)
     task = Task(parities_of.workload, records.rows, paid(1.0))
     chosen = parameters_of(task, MwemWishes(rounds=60))
-    before = peak_kilobytes()
+    before = peak_bytes("self")
     counter = MemoryCounter(records)
     counter.true_counts(task.workload, kept=True)
     curator = Curator(counter, Ledger(task.budget), SystemEntropy())
@@ -97,9 +98,9 @@ def one_round(width: int) -> tuple[float, float, float]:
         started = time.perf_counter()
         np.multiply(array, 1.0000001, out=array)
         passes.append(time.perf_counter() - started)
-    grown = peak_kilobytes() - before
+    grown = peak_bytes("self") - before
     # One array is the benchmark's own; a quarter of the rounds warm up; the least time is the least disturbed.
-    memory = grown * 1024 / (8 << width) - 1
+    memory = grown / (8 << width) - 1
     return min(rounds[15:]), min(passes[15:]), memory
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Literal
 
 from experiments.environments import last_words
 
@@ -93,7 +94,7 @@ def _wait(
         ended = os.wait4(process, os.WNOHANG)
         if ended[0]:
             return ended, peak
-        peak = max(peak, _peak(process))
+        peak = max(peak, peak_bytes(process))
         time.sleep(0.02)
     return None, peak
 
@@ -107,11 +108,11 @@ def _processor_seconds(process: int) -> float:
     return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
 
-def _peak(process: int) -> int:
-    """The most memory that a process has had so far, in bytes; 0 where the system does not tell.
+def peak_bytes(process: int | Literal["self"]) -> int:
+    """The most memory that a process has had so far; 0 where the system does not tell.
 
-    The usage that the system reports at the end would not do: it begins with the memory of this very process,
-    from which the other was forked.
+    The usage that the system reports at the end would not do: it begins with the memory of the process from which
+    this one was made.
     """
     try:
         status = Path(f"/proc/{process}/status").read_text()

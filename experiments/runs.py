@@ -6,12 +6,10 @@ Runs are seeded, so that a point can be repeated; a real release draws from the 
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +35,7 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Items
 from dualquery.table.records import Records
 from experiments.data import Data, kept
+from experiments.processes import peak_bytes
 
 ADD_REMOVE = Neighbours.ADD_REMOVE  # of all comparisons with the papers: |D △ D'| ≤ 1 in both
 ENOUGH = 1e6  # an ε that pays for parameters fixed beforehand; what they cost is written down
@@ -224,17 +223,4 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> tuple[Any
 
 def _with_peak(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, float]:
     result = function(*arguments)
-    return result, peak_kilobytes() / 1e6
-
-
-def peak_kilobytes() -> int:
-    """The most memory that this process has had.
-
-    The usage that the system reports begins with what the process had from which this one was made, however large, so
-    it is asked only where there is nothing better.
-    """
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+    return result, peak_bytes("self") / 1e9

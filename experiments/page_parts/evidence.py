@@ -9,7 +9,7 @@ from experiments import dualquery_figure_2 as figure_2
 from experiments import dualquery_figure_4 as figure_4
 from experiments import dualquery_figure_5 as figure_5
 from experiments.harness import Rows, distinct, times, where
-from experiments.page_parts.files import error, plain, rows_of, table
+from experiments.page_parts.files import TABLES, error, plain, rows_of, table
 from experiments.spread import Samples, samples_by
 
 # The README
@@ -30,9 +30,9 @@ METHODS = {
     figure_2.NOISE: "independent noise (answers only)",
 }
 SIZES = {
-    "adult": "Adult, 30,162 rows",
-    "kddcup99": "KDD99, 494,021 rows",
-    "kosarak": "Kosarak, 100,000 baskets of 23,496 items",
+    "adult": f"Adult, {figure_2.RECORDS['adult']:,} rows",
+    "kddcup99": f"KDD99, {figure_2.RECORDS['kddcup99']:,} rows",
+    "kosarak": f"Kosarak, {figure_2.RECORDS['kosarak']:,} baskets of 23,496 items",
 }
 
 
@@ -290,15 +290,6 @@ def other_tools() -> str:
         lines.append([TABLES[data], tables, f"{epsilon:g}", error(ours), *best, error(noise)])
     header = ("mean L1 of a table", "", "ε", "ours", *FAMILIES, "independent noise")
     return table(header, lines)
-
-
-TABLES = {
-    "adult": "Adult",
-    "adult (3,000 rows)": "Adult, 3,000 rows",
-    "adult (1,000 rows)": "Adult, 1,000 rows",
-    "nltcs": "NLTCS",
-    "kddcup99": "KDD99",
-}
 
 
 def _best_of(rows: Rows, family: str) -> str:

@@ -13,6 +13,13 @@ from experiments.spread import Sample
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "docs" / "experiments"
 KEPT = ROOT / "docs" / "benchmarks"  # what benchmarks wrote, once it was looked at
+TABLES = {
+    "adult": "Adult",
+    "adult (3,000 rows)": "Adult, 3,000 rows",
+    "adult (1,000 rows)": "Adult, 1,000 rows",
+    "nltcs": "NLTCS",
+    "kddcup99": "KDD99",
+}  # as the peers' files call them
 
 
 def rows_of(name: str) -> Rows:

@@ -9,8 +9,7 @@ from experiments import dualquery_figure_5 as figure_5
 from experiments import dualquery_parameters as parameters
 from experiments import mwem_figure_4
 from experiments.harness import Rows, distinct, listed, times, where
-from experiments.page_parts.evidence import TABLES
-from experiments.page_parts.files import error, figures_of, plain, rows_of, table
+from experiments.page_parts.files import TABLES, error, figures_of, plain, rows_of, table
 from experiments.spread import Sample, samples_by
 
 # MWEM

@@ -20,7 +20,7 @@ WRITTEN = {"experiments.md", "tutorial.md"}  # whole pages that a command writes
 SAYS = re.compile(r"<!-- (?:not measured: (?P<why>.+)|checked by: (?P<test>\S+)) -->")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 # Told to the program, not by it.
-GIVEN = re.compile(r"[εδαβηρ] [=<≤>] ?[\d., /…]*\d|\b(?:Python|version|doi) [\d.]+")
+GIVEN = re.compile(r"[εδαβηρ] [=<≤>] ?\d*\.?\d+|\b(?:Python|version|doi) [\d.]+")
 DECIMAL = re.compile(r"(?<![\w.])\d*\.\d{2,}(?![\w.]*\.\d)")
 SETTING = Setting(Data(Path("nowhere")), Size.FULL)
 

@@ -266,9 +266,7 @@ def test_interrupts_at_random_moments(warm: WarmProcess, place: Path) -> None:
     chance = random.Random(20)
     arguments = survey(place)
     output = place.parent / "output.txt"
-    usual = (
-        math.inf
-    )  # the least of some: the first run may compile, and a late signal would interrupt nothing
+    usual = math.inf  # the least of three: the first may compile, and a late signal interrupts nothing
     for _ in range(3):
         began = time.monotonic()
         warm.start("command", str(output), *arguments)

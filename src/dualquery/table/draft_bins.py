@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from dualquery.table.columns import equal_edges
 
 BINS = 20
-DECADES = (
-    25  # of a ladder by order of magnitude, on each side of 0: what is smaller still counts as next to 0
-)
+DECADES = 25  # of a ladder by order of magnitude, on each side of 0: what is smaller still is next to 0
 UNEVEN = 0.5  # of the rows in one of BINS bins of equal width: these numbers are skewed
 
 Floats = NDArray[np.float64]
