@@ -11,7 +11,7 @@ may be (`spellings`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +53,11 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def is_mixed(kind: pa.DataType) -> bool:
+    """Whether each cell has a kind of its own (`kinds`)."""
+    return bool(pa.types.is_union(kind) and kind.mode == "dense")
+
+
 def plain(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """The same cells without the types that few functions know: views, runs and extensions."""
     kind = cells.type
@@ -77,6 +82,8 @@ def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
     """The distinct cells of a column. Some may occur in no row: a source may list more than it uses."""
     if (near := near_numbers(cells)) is not None:
         return near
+    if is_mixed(cells.type):
+        cells = written(cells, name, texts_of)
     try:
         if not pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_encode()
@@ -87,6 +94,29 @@ def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
         return Distinct(pa.array([], cells.type.value_type), np.empty(0, np.int64))
     values = chunks[0].dictionary
     return Distinct(values, np.concatenate([_positions(chunk.indices, len(values)) for chunk in chunks]))
+
+
+def by_kind(cells: pa.ChunkedArray) -> Iterator[tuple[NDArray[np.int64], pa.ChunkedArray]]:
+    """The typed arrays of a column of several kinds, each with the rows that its cells stand in."""
+    first = 0
+    for chunk in cells.chunks:
+        codes, offsets = chunk.type_codes.to_numpy(), chunk.offsets.to_numpy()
+        for place, code in enumerate(chunk.type.type_codes):
+            here = np.flatnonzero(codes == code)
+            if len(here):
+                yield first + here, pa.chunked_array([chunk.field(place).take(pa.array(offsets[here]))])
+        first += len(chunk)
+
+
+def written(
+    cells: pa.ChunkedArray, name: str, texts: Callable[[pa.Array, str], list[str | None]]
+) -> pa.ChunkedArray:
+    """The cells of a column of several kinds as texts, each as its own kind is written."""
+    out = np.empty(len(cells), object)
+    for rows, part in by_kind(cells):
+        held = distinct(part, name)
+        out[rows] = np.array([*texts(held.values, name), None], object)[held.index]
+    return pa.chunked_array([pa.array(out, pa.large_string())])
 
 
 def near_numbers(cells: pa.ChunkedArray) -> Distinct | None:
@@ -163,8 +193,7 @@ def numbers_of(values: pa.Array, name: str) -> tuple[NDArray[np.float64], NDArra
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan), np.zeros(len(values), np.bool_)
     if is_numeric(values.type):
-        floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return floats, np.zeros(len(values), np.bool_)
+        return floats_of(values), np.zeros(len(values), np.bool_)
     trimmed = pc.utf8_trim_whitespace(pa.array(texts_of(values, name), pa.large_string()))
     trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.large_string()), trimmed)
     try:
@@ -175,6 +204,18 @@ def numbers_of(values: pa.Array, name: str) -> tuple[NDArray[np.float64], NDArra
         each = [number_in(text) if text is not None else np.nan for text in trimmed.to_pylist()]
         floats = np.array([np.nan if x is None else x for x in each])
         return floats, np.array([x is None for x in each], np.bool_)
+
+
+def floats_of(cells: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
+    """Cells that are numbers, as the nearest floats; NaN where empty.
+
+    Decimals go by their text: divided by their power of ten they would be rounded twice, and differently for
+    each number of decimals, which other cells may have a say in.
+    """
+    if pa.types.is_decimal(cells.type):
+        cells = cells.cast(pa.string())
+    floats = cells.cast(pa.float64(), safe=False)
+    return np.asarray(floats.to_numpy() if isinstance(floats, pa.ChunkedArray) else floats.to_numpy(zero_copy_only=False))
 
 
 def number_in(text: str) -> float | None:

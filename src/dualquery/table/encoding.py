@@ -21,9 +21,12 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.cells import (
+    by_kind,
     distinct,
+    floats_of,
     has_padding,
     is_list,
+    is_mixed,
     is_numeric,
     near_numbers,
     number_in,
@@ -134,29 +137,34 @@ def _rows_containing(marker: str, table: pa.Table, columns: tuple[Column, ...]) 
     """Which rows hold the marker in some column; lists of items hold no text."""
     found = np.zeros(table.num_rows, np.bool_)
     for column, cells in zip(columns, table.columns, strict=True):
-        if isinstance(column, Items):
-            continue
-        if is_numeric(cells.type) and not pa.types.is_boolean(cells.type):
-            number = number_in(marker)
-            if number is not None:
-                found |= _floats(cells) == number
-            continue
-        held = distinct(cells, column.name)
-        hits = [
-            text is not None and text.strip() == marker.strip() for text in texts_of(held.values, column.name)
-        ]
-        if any(hits):
-            found |= np.array([*hits, False])[held.index]
+        if not isinstance(column, Items):
+            found |= _containing(marker, cells, column.name)
     return found
 
 
-def _floats(cells: pa.ChunkedArray) -> NDArray[np.float64]:
-    return cells.cast(pa.float64(), safe=False).to_numpy()
+def _containing(marker: str, cells: pa.ChunkedArray, name: str) -> NDArray[np.bool_]:
+    """Which cells hold the marker: as this number, or as this text."""
+    if is_mixed(cells.type):
+        found = np.zeros(len(cells), np.bool_)
+        for rows, part in by_kind(cells):
+            found[rows] = _containing(marker, part, name)
+        return found
+    if is_numeric(cells.type) and not pa.types.is_boolean(cells.type):
+        number = number_in(marker)
+        return floats_of(cells) == (np.nan if number is None else number)
+    held = distinct(cells, name)
+    hits = [text is not None and text.strip() == marker.strip() for text in texts_of(held.values, name)]
+    return np.array([*hits, False])[held.index]
 
 
 def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
     if isinstance(column, Items):
         return _encoded_items(column, cells)
+    if is_mixed(cells.type):
+        codes = np.zeros(len(cells), smallest_type(len(column.labels)))
+        for rows, part in by_kind(cells):
+            codes[rows] = _encoded(column, part)
+        return codes
     if isinstance(column, OpenText | WholeRange):
         return open_codes(column, cells)
     near = near_numbers(cells)
@@ -168,7 +176,7 @@ def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
         and not isinstance(column, Dates)
         and is_numeric(cells.type)
     ):
-        codes = _numeric_codes(column, _floats(cells))
+        codes = _numeric_codes(column, floats_of(cells))
     else:
         held = near or distinct(cells, column.name)
         texts = _without_empty(column, texts_of(held.values, column.name))

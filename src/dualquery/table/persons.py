@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError, SchemaError
-from dualquery.table.cells import distinct, is_text, texts_of
+from dualquery.table.cells import distinct, is_mixed, is_text, texts_of, written
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, SparseItems
 
@@ -68,6 +68,8 @@ class Owners:
 
 def owners_of(cells: pa.ChunkedArray, name: str) -> Owners:
     """The owner of each row."""
+    if is_mixed(cells.type):
+        cells = written(cells, name, lambda values, name: _canonical(values, name).to_pylist())
     held = distinct(cells, name)
     ids = _canonical(held.values, name).dictionary_encode()
     blank = ids.indices.is_null().to_numpy(zero_copy_only=False)

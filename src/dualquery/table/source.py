@@ -35,6 +35,7 @@ from dualquery.table.books import book_of
 from dualquery.table.delimited import read_delimited
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.json_records import read_json
+from dualquery.table.kinds import of_objects
 from dualquery.table.parts import is_pattern, matching, same_kinds
 from dualquery.table.postgresql import PostgresTable, is_database
 from dualquery.table.transactions import is_transaction_name
@@ -70,7 +71,7 @@ def read_table(
     if isinstance(source, PostgresTable):
         return pa.concat_tables(source.batches(names, lists))
     if not isinstance(source, str | os.PathLike):
-        return _from_frame(source, names)
+        return _from_frame(source, names, lists)
     if is_database(source):
         raise DataError("name the table of the database too: --table people, or PostgresTable(url, 'people')")
     if isinstance(source, str) and is_pattern(source):
@@ -139,7 +140,7 @@ def picks_columns(frame: object) -> bool:
     return indexed and "duckdb" not in type(frame).__module__
 
 
-def _from_frame(source: ArrowStream, names: Sequence[str] | None) -> pa.Table:
+def _from_frame(source: ArrowStream, names: Sequence[str] | None, lists: Collection[str]) -> pa.Table:
     if not hasattr(source, "__arrow_c_stream__"):
         kind = type(source).__name__
         raise DataError(f"a {kind} is not a table; give a file name or a pandas, Polars or Arrow table")
@@ -155,12 +156,25 @@ def _from_frame(source: ArrowStream, names: Sequence[str] | None) -> pa.Table:
     wanted = [str(label) for label in chosen] if names is None else list(names)
     columns = []
     for label, name in zip(chosen, wanted, strict=True):
+        objects = _objects(frame[label])
         try:
-            columns.append(pa.table(frame[[label]]).column(0))
+            columns.append(
+                pa.table(frame[[label]]).column(0)
+                if objects is None
+                else of_objects(objects, name, lists=name in lists)
+            )
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            message = f"column '{name}' mixes cells of several types; make them all texts or all numbers"
-            raise DataError(message) from None
+            raise DataError(f"column '{name}' is of a type that is not known here; make its cells texts") from None
     return selected(pa.table(columns, names=wanted), wanted, describe(source))
+
+
+def _objects(series: Any) -> Sequence[Any] | None:
+    """The cells of a column that holds objects, or categories that are objects and not all texts."""
+    kind = getattr(series, "dtype", None)
+    values = getattr(kind, "categories", None)
+    if str(kind) == "category" and any(not isinstance(value, str) for value in _objects(values) or ()):
+        return list(series)
+    return list(series) if str(kind).lower() == "object" else None
 
 
 def _from_parquet(path: Path, names: Sequence[str] | None) -> pa.Table:

@@ -1,0 +1,131 @@
+"""Columns of a data frame whose cells are objects, each of a kind of its own.
+
+Arrow takes the type of such a column from its first cells and bends the others to it, so that one record would decide how
+all are read. Here each cell goes by itself to a place that its own class decides, and cells of one place stand together in
+a typed array: a column of one kind is that array, one of several kinds a dense union of them. What reads a union reads
+each of its arrays as a column of its own (`cells.by_kind`).
+
+    texts       str, bytes of UTF-8, dates and times as ISO writes them (with a zone: what its clocks say, and the
+                offset), UUIDs, numbers that no other place holds
+    truths      bool
+    wholes      whole numbers of 64 bits
+    decimals    Decimal, with at most 38 figures before and behind the point
+    floats      float; singles those of 32 bits
+
+A cell is missing where it is None, NaN, NaT or NA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from dualquery.errors import DataError
+from dualquery.table.cells import without_padding
+
+_FIGURES = 38  # before the point of a decimal, and behind it
+PLACES: dict[str, pa.DataType] = {
+    "texts": pa.string(),
+    "truths": pa.bool_(),
+    "wholes": pa.int64(),
+    "decimals": pa.decimal256(2 * _FIGURES, _FIGURES),
+    "floats": pa.float64(),
+    "singles": pa.float32(),
+}
+_NOTHING = {"NoneType", "NAType", "NaTType"}
+
+Placed = tuple[str, Any]  # the place of a cell, and what stands there
+
+
+def of_objects(cells: Sequence[Any], name: str, *, lists: bool) -> pa.Array:
+    """Objects as a typed column, or as a union of some; with `lists` a list of ids is a cell, read as `3 1`."""
+    try:
+        return pa.array(cells, pa.string(), from_pandas=True)  # which texts become, missing cells, nothing else
+    except (pa.ArrowException, TypeError, ValueError):
+        pass
+    held: dict[str, list[Any]] = {place: [] for place in PLACES}
+    codes, offsets = np.zeros(len(cells), np.int8), np.zeros(len(cells), np.int32)
+    number = {place: code for code, place in enumerate(PLACES)}
+    try:
+        for row, cell in enumerate(cells):
+            place, value = ("texts", _line(cell)) if lists and is_sequence(cell) else _placed(cell)
+            codes[row], offsets[row] = number[place], len(held[place])
+            held[place].append(value)
+        children = [pa.array(held[place], kind) for place, kind in PLACES.items()]
+    except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
+        raise DataError(
+            f"column '{name}' holds cells that are neither texts nor numbers nor dates; make each of them a text"
+        ) from None
+    used = [child for child in children if len(child)]
+    if len(used) == 1:
+        return used[0]
+    return pa.UnionArray.from_dense(pa.array(codes), pa.array(offsets), children, list(PLACES))
+
+
+def is_sequence(cell: object) -> bool:
+    return isinstance(cell, list | tuple | set | frozenset | np.ndarray)
+
+
+def moment_text(moment: datetime | time) -> str:
+    """A time as a typed one is written: without zeros at its end, with the offset of its zone where it has one."""
+    bare = without_padding(str(moment.replace(tzinfo=None)))
+    return bare + ("Z" if str(moment.tzinfo) == "UTC" else moment.strftime("%z"))
+
+
+def _placed(cell: Any) -> Placed:
+    """Where a cell stands, by its class alone, and as what."""
+    if type(cell).__name__ in _NOTHING:
+        return "texts", None
+    for kinds, place in _PLACE_OF:
+        if isinstance(cell, kinds):
+            return place(cell)
+    raise TypeError
+
+
+def _whole(cell: Any) -> Placed:
+    number = int(cell)
+    return ("wholes", number) if -(2**63) <= number < 2**63 else ("texts", str(number))
+
+
+def _decimal(cell: Decimal) -> Placed:
+    if not cell.is_finite():
+        return "floats", float(cell)
+    _, figures, exponent = cell.as_tuple()
+    assert isinstance(exponent, int), "it is finite"
+    fits = -exponent <= _FIGURES and len(figures) + exponent <= _FIGURES
+    return ("decimals", cell) if fits else ("texts", str(cell))
+
+
+def _numpy_time(cell: Any) -> Placed:
+    if np.isnat(cell):
+        return "texts", None
+    fine = cell.astype("datetime64[s]") if np.datetime_data(cell.dtype)[0] in ("h", "m") else cell
+    return "texts", without_padding(str(fine).replace("T", " "))
+
+
+_PLACE_OF: tuple[tuple[Any, Callable[[Any], Placed]], ...] = (
+    (str, lambda cell: ("texts", str(cell))),
+    (bool | np.bool_, lambda cell: ("truths", bool(cell))),
+    (int | np.integer, _whole),
+    (np.float32, lambda cell: ("singles", cell)),
+    (float | np.floating, lambda cell: ("floats", float(cell))),
+    (Decimal, _decimal),
+    (datetime | time, lambda cell: ("texts", moment_text(cell))),
+    (date | UUID, lambda cell: ("texts", str(cell))),
+    (np.datetime64, _numpy_time),
+    (bytes, lambda cell: ("texts", cell.decode())),
+)
+
+
+def _line(cell: Any) -> str:
+    """A list of item ids as a line of them."""
+    ids = [_placed(each) for each in cell]
+    if not all(place == "wholes" or (place == "floats" and value.is_integer()) for place, value in ids):
+        raise TypeError
+    return " ".join(str(int(value)) for _, value in ids)
