@@ -103,10 +103,24 @@ def test_a_person_keeps_the_same_records_in_any_number_of_parts(tmp_path: Path, 
         write(table.slice(120 * number, 120), tmp_path / f"{number}.csv")
     whole = encode(table, schema, records_per_person=most)
     blocks = record_blocks(str(tmp_path / "*.csv"), schema, rows=50, records_per_person=most)
-    outside = SpilledCounter(schema.domain, blocks, rows=64)
+    outside = SpilledCounter(schema.domain, blocks, rows=64, records_per_person=most)
     assert outside.records_per_person == most
     group = from_spec(schema.domain, ["marginals:3"]).groups[0]
     assert np.array_equal(outside.true_counts(group), MemoryCounter(whole).true_counts(group))
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet", ".ndjson", ".arrow"])
+def test_whether_a_streamed_table_of_persons_is_empty_is_not_told(tmp_path: Path, kind: str) -> None:
+    table = people(3).append_column("person", pa.array(["a", "b", "b"]))
+    schema = Schema(PEOPLE.domain, unit="person")
+    budget = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.named("person-add-remove", 2))
+    for rows in (0, 1):
+        path = tmp_path / f"{rows}{kind}"
+        write(table.slice(0, rows), path)
+        counter = open_counter(path, schema, records_per_person=2, memory=1)
+        assert isinstance(counter, SpilledCounter)
+        made = release(counter, schema=schema, workload="marginals:1", budget=budget, seed=1, public_rows=100)
+        assert made.certificate["budget"]["records_per_person"] == 2
 
 
 def test_long_baskets_are_put_together_across_parts(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+import zipfile
 from datetime import date
 from pathlib import Path
 
@@ -54,7 +55,6 @@ def excel(path: Path, *sheets: str) -> Path:
         sheet.append(["code", "rate", "seen"])
         for code, rate, seen in ROWS:
             sheet.append([code, rate, None if seen is None else date.fromisoformat(seen)])
-        sheet.append([None, None, None])
     book.save(path)
     return path
 
@@ -146,3 +146,80 @@ def test_text_that_is_not_in_its_encoding(tmp_path: Path) -> None:
 def test_a_frame_of_pandas_is_still_one() -> None:
     frame = pd.DataFrame({"code": ["007"], "rate": [0.5], "seen": ["2023-01-01"]})
     assert dualquery.encode(frame, SCHEMA).to_rows().tolist() == CODES[:1]
+
+
+ALL_MISSING = parse_schema(
+    """
+[[attribute]]
+name = "code"
+values = ["a", "b"]
+missing = "none"
+[[attribute]]
+name = "rate"
+edges = [0, 1, 10]
+missing = "?"
+""",
+    origin="t",
+)
+
+
+@pytest.mark.parametrize("empty", [[0], [50], [99], [0, 1, 50, 98, 99]])
+def test_a_row_without_any_cell_is_a_record_in_every_format(empty: list[int], tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    rows = [(None, None) if i in empty else ("a", 0.5) for i in range(100)]
+    frame = pd.DataFrame(rows, columns=["code", "rate"])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_json(tmp_path / "t.json", orient="records")
+    frame.to_excel(tmp_path / "pandas.xlsx", index=False)
+    book = openpyxl.Workbook()
+    for row in (["code", "rate"], *rows):
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    codes = [[2, 2] if i in empty else [0, 0] for i in range(100)]
+    for name in ("t.csv", "t.parquet", "t.json", "pandas.xlsx", "t.xlsx"):
+        assert dualquery.encode(tmp_path / name, ALL_MISSING).to_rows().tolist() == codes, name
+
+
+def rewritten(path: Path, change: object) -> Path:
+    """A workbook whose sheet was changed as text."""
+    with zipfile.ZipFile(path) as book:
+        parts = {name: book.read(name) for name in book.namelist()}
+    with zipfile.ZipFile(path, "w") as book:
+        for name, content in parts.items():
+            book.writestr(name, change(content) if "sheet1.xml" in name else content)  # type: ignore[operator]
+    return path
+
+
+def test_rows_that_the_sheet_leaves_out_are_records_where_others_follow(tmp_path: Path) -> None:
+    path = excel(tmp_path / "t.xlsx", "people")
+    rewritten(path, lambda text: text.replace(b'<row r="4">', b'<row r="6">').replace(b"4\"", b"6\""))
+    with pytest.raises(DataError, match="column 'code' has empty cells"):
+        dualquery.encode(path, SCHEMA)
+
+
+def test_what_a_sheet_says_about_its_size_cuts_nothing_off(tmp_path: Path) -> None:
+    path = excel(tmp_path / "t.xlsx", "people")
+    rewritten(path, lambda text: text.replace(b'ref="A1:C4"', b'ref="A1:B2"'))
+    assert dualquery.encode(path, SCHEMA).to_rows().tolist() == CODES
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace(b'r="4"', b'r="99999999999"'),
+        lambda text: text.replace(b'r="4"', b'r="x"'),
+        lambda text: text.replace(b'r="A4"', b'r="4"'),
+        lambda text: text.replace(b'r="C4"', b'r="ZZZZ4"'),
+        lambda text: text.replace(b'<v>', b'<v>x'),
+        lambda text: text.replace(b't="n"', b't="s"'),
+        lambda text: text.replace(b't="n"', b't="d"'),
+        lambda text: text.replace(b' s="', b' s="9999'),
+        lambda text: b"",
+    ],
+)
+def test_a_damaged_sheet_is_a_sentence(change: object, tmp_path: Path) -> None:
+    path = rewritten(excel(tmp_path / "t.xlsx", "people"), change)
+    with pytest.raises(DataError, match="cannot be read|cells that"):
+        dualquery.encode(path, SCHEMA)

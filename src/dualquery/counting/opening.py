@@ -61,7 +61,13 @@ def open_counter(
         records_per_person=records_per_person,
         tell=lambda done: tell(f"reading the table{pace.words()}", done, size),
     )
-    return SpilledCounter(schema.domain, pace.passing(blocks), rows=rows, progress=progress)
+    return SpilledCounter(
+        schema.domain,
+        pace.passing(blocks),
+        rows=rows,
+        records_per_person=records_per_person,
+        progress=progress,
+    )
 
 
 class _Pace:

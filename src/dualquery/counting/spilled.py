@@ -98,18 +98,24 @@ class SpilledCounter:
     """Counts records that lie on disk, a block of them in memory at a time."""
 
     def __init__(
-        self, domain: Domain, blocks: Iterable[Records], *, rows: int, progress: Progress = no_progress
+        self,
+        domain: Domain,
+        blocks: Iterable[Records],
+        *,
+        rows: int,
+        records_per_person: int | None = None,
+        progress: Progress = no_progress,
     ) -> None:
-        """`rows` are read back at once; what comes in may be cut otherwise."""
+        """`rows` are read back at once; what comes in may be cut otherwise, and be nothing at all."""
         self._domain = domain
         self._at_once = rows
         self._counts = KeptCounts(progress)
         self._columns = [_Column(column) for column in domain.columns]
         self._rows = 0
-        self._records_per_person: int | None = None
+        self._records_per_person = records_per_person
         for records in blocks:
+            assert records.records_per_person == records_per_person, "the limit that these blocks were made with"
             self._rows += records.rows
-            self._records_per_person = records.records_per_person
             for column, codes in zip(self._columns, records.columns, strict=True):
                 column.append(codes, records.rows)
 

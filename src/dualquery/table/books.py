@@ -6,7 +6,8 @@
 
 A cell of SQLite or Excel has a type of its own, whatever the others in its column have: each becomes its canonical
 text by itself (`cells`), so that a record does not depend on the others. DuckDB has typed columns. A formula of Excel
-is the value that was saved with it; one that was never worked out is refused.
+is the value that was saved with it; one that was never worked out is refused. A row without any cell is a record, all
+of it missing; behind the last row that the sheet holds there is none.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dualquery.table.files import choose
 SQLITE = {".sqlite", ".sqlite3", ".db"}
 DUCKDB = {".duckdb", ".ddb"}
 EXCEL = {".xlsx", ".xlsm"}
+MOST_ROWS = 1 << 20  # of a sheet
 
 
 @dataclass(frozen=True)
@@ -104,22 +106,31 @@ def _from_duckdb(book: Book, names: Sequence[str] | None) -> pa.Table:
 
 def _from_excel(book: Book, names: Sequence[str] | None) -> pa.Table:
     openpyxl = _package("openpyxl", "Excel files", book)
-    with open(book.path, "rb") as file:
-        try:
+    try:
+        with open(book.path, "rb") as file:
             values = openpyxl.load_workbook(file, read_only=True, data_only=True)
             formulas = openpyxl.load_workbook(file, read_only=True)
-        except Exception:  # of very many kinds: a zip, XML and what is in them may all be broken
-            raise OSError("damaged") from None
-        sheet = book.chosen(values.sheetnames, "sheet")
-        held, written = (each[sheet].iter_rows(values_only=True) for each in (values, formulas))
-        rows = _worked_out(held, written, book)
-        header = ["" if cell is None else str(cell) for cell in next(rows, ())]
-        while header and not header[-1]:
-            header.pop()
-        chosen = choose(names, header, book.where)
-        wanted = [header[i] for i in chosen] if names is None else list(names)
-        filled = (row for row in rows if any(cell is not None for cell in row))  # an empty row is no record
-        return _columns(([row[i] if i < len(row) else None for i in chosen] for row in filled), wanted)
+            sheet = book.chosen([each.title for each in values.worksheets], "sheet")
+            rows = _worked_out(_rows(values[sheet]), _rows(formulas[sheet]), book)
+            header = ["" if cell is None else str(cell) for cell in next(rows, ())]
+            while header and not header[-1]:
+                header.pop()
+            chosen = choose(names, header, book.where)
+            wanted = [header[i] for i in chosen] if names is None else list(names)
+            return _columns(([row[i] if i < len(row) else None for i in chosen] for row in rows), wanted)
+    except (DataError, OSError):
+        raise
+    except Exception:  # of very many kinds: a zip, XML and what is in them may all be broken
+        raise OSError("damaged") from None
+
+
+def _rows(sheet: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows that a sheet holds, and those between them, which hold nothing."""
+    sheet.reset_dimensions()  # what it says about its size may cut rows off
+    for number, row in enumerate(sheet.iter_rows(values_only=True)):
+        if number == MOST_ROWS:
+            raise OSError("damaged")
+        yield tuple(row)
 
 
 def _worked_out(

@@ -35,7 +35,7 @@ from dualquery.table.books import book_of
 from dualquery.table.delimited import read_delimited
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.json_records import read_json
-from dualquery.table.kinds import of_objects
+from dualquery.table.kinds import is_sequence, of_objects
 from dualquery.table.parts import is_pattern, matching, same_kinds
 from dualquery.table.postgresql import PostgresTable, is_database
 from dualquery.table.transactions import is_transaction_name
@@ -157,6 +157,8 @@ def _from_frame(source: ArrowStream, names: Sequence[str] | None, lists: Collect
     columns = []
     for label, name in zip(chosen, wanted, strict=True):
         objects = _objects(frame[label])
+        if names is None and any(map(is_sequence, objects or ())):
+            objects = None  # a draft asks whether they are lists of ids
         try:
             columns.append(
                 pa.table(frame[[label]]).column(0)
