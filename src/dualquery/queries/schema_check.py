@@ -22,6 +22,7 @@ from dualquery.table.encoding import Wanted, encode
 from dualquery.table.files import choose
 from dualquery.table.schema import Schema, read_schema
 from dualquery.table.source import Source, read_table
+from dualquery.table.toml_text import quoted
 from dualquery.table.transactions import read_transactions
 
 LONG = 1000  # values of an attribute: its tables are large, and their cells nearly empty
@@ -109,7 +110,7 @@ def _compared(schema: Schema, table: Source) -> tuple[list[str], list[str]]:
     names = [name.strip() for name in read.column_names]
     known = {column.name for column in schema.domain.columns} | {schema.unit}
     if extra := [name for name in read.column_names if name.strip() not in known]:
-        notes.append(f"the table has columns that the schema leaves out: {', '.join(extra)}")
+        notes.append(f"the table has columns that the schema leaves out: {', '.join(map(quoted, extra))}")
     notes += several_rows(read, schema)
     if schema.unit is not None and schema.unit.strip() not in names:
         problems.append(f"the table has no column '{schema.unit}', which the schema calls its unit")

@@ -35,6 +35,7 @@ CODES = re.compile(
 )
 SIGNS = "€$£¥"
 _LEADING_ZERO = re.compile(r"0\d+")
+_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0*")
 
 Floats = NDArray[np.float64]
 
@@ -147,6 +148,9 @@ def _categorical(held: Cells) -> Categorical | LeftOut:
     counted = not junk.any() and not np.isnan(numbers).any()
     if counted:
         values = [values[i] for i in np.argsort(numbers, kind="stable")]
+        if all(_WHOLE_FLOAT.fullmatch(text) for text in values):
+            # A cell 1.0 is read as 1, but a whole number is not read as 1.0.
+            values = list(dict.fromkeys(str(int(text.partition(".")[0])) for text in values))
     zeros = any(_LEADING_ZERO.fullmatch(text) for text in values)
     ordered = counted and len(values) > 2 and not zeros and not CODES.search(held.name)
     place = absent(rest, tuple(markers))

@@ -44,5 +44,5 @@ def no_unit(what: str, name: str) -> str:
     """The warning where nobody said whose row it is."""
     return (
         f"{what} '{name}' looks like the id of a person, and the schema names no unit: the promise is about one row, "
-        f"not about somebody who has several; if it is one, write unit = {quoted(name)} into [table] (docs/persons.md)"
+        f"not about somebody with several; if it is one, write unit = {quoted(name)} into [table] (docs/persons.md)"
     )
