@@ -180,3 +180,83 @@ def test_cells_that_have_no_place(cell: str, words: str) -> None:
     if words == "beyond":
         clamped = dates("d", "2022-01", "2024-12", "month", clamp=True)
         assert dualquery.encode(pd.DataFrame({"d": [cell]}), Domain((clamped,))).columns[0].tolist() == [35]
+
+
+FORMATS = (
+    "%d.%m.%Y",
+    "%m/%d/%Y",
+    "%Y%m%d",
+    "%d.%m.%y",
+    "%d-%b-%Y",
+    "%Y年%m月%d日",
+    "%d%b%Y",
+    "%d/%m/%Y %H:%M",
+)
+
+
+@given(
+    st.lists(st.dates(date(1990, 1, 1), date(2030, 12, 31)) | st.none(), min_size=1, max_size=5),
+    st.sampled_from(FORMATS),
+    st.sampled_from(PERIODS[:-1]),
+)
+def test_a_format_reads_as_strptime_does_and_writes_the_same_form(
+    days: list[date | None], form: str, by: str
+) -> None:
+    column = dates("d", "1990", "2030", by, missing="none", format=form)
+    iso = dates("d", "1990", "2030", by, missing="none")
+    texts = [None if day is None else day.strftime(form) for day in days]
+    records = dualquery.encode(pd.DataFrame({"d": pd.Series(texts, dtype="string")}), Domain((column,)))
+    typed = dualquery.encode(pa.table({"d": pa.array(days, pa.date32())}), Domain((iso,)))
+    np.testing.assert_array_equal(records.columns[0], typed.columns[0])
+    back = decode(records)
+    assert back["d"].type == pa.string()
+    for text, day in zip(back["d"].to_pylist(), days, strict=True):
+        assert (text is None) == (day is None)
+        assert text is None or datetime.strptime(text, form).strftime(form) == text
+    again = dualquery.encode(back, Domain((column,)))
+    np.testing.assert_array_equal(again.columns[0], records.columns[0])
+
+
+def test_a_format_is_read_cell_by_cell() -> None:
+    column = dates("d", "2020", "2024", "day", format="%d.%m.%Y")
+
+    def code(*texts: str) -> list[int]:
+        return dualquery.encode(pa.table({"d": list(texts)}), Domain((column,))).columns[0].tolist()
+
+    alone = [code(text)[0] for text in ("31.12.2023", "01.02.2023", "1.2.2023 ")]
+    assert code("31.12.2023", "01.02.2023", "1.2.2023 ") == alone  # what stands above does not matter
+    assert alone[1] == alone[2]
+    for wrong in (
+        "2023-02-01",
+        "02/01/2023",
+        "31.02.2023",
+        "1.2.23",
+        "01.02.2023x",
+        "٠١.02.2023",
+        "00.01.2023",
+    ):
+        with pytest.raises(DataError, match=r"no dates such as 01\.03\.2024"):
+            code("31.12.2023", wrong)
+    with pytest.raises(DataError, match="format = "):
+        dualquery.encode(pa.table({"d": ["01.02.2023"]}), Domain((dates("d", "2020", "2024", "day"),)))
+
+
+def test_formats_in_a_schema() -> None:
+    text = '[[attribute]]\nname = "d"\nfrom = "1950"\nto = "2024"\nby = "year"\nformat = "%d.%m.%Y"\n'
+    schema = parse_schema(text, origin="t")
+    assert 'format = "%d.%m.%Y"' in schema_text(schema)
+    assert parse_schema(schema_text(schema), origin="t") == schema
+    for form, by, wrong in (
+        ("%d.%m.%y", "day", "1969 to 2068"),
+        ("%d.%m", "day", "name the year"),
+        ("%Y.%d", "day", "name the year"),
+        ("%Y %Y", "year", "each once"),
+        ("today", "day", "name the year"),
+        ("%d.%m.%Y %", "day", "it may have %d"),
+        ("%A %d.%m.%Y", "day", "'%A'; it may have %d"),
+        ("%m/%Y", "day", "names a month and 'by' a day"),
+        ("%d.%m.%Y", "hour", "names a day and 'by' a hour"),
+    ):
+        with pytest.raises(SchemaError, match=wrong):
+            dates("d", "1950", "2024", by, format=form)
+    assert dates("d", "2020", "2024", "quarter", format="%m/%Y").bins == 20

@@ -143,3 +143,139 @@ def test_a_public_reference_makes_no_draft(export: pd.DataFrame, tmp_path: Path)
         made.save(tmp_path / "schema.toml")
     with pytest.raises(DataError, match="give the table"):
         dualquery.schema_draft()
+
+
+def text_of(path: Path, *lines: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes("\n".join([*lines, ""]).encode(encoding))
+    return path
+
+
+def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": range(18, 80), "sex": ["f", "m"] * 31})
+    frame[frame.age > 30].to_csv(tmp_path / "indexed.csv")  # the index is 13, 14, …, and has no name
+    pd.read_csv(tmp_path / "indexed.csv").sample(frac=0.8, random_state=1).to_csv(tmp_path / "again.csv")
+    for name, nameless in (("indexed.csv", [""]), ("again.csv", ["", "Unnamed: 0"])):
+        made = dualquery.schema_draft(tmp_path / name)
+        assert list(columns(made)) == ["age", "sex"]
+        assert [each.name for each in made.left_out] == nameless
+        assert "column 1 has no name" in str(made)
+        assert dualquery.encode(tmp_path / name, parse_schema(str(made), origin="t")).rows
+
+
+def test_columns_of_one_name_are_left_out_with_their_places(tmp_path: Path) -> None:
+    made = dualquery.schema_draft(text_of(tmp_path / "t.csv", "age,sex, age", "1,f,2", "2,m,3"))
+    assert list(columns(made)) == ["sex"]
+    assert '"age": column 1 is one of 2 with this name' in str(made)
+    assert '" age": column 3 is one of 2 with this name' in str(made)
+
+
+def test_what_cannot_be_drafted_says_why(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "nothing").mkdir()
+    text_of(tmp_path / "texts" / "a.csv", "age,sex", "1,f")
+    latin = text_of(tmp_path / "latin.csv", "town,n", "Köln,1", "Bonn,2", encoding="latin-1")
+    for source, words in (
+        (text_of(tmp_path / "head.csv", "age,sex"), "no rows below the names of its columns"),
+        (text_of(tmp_path / "ragged.csv", "", "a,b", '"x\ny",1', "", "z,1,2"), "than its header: line 6,"),
+        (text_of(tmp_path / "quote.csv", "a,b", "x,1", 'y"y",2'), "stray quote .*: line 3,"),
+        (tmp_path / "texts", r"holds a file that is no Parquet.*texts/\*\.csv"),
+        (tmp_path / "nothing", "holds no Parquet file"),
+        (latin, "--encoding latin-1"),
+        (pd.Series([1, 2, 3]), "a Series is one column and no table"),
+        (pd.Series([1, 2, 3]).to_frame().to_numpy(), "a ndarray is not a table"),
+    ):
+        with pytest.raises(DataError, match=words) as error:
+            dualquery.schema_draft(source)
+        assert "\n" not in str(error.value)
+    assert list(columns(dualquery.schema_draft(str(tmp_path / "texts" / "*.csv")))) == ["age", "sex"]
+    made = dualquery.schema_draft(latin, encoding="latin-1")
+    assert made.schema.encoding == "iso8859-1"
+    assert parse_schema(str(made), origin="t") == made.schema
+    assert dualquery.encode(latin, made.schema).rows == 2
+    for wrong, error in (("klingon", SchemaError), ("utf-7", SchemaError), ("utf-16", DataError)):
+        with pytest.raises(error):
+            dualquery.schema_draft(latin, encoding=wrong)
+
+
+def test_common_formats_of_dates_are_known() -> None:
+    rng = np.random.default_rng(3)
+    days = pd.Series(pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.integers(0, 700, 400), "D"))
+    forms = ["%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%d-%b-%Y", "%d.%m.%y", "%d/%m/%Y %H:%M", "%Y/%m/%d"]
+    frame = pd.DataFrame({form: days.dt.strftime(form) for form in forms})
+    frame.loc[:9, "%d.%m.%Y"] = "NA"
+    made = dualquery.schema_draft(frame)
+    found = columns(made)
+    for form in forms:
+        column = found[form]
+        assert isinstance(column, Dates)
+        assert (column.format, column.by, column.labels[0]) == (form, "month", "2021-01")
+    assert found["%d.%m.%Y"].empty == ("NA",)
+    schema = parse_schema(str(made), origin="t")
+    assert schema == made.schema
+    assert dualquery.encode(frame, schema).rows == 400
+
+
+def test_a_date_that_can_be_read_in_two_ways_is_for_a_person_to_decide() -> None:
+    frame = pd.DataFrame(
+        {"seen": ["02/01/2021", "04/03/2021", "06/05/2021"] * 20, "sex": ["f", "m", "f"] * 20}
+    )
+    made = dualquery.schema_draft(frame)
+    assert list(columns(made)) == ["sex"]
+    text = str(made)
+    assert '# format = "%d/%m/%Y"  # or "%m/%d/%Y": which one is meant?' in text
+    assert parse_schema(text, origin="t") == made.schema
+    head, choice = text.split("# [[attribute]]")
+    chosen = head + "[[attribute]]" + choice.replace("\n# ", "\n")
+    for form in ("%d/%m/%Y", "%m/%d/%Y"):  # the bounds hold whatever is chosen
+        schema = parse_schema(chosen.replace("%d/%m/%Y", form), origin="t")
+        assert schema.domain.columns[1].format == form
+        assert dualquery.encode(frame, schema).rows == 60
+
+
+def test_numbers_are_no_dates() -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "parts": rng.integers(10_000_000, 99_999_999, 300),
+            "ratio": [f"{x:.4f}" for x in rng.uniform(1, 12, 300)],
+            "version": rng.choice(["1.2.3", "1.10.2"], 300),
+        }
+    )
+    assert not any(isinstance(column, Dates) for column in columns(dualquery.schema_draft(frame)).values())
+
+
+def test_ids_that_come_again_are_proposed_as_the_unit() -> None:
+    rng = np.random.default_rng(4)
+    rows = 480
+    frame = pd.DataFrame(
+        {
+            "id": np.repeat(np.arange(1000, 1020), 24),  # 24 rows each
+            "patient": np.repeat([f"P{i:04d}" for i in range(240)], 2),
+            "token": rng.permutation(np.repeat([f"x{i:04d}y" for i in range(240)], 2)),
+            "visitId": rng.integers(0, 400, rows),
+            "region_id": rng.integers(0, 5, rows),
+            "paid": rng.permutation(np.arange(0, 20 * rows, 20)),
+            "covid": rng.choice(["yes", "no"], rows),
+            "sex": rng.choice(["f", "m"], rows),
+        }
+    )
+    made = dualquery.schema_draft(frame)
+    assert list(columns(made)) == ["region_id", "paid", "covid", "sex"]
+    text = str(made)
+    assert '\n[table]\n# unit = "id"   # about 24 rows each: a person?\n' in text
+    assert '# unit = "patient"   # about 2 rows each: a person?\n' in text
+    assert '# unit = "token"   # about 2 rows each: a person?\n' in text
+    assert '# unit = "visitId"   # ' in text
+    assert parse_schema(text, origin="t") == made.schema
+    said = parse_schema(text.replace('# unit = "id"', 'unit = "id"'), origin="t")
+    assert said.unit == "id"
+    assert dualquery.encode(frame, said, records_per_person=3).rows == 60
+
+
+def test_whole_numbers_written_as_floats_are_whole() -> None:
+    frame = pd.DataFrame({"stage": ["1.0", "2.0", "3.0", ""] * 20, "half": ["0.5", "1.0", "1.5", "2.0"] * 20})
+    made = dualquery.schema_draft(frame)
+    assert columns(made)["stage"].values == ("1", "2", "3", "missing")
+    assert columns(made)["half"].values == ("0.5", "1.0", "1.5", "2.0")
+    for whole in (frame, frame.assign(stage=[1, 2, 3, None] * 20), frame.assign(stage=[1, 2, 3, 1] * 20)):
+        assert dualquery.encode(whole, made.schema).rows == 80

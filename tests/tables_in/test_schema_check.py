@@ -81,6 +81,84 @@ def test_draft_and_check_from_the_command_line(tmp_path: Path) -> None:
     assert code == 0, text
 
 
+def test_a_unit_must_be_a_column(tmp_path: Path) -> None:
+    table, schema = tmp_path / "visits.csv", tmp_path / "schema.toml"
+    table.write_text("".join(["patient_id,sex\n", *(f"{i // 2},{'fm'[i % 2]}\n" for i in range(80))]))
+    attribute = '[[attribute]]\nname = "sex"\nvalues = ["f", "m"]\n'
+    for unit, code, words in (
+        ("patient_id", 0, "nothing is missing"),
+        ("patient", 2, "no column 'patient', which the schema calls its unit"),
+    ):
+        schema.write_text(f'[table]\nunit = "{unit}"\n{attribute}')
+        found, text = run("schema", "check", schema, table)
+        assert (found != 0) == (code != 0), text
+        assert words in text
+        assert "names no unit" not in text
+    schema.write_text(attribute)
+    found, text = run("schema", "check", schema, table)
+    assert found == 0
+    assert "column 'patient_id' looks like the id of a person" in text
+    assert 'unit = "patient_id"' in text
+
+
+def test_check_reads_as_a_release_does(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(
+        '[table]\nencoding = "latin-1"\n[[attribute]]\nname = "town"\nvalues = ["Köln", "Bonn"]\n'
+    )
+    (tmp_path / "towns.csv").write_bytes("town\nKöln\nBonn\n".encode("latin-1"))
+    code, text = run("schema", "check", schema, tmp_path / "towns.csv")
+    assert code == 0, text
+    for part in ("a", "b"):
+        (tmp_path / f"part-{part}.csv").write_bytes("town\nKöln\n".encode("latin-1"))
+    assert run("schema", "check", schema, tmp_path / "part-*.csv")[0] == 0
+    (tmp_path / "twice.csv").write_bytes("town,town\nBonn,Bonn\n".encode("latin-1"))
+    code, text = run("schema", "check", schema, tmp_path / "twice.csv")
+    assert code != 0
+    assert "more than one column 'town'" in text
+    (tmp_path / "indexed.csv").write_text(",town\n7,Bonn\n")
+    assert 'leaves out: ""' in run("schema", "check", schema, tmp_path / "indexed.csv")[1]
+    schema.write_text('[[attribute]]\nname = "item"\ncount = 9\n')
+    (tmp_path / "baskets.dat").write_text("1 2\n\n9\n")
+    code, text = run("schema", "check", schema, tmp_path / "baskets.dat")
+    assert code == 0, text
+
+
+def test_remarks_that_a_draft_has_left_are_counted(tmp_path: Path) -> None:
+    table, schema = tmp_path / "people.csv", tmp_path / "schema.toml"
+    table.write_text(PEOPLE * 1)
+    assert run("schema", "draft", table, "--out", schema, "--quiet")[0] == 0
+    text = schema.read_text(encoding="utf-8")
+    drafted = parse_schema(text, origin="t")
+    left = text.count("  # from the data\n")
+    assert left > 3
+    assert (drafted.marked, drafted.doubts) == (left, [])  # the draft says it already
+    schema.write_text(text.replace("draft = true", "# draft = true"), encoding="utf-8")
+    plan = ("plan", "--schema", schema, "--records", 900, "--queries", "marginals:1", "--epsilon", 1)
+    release = (
+        "release",
+        table,
+        "--schema",
+        schema,
+        "--queries",
+        "marginals:1",
+        "--epsilon",
+        1,
+        "--delta",
+        0.1,
+    )
+    for command in (("schema", "check", schema), plan, (*release, "--out", tmp_path / "made")):
+        code, said = run(*command)
+        assert code == 0, said
+        assert f"{left} lines with '# from the data'" in said
+    certificate = json.loads((tmp_path / "made" / "certificate.json").read_text(encoding="utf-8"))
+    assert any("from the data" in each for each in certificate["warnings"])
+    schema.write_text(text.replace("draft = true", "# ").replace("  # from the data", ""), encoding="utf-8")
+    assert "from the data" not in run(*plan)[1]
+    schema.write_text(text, encoding="utf-8")
+    assert "the schema still says that it is a draft" in run(*plan)[1].replace("The schema", "the schema")
+
+
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_every_example_of_the_page_is_a_schema(number: int) -> None:
     text = BLOCKS[number]

@@ -102,7 +102,7 @@ def online(
     rule = Rule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
     reader, entropy = QuestionReader(public.domain), entropy_from(seed)
     state, opened = _stand(rule, reader, release, public.domain, kept, entries)
-    warnings = [*warnings_of(budget, rows, seed=seed, draft=public.draft), *_warnings_on(release)]
+    warnings = [*warnings_of(budget, rows, public, seed=seed), *_warnings_on(release)]
     return Online(
         state=state,
         curator=Curator(ColumnCounter(counter), state.ledger, entropy),

@@ -79,7 +79,7 @@ def plan(
         mechanism=mechanism,
         **options,
     )
-    warnings = warnings_of(budget, number)
+    warnings = warnings_of(budget, number, described)
     if json:
         output.print_json(_json(found, workload, number, warnings))
     else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
     from dualquery.table.schema import Schema
+    from dualquery.table.source import Source
 
 
 TableArgument: TypeAlias = Annotated[
@@ -130,6 +131,17 @@ def release(
         progress("writing the release", 0, 1)
         made.save(out, csv=csv, sign=sign)
     _tell(out, made.certificate, json=json, quiet=quiet)
+    if not quiet:
+        _tell_of_persons(source, described)
+
+
+def _tell_of_persons(source: Source, schema: Schema) -> None:
+    """Warn on the terminal, and nowhere else, where a column that the schema leaves out holds ids that come again."""
+    from dualquery.cli import output
+    from dualquery.table.draft_ids import several_rows
+    from dualquery.table.first_rows import first_rows
+
+    output.print_warnings(several_rows(first_rows(source, schema.encoding), schema))
 
 
 def _tell(folder: Path, certificate: Certificate, *, json: bool, quiet: bool) -> None:

@@ -13,7 +13,7 @@ from dualquery.cli.flags import QuietFlag
 
 def draft(
     table: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             metavar="TABLE",
             help="The private table; it is not read where there is a public one.",
@@ -21,7 +21,7 @@ def draft(
         ),
     ] = None,
     public_reference: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--public-reference",
             metavar="FILE",
@@ -35,6 +35,15 @@ def draft(
             "--quantiles",
             metavar="COUNT",
             help="Put the edges of numbers at so many quantiles. [default: at round numbers]",
+            show_default=False,
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            "--encoding",
+            metavar="NAME",
+            help="The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.",
             show_default=False,
         ),
     ] = None,
@@ -59,7 +68,7 @@ def draft(
 
     if out is not None and out.exists():
         raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
-    made = schema_draft(table, quantiles=quantiles, public_reference=public_reference)
+    made = schema_draft(table, quantiles=quantiles, public_reference=public_reference, encoding=encoding)
     if out is None:
         print(str(made), end="")
     else:
@@ -68,8 +77,8 @@ def draft(
         where = "the text" if out is None else f"'{out}'"
         print(
             f"Warning: {where} was read off the private table, so it is private too. Go through the lines that end "
-            "in '# from the data', keep only what anybody would know without seeing the table, and delete the line "
-            "'draft = true' before you release anything with it.",
+            "in '# from the data', keep only what anybody would know without seeing the table, and delete these "
+            "remarks and the line 'draft = true' before you release anything with it.",
             file=sys.stderr,
         )
 
@@ -77,7 +86,7 @@ def draft(
 def check(
     schema: Annotated[Path, typer.Argument(metavar="FILE", help="The schema.")],
     table: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(metavar="TABLE", help="The private table that it should fit.", show_default=False),
     ] = None,
     quiet: QuietFlag = False,

@@ -17,9 +17,13 @@ from dualquery.table.cells import plain
 from dualquery.table.columns import Categorical, Column, Items, Numeric
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import encode
+from dualquery.table.draft_ids import several_rows
+from dualquery.table.encoding import Wanted, encode
+from dualquery.table.files import choose
 from dualquery.table.schema import Schema, read_schema
 from dualquery.table.source import Source, read_table
+from dualquery.table.toml_text import quoted
+from dualquery.table.transactions import read_transactions
 
 LONG = 1000  # values of an attribute: its tables are large, and their cells nearly empty
 
@@ -51,7 +55,7 @@ def checked(schema: str | os.PathLike[str] | Schema, table: Source | None = None
     """What stands in a schema, what it lacks, and what of a table has no place in it."""
     read = schema if isinstance(schema, Schema) else read_schema(schema)
     domain = read.domain
-    problems, notes = [], _notes(domain)
+    problems, notes = [], [*read.doubts, *_notes(domain)]
     if read.draft:
         problems.append("the line draft = true: delete it once everything in the schema is public knowledge")
     try:
@@ -70,7 +74,8 @@ def _described(column: Column) -> str:
         return f"{column.name}: {column.count:,} items"
     size = len(column.labels)
     if isinstance(column, Dates):
-        kind = f"dates by {column.by}, {column.labels[0]} to {column.labels[column.bins - 1]}"
+        written = "" if column.format is None else f", written {column.example}"
+        kind = f"dates by {column.by}, {column.labels[0]} to {column.labels[column.bins - 1]}{written}"
     elif isinstance(column, Numeric):
         kind = f"numbers in {column.bins:,} bins"
     else:
@@ -101,18 +106,21 @@ def _notes(domain: Domain) -> list[str]:
 def _compared(schema: Schema, table: Source) -> tuple[list[str], list[str]]:
     """Every column by itself, so that all that is wrong is said at once; then the rules."""
     problems, notes = [], []
-    read = read_table(table)
-    names = {name.strip() for name in read.column_names}
+    read = _read(schema, table)
+    names = [name.strip() for name in read.column_names]
     known = {column.name for column in schema.domain.columns} | {schema.unit}
     if extra := [name for name in read.column_names if name.strip() not in known]:
-        notes.append(f"the table has columns that the schema leaves out: {', '.join(extra)}")
+        notes.append(f"the table has columns that the schema leaves out: {', '.join(map(quoted, extra))}")
+    notes += several_rows(read, schema)
+    if schema.unit is not None and schema.unit.strip() not in names:
+        problems.append(f"the table has no column '{schema.unit}', which the schema calls its unit")
     encoded: dict[str, np.ndarray] = {}
     for column in schema.domain.columns:
         if column.name not in names:
             problems.append(f"the table has no column '{column.name}'")
             continue
         try:
-            place = [name.strip() for name in read.column_names].index(column.name)
+            (place,) = choose([column.name], read.column_names, "the table")
             one = pa.table({column.name: plain(read.column(place))})
             codes = encode(one, Domain((column,))).columns[0]
         except DataError as error:
@@ -123,6 +131,15 @@ def _compared(schema: Schema, table: Source) -> tuple[list[str], list[str]]:
     if not problems:
         notes += _broken(schema.domain, encoded, read.num_rows)
     return problems, notes
+
+
+def _read(schema: Schema, table: Source) -> pa.Table:
+    """All columns of a table, read as for a release with this schema."""
+    wanted = Wanted.of(table, schema, owned=False)
+    if wanted.transactions:
+        assert isinstance(table, str | os.PathLike), "only a file can hold lines"
+        return read_transactions(table, wanted.names[0])
+    return read_table(table, lists=wanted.lists, encoding=schema.encoding)
 
 
 def _broken(domain: Domain, encoded: dict[str, np.ndarray], rows: int) -> list[str]:

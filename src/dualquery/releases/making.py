@@ -119,7 +119,7 @@ def release(
         replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
         predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
         accounting_reason=settled.why,
-        warnings=warnings_of(budget, known.rows, seed=seed, draft=described.draft),
+        warnings=warnings_of(budget, known.rows, described, seed=seed),
         notes=(*plan.notes, *outcome.notes),
         engine=engine_of(counter),
         book=entry,

@@ -13,6 +13,7 @@ from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, delta_warning
 from dualquery.releases.calling import checked_wish
+from dualquery.table.schema import Schema
 
 
 def plan_for(
@@ -63,9 +64,9 @@ DRAFT = (
 )
 
 
-def warnings_of(budget: Budget, rows: int, *, seed: int | None = None, draft: bool = False) -> list[str]:
+def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None = None) -> list[str]:
     """What a careful reader should know before trusting the promise."""
-    warnings = [DRAFT] if draft else []
+    warnings = [*([DRAFT] if schema.draft else []), *schema.doubts]
     if seed is not None:
         warnings.append("not private: a seed was used, and whoever knows it can undo the noise")
     weak = delta_warning(budget, rows)

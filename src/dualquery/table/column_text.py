@@ -20,7 +20,7 @@ KEYS = {
     "values": {"name", "values", "unknown", "missing", "empty", "ordered"},
     "edges": OF_NUMBERS | {"edges"},
     "bins": OF_NUMBERS | {"low", "high", "bins"},
-    "by": {"name", "from", "to", "by", "clamp", "missing", "empty"},
+    "by": {"name", "from", "to", "by", "format", "clamp", "missing", "empty"},
     "count": {"name", "count", "first"},
 }
 
@@ -120,7 +120,8 @@ def _dates(name: str, where: str, entry: Mapping[str, Any]) -> Dates:
     first, last = (required(entry, where, key, period) for key in ("from", "to"))
     by = required(entry, where, "by", text)
     clamp = optional(entry, where, "clamp", truth) or False
-    return dates(name, first, last, by, clamp=clamp, **_absent(where, entry))
+    format = optional(entry, where, "format", text)
+    return dates(name, first, last, by, clamp=clamp, format=format, **_absent(where, entry))
 
 
 def _items(name: str, where: str, entry: Mapping[str, Any]) -> Items:
@@ -135,8 +136,9 @@ def entries(column: Column) -> dict[str, str]:
     if isinstance(column, Items):
         return {**named, "count": str(column.count), "first": str(column.first)}
     if isinstance(column, Dates):
-        written = {"from": column.labels[0], "to": column.labels[column.bins - 1], "by": column.by}
-        said = {key: quoted(each) for key, each in written.items()}
+        ends = {"from": column.labels[0], "to": column.labels[column.bins - 1]}
+        written = {**ends, "by": column.by, "format": column.format}
+        said = {key: quoted(each) for key, each in written.items() if each is not None}
     elif isinstance(column, Numeric):
         said = _bins(column)
     else:

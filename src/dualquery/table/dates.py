@@ -3,13 +3,14 @@
     from = "2019-01"    the first period, with this and the next key the public bounds
     to = "2024-12"      the last one
     by = "month"        year, quarter, month, week, day or hour: a code a period
+    format = "%d.%m.%Y" optional: how cells are written, where it is not ISO 8601 (`table.date_format`)
 
 A period is written as ISO 8601 writes it: 2024, 2024-Q1, 2024-03, 2024-W09, 2024-03-01, 2024-03-01T13; the same
 words are the labels, and what the query language reads. Weeks begin on Monday. Times have no zone: what stands on
 the clock is what counts, and of a typed time with a zone what the clocks of that zone say.
 
 A cell is a moment (2024-03-01T13:05, a typed date or timestamp) or a period that is no longer than the column's. What
-comes back is a day of the period, or for hours the beginning of the hour.
+comes back is a day of the period, or for hours the beginning of the hour; with a format its text.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
 from dualquery.table.columns import MAXIMAL_BINS, Numeric, Spread
+from dualquery.table.date_format import check_format, kind_written, moment_in, moment_text
 
 PERIODS = ("year", "quarter", "month", "week", "day", "hour")
 _EPOCH = date(1970, 1, 1)
@@ -69,8 +71,10 @@ def following(start: datetime, kind: str) -> datetime:
     return start.replace(year=place // 12, month=place % 12 + 1)
 
 
-def period_in(text: str) -> Period | None:
+def period_in(text: str, format: str | None = None) -> Period | None:
     """The period that a text names, or None; a moment within an hour is that hour."""
+    if format is not None:
+        return _whole(kind_written(format), moment_in(text, format))
     text = text.strip()
     if moment := _MOMENT.fullmatch(text):
         text = moment[1]
@@ -78,11 +82,18 @@ def period_in(text: str) -> Period | None:
         if found := pattern.fullmatch(text):
             try:
                 begin = _begin(kind, [int(part) for part in found.groups()])
-                following(begin, kind)  # which the last of all periods has not
-            except (ValueError, OverflowError):
+            except ValueError:
                 return None
-            return Period(kind, begin)
+            return _whole(kind, begin)
     return None
+
+
+def _whole(kind: str, begin: datetime | None) -> Period | None:
+    """The period from there on, unless it is the last of all, which nothing follows."""
+    try:
+        return None if begin is None or not following(begin, kind) else Period(kind, begin)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _begin(kind: str, parts: list[int]) -> datetime:
@@ -113,6 +124,12 @@ class Dates(Numeric):
     """
 
     by: str = "day"
+    format: str | None = None
+
+    @property
+    def example(self) -> str:
+        """A cell as the table writes it."""
+        return "2024-03-01" if self.format is None else moment_text(datetime(2024, 3, 1), self.format)
 
     @property
     def per_day(self) -> int:
@@ -138,7 +155,7 @@ class Dates(Numeric):
         for place, text in enumerate(texts):
             if text is None or not text.strip():
                 continue
-            period = period_in(text)
+            period = period_in(text, self.format)
             if period is None or not self.holds(period):
                 junk[place] = True
             else:
@@ -163,7 +180,13 @@ class Dates(Numeric):
         return np.where(absent, np.nan, units.astype(np.float64))
 
     def readable(self, units: NDArray[np.int64], missing: NDArray[np.bool_]) -> pa.Array:
-        """Numbers as typed dates, or as timestamps where the hour is known."""
+        """Numbers as typed dates, or as timestamps where the hour is known; as texts where they have a format."""
+        if self.format is not None:
+            number, place = np.unique(units, return_inverse=True)
+            texts = pa.array(
+                [moment_text(self.moment(each), self.format) for each in number.tolist()], pa.string()
+            )
+            return texts.take(pa.array(place, mask=missing))
         if self.per_day == 1:
             return pa.array(units.astype(np.int32), pa.int32(), mask=missing).cast(pa.date32())
         return pa.array(units * 3600, pa.int64(), mask=missing).cast(pa.timestamp("s"))
@@ -189,6 +212,7 @@ def dates(
     clamp: bool = False,
     missing: str | None = None,
     empty: tuple[str, ...] = (),
+    format: str | None = None,
 ) -> Dates:
     """A column of dates from the period that holds the beginning of `first` to that which holds the end of `last`."""
     if by not in PERIODS:
@@ -205,6 +229,12 @@ def dates(
     assert stop is not None
     if (stop.end - start.first) / _SHORTEST[by] > MAXIMAL_BINS:
         raise SchemaError(f"attribute '{name}' has more than {MAXIMAL_BINS:,} periods; take longer ones")
+    if format is not None:
+        check_format(format, f"attribute '{name}'", start.first.year, stop.first.year)
+        if _SHORTEST[kind := kind_written(format)] > _SHORTEST[by]:
+            raise SchemaError(
+                f"attribute '{name}': 'format' names a {kind} and 'by' a {by}, which is shorter"
+            )
     plan = Dates(name, (0.0, 1.0), by=by)
     edges, moment = [], period_of(start.first, by).first
     while moment < stop.end:
@@ -222,4 +252,5 @@ def dates(
         spread=Spread.UNIFORM,
         empty=empty,
         by=by,
+        format=format,
     )

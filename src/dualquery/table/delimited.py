@@ -38,6 +38,9 @@ PIECE = 1 << 18  # bytes that are checked at a time: what is made of them stays 
 HEADER = 1 << 16  # bytes read at first; more where a header line is longer
 LONGEST_HEADER = 1 << 28
 MARK = b"\xef\xbb\xbf"  # that some programs put before UTF-8 text
+NOT_UTF8 = (
+    'is not UTF-8 text; name its encoding: encoding = "latin-1" in [table], or --encoding latin-1 for a draft'
+)
 QUOTE, LF, CR = 34, 10, 13
 
 
@@ -75,11 +78,14 @@ class _Text:
 
     @staticmethod
     def of(stream: Any, names: Sequence[str] | None, where: str) -> _Text:
-        start, skipped, end = _through_header(stream, where)
+        start, before, end = _through_header(stream, where)
         header, delimiter = _header(start[:end], names, where)
         chosen = choose(names, header, where)
         block = max(BLOCK, 64 * end)
-        checker = Checker(ord(delimiter), width=len(header), longest=block, skipped=skipped, where=where)
+        checker = Checker(
+            ord(delimiter), width=len(header), longest=block, skipped=len(before), where=where,
+            lines=before.count(b"\n"),
+        )  # fmt: skip
         options = _options([str(position) for position in chosen], delimiter, len(header), block)
         called = list(names) if names is not None else [header[i] for i in chosen]
         return _Text(Checked(stream, start, checker), checker, called, options, where)
@@ -97,12 +103,12 @@ class _Text:
             yield
         except pa.ArrowInvalid as error:
             if "UTF8" in str(error):
-                raise DataError(f"{self.where} is not UTF-8 text") from None
+                raise DataError(f"{self.where} {NOT_UTF8}") from None
             raise
 
 
-def _through_header(stream: Any, where: str) -> tuple[bytes, int, int]:
-    """The first bytes from the header on, how many stood before it, and where among them it ends."""
+def _through_header(stream: Any, where: str) -> tuple[bytes, bytes, int]:
+    """The first bytes from the header on, those that stood before it, and where among the first it ends."""
     start = more = stream.read(HEADER)
     while True:
         text = start.removeprefix(MARK).lstrip(b"\r\n")
@@ -115,7 +121,8 @@ def _through_header(stream: Any, where: str) -> tuple[bytes, int, int]:
     if not end and more:
         raise DataError(f"{where} has no header line: no line ends {after(len(start))}")
     # The parser wants a line end behind the header even where nothing follows.
-    return (text, len(start) - len(text), end) if end else (text + b"\n", len(start) - len(text), len(text))
+    before = start[: len(start) - len(text)]
+    return (text, before, end) if end else (text + b"\n", before, len(text))
 
 
 def _header(line: bytes, names: Sequence[str] | None, where: str) -> tuple[list[str], str]:
@@ -123,7 +130,7 @@ def _header(line: bytes, names: Sequence[str] | None, where: str) -> tuple[list[
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        raise DataError(f"{where} is not UTF-8 text") from None
+        raise DataError(f"{where} {NOT_UTF8}") from None
     best: tuple[int, list[str], str] | None = None
     for delimiter in DELIMITERS:
         try:
@@ -196,10 +203,13 @@ class Checker:
     Whole records are checked as soon as they are there; an unfinished one waits for the next block.
     """
 
-    def __init__(self, delimiter: int, *, width: int, longest: int, skipped: int, where: str) -> None:
+    def __init__(
+        self, delimiter: int, *, width: int, longest: int, skipped: int, where: str, lines: int = 0
+    ) -> None:
         self.records = 0
         self._delimiter, self._width, self._longest, self._where = delimiter, width, longest, where
         self._read = skipped  # bytes before the record that is waiting
+        self._lines = lines  # line ends among them
         self._waiting = b""
 
     def feed(self, block: bytes) -> None:
@@ -218,6 +228,7 @@ class Checker:
         if end:
             self._check(letters[:end], quotes[: np.searchsorted(quotes, end)])
         self._read += end
+        self._lines += text.count(b"\n", 0, end)
         self._waiting = text[end:]
 
     def finish(self) -> None:
@@ -226,7 +237,7 @@ class Checker:
         if rest.count(b'"') % 2:
             self._refuse(0, "a quote that is not closed, in the record")
         if rest.endswith(b"\r"):
-            self._refuse(len(rest) - 1, "a carriage return that ends no line")
+            self._refuse(len(rest) - 1, "a carriage return that ends no line", rest)
         if rest:
             self._waiting = b""
             self.feed(rest + b"\n")
@@ -242,7 +253,7 @@ class Checker:
         if returning.any():
             returns = np.flatnonzero(returning)
             if len(alone := returns[letters[returns + 1] != LF]):
-                self._refuse(int(alone[0]), "a carriage return that ends no line")
+                self._refuse(int(alone[0]), "a carriage return that ends no line", letters)
         ends = np.flatnonzero(feed)
         starts = np.concatenate([[0], ends[:-1] + 1])
         cells = np.add.reduceat(delimiter, starts, dtype=np.int32) + 1
@@ -251,7 +262,8 @@ class Checker:
             # An empty line is no record, and the only line that may have another number of cells.
             empty = (ends == starts) | (letters[starts] == CR)
             if len(ragged := np.flatnonzero((cells != self._width) & ~empty)):
-                self._refuse(int(starts[ragged[0]]), "a line with more or fewer cells than its header")
+                place = int(starts[ragged[0]])
+                self._refuse(place, "a line with more or fewer cells than its header", letters)
             lines -= int(empty.sum())
         self.records += lines
 
@@ -265,11 +277,14 @@ class Checker:
         strays = [*opening[~well_opened][:1], *closing[~well_closed][:1]]
         if strays:
             self._refuse(
-                int(min(strays)), "a stray quote (a cell with quotes stands in quotes, those inside doubled)"
+                int(min(strays)),
+                "a stray quote (a cell with quotes stands in quotes, those inside doubled)",
+                letters,
             )
 
-    def _refuse(self, offset: int, what: str) -> NoReturn:
-        raise DataError(f"{self._where} has {what}, {after(self._read + offset)}")
+    def _refuse(self, offset: int, what: str, text: bytes | NDArray[np.uint8] = b"") -> NoReturn:
+        line = self._lines + bytes(text[:offset]).count(b"\n") + 1
+        raise DataError(f"{self._where} has {what}: line {line:,}, {after(self._read + offset)}")
 
 
 def _first_record_end(text: bytes, quotes: NDArray[np.int64]) -> int:

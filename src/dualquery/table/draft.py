@@ -10,6 +10,8 @@ A draft from a public table of the same kind (a past census, a code book) reads 
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,14 +22,16 @@ from dualquery.table.cells import plain
 from dualquery.table.column_text import entries
 from dualquery.table.columns import Column
 from dualquery.table.domain import Domain
-from dualquery.table.drafting import LeftOut, drafted
-from dualquery.table.schema import Schema
+from dualquery.table.draft_cells import LeftOut
+from dualquery.table.drafting import drafted
+from dualquery.table.files import known_encoding
+from dualquery.table.schema import DRAFT_LINE, MARK, Schema
 from dualquery.table.source import Source, describe, is_transaction_file, read_table
-from dualquery.table.toml_text import quoted
+from dualquery.table.toml_text import commented, quoted
 from dualquery.table.transactions import read_transactions
 
-MARK = "# from the data"
 OPEN = {"name", "clamp", "by", "first", "spread"}  # keys that say nothing about anybody's cells
+NAMELESS = re.compile(r"(Unnamed: \d+)?")  # as pandas calls a column that has no name, when it reads one back
 
 WARNING = f"""\
 !!! DRAFT, READ OFF THE PRIVATE TABLE: THIS FILE IS NOT PRIVATE AND NOT YET A SCHEMA !!!
@@ -35,7 +39,7 @@ WARNING = f"""\
 Lines that end in '{MARK}' were found in the data. No privacy guarantee holds for a release made
 with them. Go through them: keep what anyone would know without seeing the table (a code book, the form
 that was filled in, the law), replace the rest, give values that nobody happened to have their place too.
-When all that is left is public knowledge, delete the line draft = true below."""
+When all that is left is public knowledge, delete these remarks and the line draft = true below."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,13 @@ class Draft:
     origin: str
 
     def __str__(self) -> str:
-        sections = [_commented(self._heading())]
+        sections = [commented(self._heading())]
         if self.schema.draft:
-            sections.append("draft = true  # delete this line once every value below is public knowledge")
+            sections.append(DRAFT_LINE)
+        if table := self._table():
+            sections.append("\n".join(["[table]", *table]))
         sections += [_section(column, marked=not self.public) for column in self.schema.domain.columns]
+        sections += [self._choice(each, each.guess) for each in self.left_out if each.guess is not None]
         return "\n\n".join(sections) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -63,6 +70,27 @@ class Draft:
             out.write_text(str(self), encoding="utf-8")
         except OSError as error:
             raise SchemaError(f"'{out}' cannot be written: {error.strerror}") from None
+
+    def _table(self) -> list[str]:
+        """What is said of the table as a whole: its encoding, and which columns may be its unit."""
+        units = [
+            f"{commented(f'unit = {quoted(each.name)}')}   # {each.unit}"
+            for each in self.left_out
+            if each.unit
+        ]
+        encoding = self.schema.encoding
+        return [*units, *([] if encoding is None else [f"encoding = {quoted(encoding)}"])]
+
+    def _choice(self, left: LeftOut, guess: Column) -> str:
+        """An attribute for a person to complete, as a comment."""
+        others = " or ".join(map(quoted, left.formats[1:]))
+        lines = [
+            f"format = {quoted(left.formats[0])}  # or {others}: which one is meant?"
+            if line.startswith("format = ")
+            else line
+            for line in _section(guess, marked=not self.public).splitlines()
+        ]
+        return commented("\n".join(lines))
 
     def _heading(self) -> str:
         heading = (
@@ -77,26 +105,36 @@ class Draft:
 
 
 def schema_draft(
-    table: Source | None = None, *, quantiles: int | None = None, public_reference: Source | None = None
+    table: Source | None = None,
+    *,
+    quantiles: int | None = None,
+    public_reference: Source | None = None,
+    encoding: str | None = None,
 ) -> Draft:
     """A first schema for a table: print it, or save it, and edit it.
 
     It is read off the private table, and marked so line by line. With `public_reference`, a public table of the same
     kind, that one is read and the private one is not: then the draft is public. `quantiles` puts the edges of numbers
-    at so many quantiles of what is read, instead of round numbers.
+    at so many quantiles of what is read, instead of round numbers. `encoding` is that of a text file which is not
+    UTF-8.
     """
     source = table if public_reference is None else public_reference
     if source is None:
         raise DataError("give the table that the draft is for, or a public one of its kind")
     if quantiles is not None and not 2 <= quantiles <= 1000:
         raise SchemaError("quantiles must be between 2 and 1000 in number")
-    read = _read(source)
+    encoding = None if encoding is None else known_encoding(encoding)
+    read = _read(source, encoding)
     if not read.num_rows:
-        raise DataError(f"{describe(source)} has no rows")
+        raise DataError(
+            f"{describe(source)} has no rows below the names of its columns, so there is nothing to draft from; give "
+            "a table with rows, or write the schema by hand"
+        )
     columns: list[Column] = []
     left_out: list[LeftOut] = []
-    for name, cells in zip(read.column_names, read.columns, strict=True):
-        found = drafted(name, plain(cells), quantiles=quantiles)
+    times = Counter(name.strip() for name in read.column_names)
+    for place, (name, cells) in enumerate(zip(read.column_names, read.columns, strict=True), start=1):
+        found = _unfit(name, place, times) or drafted(name, plain(cells), quantiles=quantiles)
         if isinstance(found, LeftOut):
             left_out.append(found)
         else:
@@ -106,22 +144,28 @@ def schema_draft(
             f"{describe(source)} has no column that a schema can be drafted for; write one by hand"
         )
     public = public_reference is not None
-    return Draft(Schema(Domain(tuple(columns)), draft=not public), tuple(left_out), public, describe(source))
+    schema = Schema(Domain(tuple(columns)), draft=not public, encoding=encoding)
+    return Draft(schema, tuple(left_out), public, describe(source))
 
 
-def _read(source: Source) -> pa.Table:
+def _read(source: Source, encoding: str | None) -> pa.Table:
     if is_transaction_file(source):
         try:
             return read_transactions(source, "item")
         except DataError:  # text with a header line, or not to be read at all: the next reader will say
             pass
-    return read_table(source)
+    return read_table(source, encoding=encoding)
 
 
-def _commented(text: str) -> str:
-    # Comments may not hold control characters, which names of files and columns may.
-    lines = ["".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines()]
-    return "\n".join(f"# {line}".rstrip() for line in lines)
+def _unfit(name: str, place: int, times: Counter[str]) -> LeftOut | None:
+    """A column that cannot be told from others by its name."""
+    if NAMELESS.fullmatch(name.strip()):
+        return LeftOut(name, f"column {place} has no name, such as an index that was saved with the table")
+    if times[name.strip()] > 1:
+        return LeftOut(
+            name, f"column {place} is one of {times[name.strip()]} with this name; give each its own"
+        )
+    return None
 
 
 def _section(column: Column, *, marked: bool) -> str:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,85 +17,27 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError, SchemaError
-from dualquery.table.cells import distinct, is_list, numbers_of, texts_of
+from dualquery.table.cells import is_list, numbers_of
 from dualquery.table.columns import Categorical, Column, Items, Numeric, Spread, check, equal_edges
-from dualquery.table.dates import Dates, Period, dates, period_in, period_of, period_text
 from dualquery.table.draft_bins import drafted_edges
+from dualquery.table.draft_cells import FEW, MANY, MARKERS, SOME_ROWS, Cells, LeftOut, absent
+from dualquery.table.draft_dates import drafted_dates
+from dualquery.table.draft_ids import drafted_id
+from dualquery.table.ids import IDS
 from dualquery.table.notation import numbers_written
 
-FEW = 20  # whole numbers with at most so many distinct values are categories
-MANY = 200  # texts with more distinct values are taken for names, ids or free text, and left out
-SOME_ROWS = 50  # in fewer rows all values may differ by chance
 LONG = 30  # letters, on average: free text
-
-MARKERS = (
-    "NA",
-    "N/A",
-    "n/a",
-    "na",
-    "NaN",
-    "nan",
-    "NULL",
-    "null",
-    "None",
-    "none",
-    "?",
-    "-",
-    "--",
-    ".",
-    "missing",
-)
 NUMBER_MARKERS = ("-9", "-99", "-999", "-9999", "-8", "-7", "-1")  # where all other numbers are at least zero
 CODES = re.compile(
     r"code|zip|postal|plz|race|ethnic|sex|gender|state|county|region|district|puma|type|class|status|occ|indust|"
     r"naics|icd|relation|category|kind",
     re.IGNORECASE,
 )
-IDS = re.compile(r"(^|[_\W])(id|ids|nr|no|number|key|uuid|ssn|serial)$|^id|Id$|ID$", re.IGNORECASE)
 SIGNS = "€$£¥"
 _LEADING_ZERO = re.compile(r"0\d+")
+_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0*")
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A column that no attribute is drafted for, and why."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Cells:
-    """The cells of one column: its distinct texts, how often each occurs, and how many cells are empty."""
-
-    name: str
-    texts: tuple[str, ...]
-    counts: NDArray[np.int64]
-    empty: int
-
-    @staticmethod
-    def of(name: str, cells: pa.ChunkedArray) -> Cells:
-        held = distinct(cells, name)
-        written = texts_of(held.values, name)
-        number = np.bincount(held.index, minlength=len(written) + 1)
-        counts: dict[str, int] = {}
-        for text, times in zip((*written, None), number.tolist(), strict=True):
-            key = (text or "").strip()
-            counts[key] = counts.get(key, 0) + times
-        empty = counts.pop("", 0)
-        kept = sorted(text for text, times in counts.items() if times)
-        return Cells(name, tuple(kept), np.array([counts[text] for text in kept], np.int64), empty)
-
-    @property
-    def rows(self) -> int:
-        return int(self.counts.sum())
-
-    def without(self, markers: Sequence[str]) -> Cells:
-        kept = [i for i, text in enumerate(self.texts) if text not in markers]
-        gone = self.rows - int(self.counts[kept].sum())
-        return Cells(self.name, tuple(self.texts[i] for i in kept), self.counts[kept], self.empty + gone)
 
 
 def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Column | LeftOut:
@@ -110,47 +50,13 @@ def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Colu
         return LeftOut(name, "its type is not known here")
     if not held.texts:
         return LeftOut(name, "all its cells are empty")
-    guess = _dates(held) or _numeric(held, quantiles) or _categorical(held)
+    guess = drafted_dates(held) or drafted_id(held) or _numeric(held, quantiles) or _categorical(held)
     try:
         if not isinstance(guess, LeftOut):
             check(guess)
     except SchemaError:
         return LeftOut(name, "no bins were found for its numbers; write them by hand")
     return guess
-
-
-def _absent(held: Cells, empty: tuple[str, ...]) -> dict[str, Any]:
-    """The place of missing cells, where there are some."""
-    if not empty and not held.empty:
-        return {"missing": None, "empty": ()}
-    taken = set(held.texts)
-    return {
-        "missing": next(m for m in ("missing", "(missing)", "((missing))") if m not in taken),
-        "empty": empty,
-    }
-
-
-def _dates(held: Cells) -> Dates | None:
-    """Dates, where every text but markers of missing ones names a day or a moment."""
-    markers = tuple(text for text in held.texts if text in MARKERS)
-    rest = held.without(markers)
-    periods = [period_in(text) for text in rest.texts]
-    found = [period for period in periods if period is not None and period.kind in ("day", "hour", "month")]
-    if len(found) < len(periods) or not found:
-        return None
-    first, last = min(each.first for each in found), max(each.first for each in found)
-    days = (last - first).days
-    timed = any(period.kind == "hour" and period.first.hour for period in found)
-    by = next(
-        by
-        for limit, by in ((2, "hour" if timed else "day"), (62, "day"), (5 * 366, "month"), (10**9, "year"))
-        if days <= limit
-    )
-    if by == "day" and any(period.kind == "month" for period in found):
-        by = "month"
-    start, end = (period_text(Period(by, period_of(each, by).first).first, by) for each in (first, last))
-    absent = _absent(rest, markers)
-    return dates(held.name, start, end, by, clamp=True, **absent)
 
 
 def _numeric(held: Cells, quantiles: int | None) -> Numeric | LeftOut | None:
@@ -184,7 +90,7 @@ def _numeric(held: Cells, quantiles: int | None) -> Numeric | LeftOut | None:
         decimals=2 if column.currency and not integer else decimals,
         exact=column.currency is not None,
         spread=Spread.LOG if skewed and edges[-1] > 1e6 * max(abs(edges[1]), 1e-300) else None,
-        **_absent(held, (*others, *markers)),
+        **absent(held, (*others, *markers)),
     )
 
 
@@ -213,9 +119,7 @@ def _number_markers(numbers: Floats) -> tuple[str, ...]:
 
 def _is_id(held: Cells, values: Floats) -> bool:
     """Whether whole numbers number the rows."""
-    if held.rows < SOME_ROWS or len(values) < held.rows - int(held.counts[held.counts > 1].sum()):
-        return False
-    apart = len(values) == held.rows
+    apart = len(values) == held.rows >= SOME_ROWS
     return apart and bool(IDS.search(held.name) or values.max() - values.min() + 1 == len(values))
 
 
@@ -244,12 +148,15 @@ def _categorical(held: Cells) -> Categorical | LeftOut:
     counted = not junk.any() and not np.isnan(numbers).any()
     if counted:
         values = [values[i] for i in np.argsort(numbers, kind="stable")]
+        if all(_WHOLE_FLOAT.fullmatch(text) for text in values):
+            # A cell 1.0 is read as 1, but a whole number is not read as 1.0.
+            values = list(dict.fromkeys(str(int(text.partition(".")[0])) for text in values))
     zeros = any(_LEADING_ZERO.fullmatch(text) for text in values)
     ordered = counted and len(values) > 2 and not zeros and not CODES.search(held.name)
-    absent = _absent(rest, tuple(markers))
-    if absent["missing"] is not None:
-        values.append(str(absent["missing"]))
-    return Categorical(held.name, tuple(values), ordered=ordered, **absent)
+    place = absent(rest, tuple(markers))
+    if place["missing"] is not None:
+        values.append(str(place["missing"]))
+    return Categorical(held.name, tuple(values), ordered=ordered, **place)
 
 
 def _why_many(held: Cells) -> str:

@@ -51,11 +51,9 @@ def known_encoding(name: str) -> str:
     try:
         found = codecs.lookup(name)
     except LookupError:
-        raise SchemaError(
-            f"[table]: no encoding '{name}' is known; try latin-1, cp1252, utf-16 or gbk"
-        ) from None
+        raise SchemaError(f"no encoding '{name}' is known; try latin-1, cp1252, utf-16 or gbk") from None
     if not found._is_text_encoding or found.name.startswith(STATEFUL):
-        raise SchemaError(f"[table]: a text in '{name}' cannot be read line by line; save it as UTF-8")
+        raise SchemaError(f"a text in '{name}' cannot be read line by line; save it as UTF-8")
     return found.name
 
 
@@ -65,7 +63,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError:
-        raise DataError(f"'{path}' is not text in the encoding that its schema declares") from None
+        raise DataError(f"'{path}' is not text in the encoding that was named for it") from None
     except FileNotFoundError:
         raise DataError(f"there is no file '{path}'") from None
     except PermissionError:
@@ -73,6 +71,11 @@ def reading(path: Path) -> Iterator[None]:
     except (OSError, EOFError, pa.ArrowException, ValueError, KeyError, OverflowError, RecursionError):
         # The readers raise all of these on a damaged file; a DataError is none of them.
         message = f"'{path}' cannot be read: it is cut short, damaged, or not what its name says"
+        if path.is_dir():
+            message = (
+                f"folder '{path}' holds a file that is no Parquet, or is damaged; give other kinds of files by a "
+                f"pattern in quotes: '{path / '*.csv'}'"
+            )
         raise DataError(message) from None
 
 

@@ -47,7 +47,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +55,15 @@ from dualquery.errors import SchemaError
 from dualquery.table.column_text import column_in, entries
 from dualquery.table.domain import Domain
 from dualquery.table.files import known_encoding
+from dualquery.table.ids import PERSONS, no_unit
 from dualquery.table.keys import only, optional, text, truth
 from dualquery.table.persons import check_unit
 from dualquery.table.rules import rule_entries, rule_in
 from dualquery.table.special import SECTIONS, check_special, read_special, special_text
-from dualquery.table.toml_text import quoted
+from dualquery.table.toml_text import commented, quoted
 
-DRAFT_LINE = "draft = true"
-DRAFT_ADVICE = (
-    "Delete the line above once every value below is public knowledge; until then no release is private."
-)
+DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
+MARK = "# from the data"  # behind each line of a draft that was read off the table
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,9 @@ class Schema:
     unit: str | None = None
     long: bool = False
     encoding: str | None = None  # of a text file, where it is not UTF-8
+    marked: int = field(
+        default=0, compare=False
+    )  # lines of its file that still say they were read off the table
 
     def __post_init__(self) -> None:
         check_unit(self.domain, self.unit, long=self.long, drops_rows=self.drops_rows)
@@ -86,6 +88,21 @@ class Schema:
     def drops_rows(self) -> bool:
         """Whether some rows are no records, so that their number depends on what the rows hold."""
         return self.drop_rows_containing is not None
+
+    @property
+    def doubts(self) -> list[str]:
+        """What a careful reader should know of it: remarks that a draft has left, and ids that are no unit."""
+        doubts = []
+        if self.marked and not self.draft:
+            lines = "a line" if self.marked == 1 else f"{self.marked:,} lines"
+            doubts.append(
+                f"the schema no longer says 'draft = true', but has {lines} with '{MARK}'; no guarantee holds until "
+                "all of it is public knowledge: go through it, and delete the remark behind what is"
+            )
+        if self.unit is None and self.domain.kind not in SECTIONS:
+            names = [column.name for column in self.domain.columns]
+            doubts += [no_unit("attribute", name) for name in names if PERSONS.fullmatch(name.strip())]
+        return doubts
 
     @staticmethod
     def of(schema: Schema | Domain) -> Schema:
@@ -108,7 +125,8 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
 def parse_schema(written: str, *, origin: str, folder: Path | None = None) -> Schema:
     """The schema that a TOML text describes. `origin` is for messages; files that it names lie in `folder`."""
     try:
-        return _schema(tomllib.loads(written), folder)
+        marked = sum(line.rstrip().endswith(MARK) for line in written.splitlines() if line.strip()[:1] != "#")
+        return replace(_schema(tomllib.loads(written), folder), marked=marked)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SchemaError(f"{origin} is not well-formed TOML: {error}") from None
     except SchemaError as error:
@@ -118,13 +136,9 @@ def parse_schema(written: str, *, origin: str, folder: Path | None = None) -> Sc
 def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
     """The TOML text of a schema, under a comment; `parse_schema` gives the same schema back."""
     schema = Schema.of(schema)
-    parts = []
-    if heading is not None:
-        # Comments may not hold control characters, which names of files and columns may.
-        lines = ["".join(c if c.isprintable() else "?" for c in line) for line in heading.splitlines()]
-        parts.append("\n".join(f"# {line}".rstrip() for line in lines))
+    parts = [] if heading is None else [commented(heading)]
     if schema.draft:
-        parts.append("draft = true  # delete this line once every value below is public knowledge")
+        parts.append(DRAFT_LINE)
     rules = {
         "drop_rows_containing": schema.drop_rows_containing,
         "unit": schema.unit,

@@ -39,6 +39,7 @@ MEANINGS: dict[str, tuple[dict[str, Any], str]] = {
     "from": (TEXT, "The first date, such as 2019, 2019-Q1, 2019-01 or 2019-01-31."),
     "to": (TEXT, "The last date; it is included."),
     "by": ({"enum": list(PERIODS)}, "How precisely dates are kept."),
+    "format": (TEXT, "How dates are written, where it is not ISO 8601, such as %d.%m.%Y."),
     "count": ({"type": "integer", "minimum": 1}, "The number of items."),
     "first": ({"type": "integer", "minimum": 0}, "The id of the first item."),
 }

@@ -148,7 +148,13 @@ def _from_frame(source: ArrowStream, names: Sequence[str] | None, lists: Collect
     if isinstance(frame, pa.Table) or not picks_columns(frame):
         # A copy of an Arrow table is not only idle: of chunked dictionaries of string views it ends the process in
         # versions of Arrow before 25.
-        whole = frame if isinstance(frame, pa.Table) else pa.table(frame)
+        try:
+            whole = frame if isinstance(frame, pa.Table) else pa.table(frame)
+        except (pa.ArrowInvalid, ValueError):  # a Series of pandas or Polars hands over a column
+            kind = type(source).__name__
+            raise DataError(
+                f"a {kind} is one column and no table; give a table: {kind.lower()}.to_frame()"
+            ) from None
         return selected(whole, names, describe(source))
     # pandas and Polars: convert the columns that are wanted and no others, and no index.
     labels = list(frame.columns)
@@ -184,6 +190,8 @@ def _from_parquet(path: Path, names: Sequence[str] | None) -> pa.Table:
 
     where = quoted_path(path)
     dataset = pyarrow.dataset.dataset(path, format="parquet", partitioning=_partitioning(path))
+    if not dataset.files:
+        raise DataError(f"folder {where} holds no Parquet file")
     found = dataset.schema.names
     chosen = [found[i] for i in choose(names, found, where)]
     rows = 0

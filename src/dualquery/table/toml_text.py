@@ -28,3 +28,9 @@ def listed(texts: list[str]) -> str:
             current = ""
         current += f" {text}," if current else f"    {text},"
     return "\n".join(["[", *lines, current, "]"])
+
+
+def commented(text: str) -> str:
+    """A text as a comment, which may not hold control characters; names of files and columns may."""
+    lines = ["".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines()]
+    return "\n".join(f"# {line}".rstrip() for line in lines)

@@ -22,9 +22,12 @@ def advice(column: Categorical | Numeric, reason: Unplaced) -> str:
     """One sentence that says what to write into the schema."""
     name = column.name
     if reason is Unplaced.NOT_A_NUMBER and isinstance(column, Dates):
+        written = (
+            ' or say how they are written, such as format = "%d.%m.%Y",' if column.format is None else ""
+        )
         return (
-            f"column '{name}' holds cells that are no dates such as 2024-03-01, or longer than a {column.by}; "
-            'mend them, or list the texts that stand for a missing date: empty = ["..."] in the schema'
+            f"column '{name}' holds cells that are no dates such as {column.example}, or longer than a {column.by}; "
+            f'mend them,{written} or list the texts that stand for a missing date: empty = ["..."] in the schema'
         )
     if reason is Unplaced.NOT_A_NUMBER:
         return (
