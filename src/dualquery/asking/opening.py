@@ -45,6 +45,7 @@ from dualquery.queries.families import marginals
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
+from dualquery.releases.calling import for_callers
 from dualquery.releases.making import counting, public_schema, refuse_dropping
 from dualquery.releases.making import release as make_release
 from dualquery.releases.planning import warnings_of
@@ -58,6 +59,7 @@ from dualquery.table.source import Source
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 
 
+@for_callers
 def online(
     table: Source | Records | Counter,
     *,
@@ -71,7 +73,7 @@ def online(
     tolerance: float | None = None,
     published: Mapping[str, Release] | None = None,
     journal: Journal | None = None,
-    public_rows: int | None = None,
+    records: int | None = None,
     seed: int | None = None,
     memory: int | None = None,
     progress: Progress | None = None,
@@ -94,11 +96,11 @@ def online(
     if release is None:
         _refuse_going_on(entries)
         release = first_release(
-            counter, schema=public, budget=budget, share=share, workload=workload, public_rows=public_rows,
+            counter, schema=public, budget=budget, share=share, workload=workload, records=records,
             journal=kept, seed=seed, progress=progress,
         )  # fmt: skip
         entries = list(kept.entries())
-    rows = _public_rows(counter, budget.neighbours, public_rows, release)
+    rows = _public_rows(counter, budget.neighbours, records, release)
     rule = Rule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
     reader, entropy = QuestionReader(public.domain), entropy_from(seed)
     state, opened = _stand(rule, reader, release, public.domain, kept, entries)
@@ -137,6 +139,7 @@ def _stand(
     return state, opened
 
 
+@for_callers
 def first_release(
     table: Source | Records | Counter,
     *,
@@ -145,7 +148,7 @@ def first_release(
     schema: Schema | Domain | None = None,
     share: float = float(SHARE),
     workload: Workload | str | None = None,
-    public_rows: int | None = None,
+    records: int | None = None,
     journal: Journal | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
@@ -168,7 +171,7 @@ def first_release(
         schema=public,
         workload=_default_workload(public.domain) if workload is None else workload,
         mechanism="projection",
-        public_rows=public_rows,
+        records=records,
         seed=seed,
         progress=progress,
     )

@@ -33,6 +33,7 @@ RecordsFlag: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--records",
+        "--public-rows",
         metavar="N",
         min=1,
         show_default=False,
@@ -121,7 +122,7 @@ def release(
             budget=budget,
             mechanism=mechanism,
             seed=seed,
-            public_rows=records,
+            records=records,
             progress=progress,
             ledger=ledger,
             dataset=dataset,

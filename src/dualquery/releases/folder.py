@@ -79,7 +79,7 @@ def save(
         if release.replicas:
             _write_replicas(release, aside / REPLICAS_FILE)
         if csv:
-            pyarrow.csv.write_csv(flat(table), aside / SYNTHETIC_CSV)
+            write_csv(table, aside / SYNTHETIC_CSV)
         certificate = release.certificate.with_files(digests(aside))
         # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
@@ -160,6 +160,16 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     each = np.array_split(np.arange(rows.rows), number)
     halves = [[rows.take(half) for half in np.array_split(part, 2)] for part in each]
     return tuple(Replica(table, (one, other)) for table, (one, other) in zip(tables, halves, strict=True))
+
+
+def write_csv(table: pa.Table, file: str | os.PathLike[str] | None) -> str | None:
+    """A table as text with commas, in a file or given back."""
+    if file is not None:
+        pyarrow.csv.write_csv(flat(table), file)
+        return None
+    text = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(flat(table), text)
+    return str(text.getvalue().to_pybytes().decode("utf-8"))
 
 
 def flat(table: pa.Table) -> pa.Table:
