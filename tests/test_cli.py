@@ -328,7 +328,7 @@ def test_steps_in_json(command: Run, place: Path) -> None:
         {**step.event.to_json(), "words": step.words, "times": step.times} for step in plan.steps
     ]
     total = sum(step["times"] * float(step["rho"]) for step in steps)
-    assert total == pytest.approx(float(rho_of(epsilon=1.0, delta=1 / 500**2)), rel=1e-4)
+    assert total == pytest.approx(float(rho_of(epsilon=1.0, delta=1e-6)), rel=1e-4)
 
 
 def test_a_target_that_is_too_dear_is_refused_at_once(command: Run, place: Path) -> None:

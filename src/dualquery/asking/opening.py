@@ -19,6 +19,7 @@ from dualquery.asking.journal import (
     Reopened,
 )
 from dualquery.asking.online import Online
+from dualquery.asking.published import named, refuse_not_private, words_of
 from dualquery.asking.rule import (
     QUESTIONS,
     SHARE,
@@ -90,6 +91,9 @@ def online(
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
     refuse_dropping(public, budget.neighbours)
     check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
+    private, others = seed is None and (release is None or release.certificate.private), published or {}
+    if private:
+        refuse_not_private(others)
     kept = MemoryJournal() if journal is None else journal
     entries = list(kept.entries())
     counter = counting(table, public, budget.neighbours, memory, silent if progress is None else progress)
@@ -111,8 +115,8 @@ def online(
         journal=kept,
         reader=reader,
         release=release,
-        published={} if published is None else published,
-        certificate=_certificate(rule, opened, warnings, entropy.private and release.certificate.private),
+        published=others,
+        certificate=_certificate(rule, opened, warnings, private and release.certificate.private, named(others, release)),
     )
 
 
@@ -282,9 +286,11 @@ def _refuse_other_accounting(budget: Budget) -> None:
         Rule.of(budget, rows=1)
 
 
-def _certificate(rule: Rule, opened: Opened, warnings: Sequence[str], private: bool) -> dict[str, Json]:
+def _certificate(
+    rule: Rule, opened: Opened, warnings: Sequence[str], private: bool, beside: Sequence[Mapping[str, Json]]
+) -> dict[str, Json]:
     return {
-        "promise": rule.budget.words(),
+        "promise": rule.budget.words() + words_of(beside),
         "epsilon": rule.budget.epsilon,
         "delta": rule.budget.delta,
         "neighbours": str(rule.budget.neighbours),
@@ -297,6 +303,7 @@ def _certificate(rule: Rule, opened: Opened, warnings: Sequence[str], private: b
         "measurement_rho": str(rule.measurement),
         "price": rule.price,
         "private": private,
+        "published": [dict(each) for each in beside],
         "warnings": list(warnings),
         "digest": hashlib.sha256(repr(opened).encode()).hexdigest(),
     }
