@@ -127,9 +127,11 @@ def load(folder: str | os.PathLike[str]) -> Release:
             return Release(certificate, domain, special.read(domain, tables))
         assert data is not None, "one of them is there"
         if data == SYNTHETIC:
+            _refuse_more_rows(path / data, certificate["synthetic_rows"] or 0)
             records = encode(path / data, domain)
             replicas = _read_replicas(path / REPLICAS_FILE, certificate, records)
             return Release(certificate, domain, SyntheticRecords(records), replicas)
+        _refuse_more_rows(path / data, certificate["workload"]["queries"])
         table = pyarrow.parquet.read_table(path / data)
         answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())
         return Release(certificate, domain, answers)
@@ -139,6 +141,12 @@ def load(folder: str | os.PathLike[str]) -> Release:
         ) from None
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException, DataError, SchemaError):
         raise ReleaseError(f"the release '{path}' is damaged, or was changed by hand") from None
+
+
+def _refuse_more_rows(file: Path, most: int) -> None:
+    """A small file may claim very many rows: what it says of itself is compared before any is unpacked."""
+    if pyarrow.parquet.read_metadata(file).num_rows > most:
+        raise DataError(f"{file.name} has more rows than the certificate says")
 
 
 def _write_replicas(release: Release, file: Path) -> None:
@@ -153,6 +161,7 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     number, draw = said["number"], Draw(said["records"], said["seed"])
     if not number:
         return ()
+    _refuse_more_rows(file, REPLICAS * released.rows)
     rows = encode(file, released.domain)
     if number != REPLICAS or rows.rows % number or draw.records > MOST_DRAWN:
         raise DataError("the replicas are not as many as the certificate says")
