@@ -319,7 +319,7 @@ def test_steps_in_json(command: Run, place: Path) -> None:
         dualquery.read_schema(domain),
         rows=500,
         workload=str(queries),
-        budget=Budget(epsilon=1, delta=1 / 500**2, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP),
+        budget=Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP),
         mechanism="mwem",
         rounds=5,
         start="noisy",
@@ -328,7 +328,7 @@ def test_steps_in_json(command: Run, place: Path) -> None:
         {**step.event.to_json(), "words": step.words, "times": step.times} for step in plan.steps
     ]
     total = sum(step["times"] * float(step["rho"]) for step in steps)
-    assert total == pytest.approx(float(rho_of(epsilon=1.0, delta=1 / 500**2)), rel=1e-4)
+    assert total == pytest.approx(float(rho_of(epsilon=1.0, delta=1e-6)), rel=1e-4)
 
 
 def test_a_target_that_is_too_dear_is_refused_at_once(command: Run, place: Path) -> None:
@@ -384,7 +384,7 @@ def test_delta_has_a_default_and_a_warning(command: Run, place: Path, tmp_path: 
     at = arguments.index("--delta")
     code, out, _ = command(*arguments[:at], *arguments[at + 2 :])
     assert code == 0
-    assert json.loads(out)["budget"]["delta"] == pytest.approx(1 / PEOPLE**2)
+    assert json.loads(out)["budget"]["delta"] == 1e-6
     code, _, err = command(*release_arguments(place, tmp_path / "b", "--delta", "0.01"))
     assert code == 0
     assert "Warning: Delta" in err
@@ -508,6 +508,8 @@ def test_other_kinds_of_tables(command: Run, place: Path, tmp_path: Path, form: 
         (["--epsilon", "-1"], "psilon"),
         (["--epsilon", "nan"], "psilon"),
         (["--epsilon", "much"], "--epsilon"),
+        (["--epsilon", "1e-9"], "epsilon = 1e-09"),
+        (["--epsilon", "1e10"], "at most 1e+09"),
         (["--delta", "0"], "elta"),
         (["--delta", "1"], "elta"),
         (["--delta", "-1e-6"], "elta"),
@@ -554,6 +556,13 @@ def test_missing_flags_and_commands(command: Run, place: Path) -> None:
     refused(command("schema"), "ommand")
     refused(command("answer", place / "released"), "no query")
     refused(command("answer"), "DIR")
+
+
+def test_other_words_for_two_flags(command: Run, place: Path) -> None:
+    asked = ["plan", "--schema", place / "schema.toml", "--queries", "marginals:1", "--epsilon", 1, "--json"]
+    told = command(*asked, "--records", 600, "--neighbours", "add-remove")
+    assert told[0] == 0
+    assert command(*asked, "--public-rows", 600, "--neighbors", "add-remove") == told
 
 
 def test_private_rows_leave_delta_without_default(command: Run, place: Path, tmp_path: Path) -> None:

@@ -236,6 +236,34 @@ def test_a_purchase_needs_an_error_that_means_something(open_table, error: float
         online.buy("sex = m", error=error)
 
 
+def small_release(**changes):
+    given = {"budget": Budget(20, 1e-6), "workload": "marginals:1", "mechanism": "gaussian", **changes}
+    return dualquery.release(records(), schema=DOMAIN, **given)
+
+
+def test_what_is_published_beside_a_private_table_is_private_and_named(open_table) -> None:
+    """A seeded release at ε = 20 of the same table stood beside a promise of (1, 10⁻⁶) that did not know of it."""
+    start = dualquery.release(
+        records(), schema=DOMAIN, budget=Budget(0.5, 1e-6, accounting="zcdp"), workload="marginals:1"
+    )
+    journal = MemoryJournal()
+    for wanted in ({"release": start}, {"release": None}):
+        with pytest.raises(BudgetError, match="'seeded' is not private \\(a seed was used\\)"):
+            open_table(seed=None, journal=journal, published={"seeded": small_release(seed=3)}, **wanted)
+    assert journal.entries() == ()
+    online = open_table(seed=None, release=start, published={"first": start, "other": small_release()})
+    certificate = online.certificate()
+    assert certificate["private"]
+    assert [(each["name"], each["epsilon"], each["covered"]) for each in certificate["published"]] == [
+        ("first", 0.5, True),
+        ("other", 20, False),
+    ]
+    assert "not covered" in certificate["promise"]
+    assert "other (ε = 20, δ = 1e-06)" in certificate["promise"]
+    assert "first (" not in certificate["promise"]
+    assert "not covered" not in open_table(seed=None, release=start).certificate()["promise"]
+
+
 def test_published_releases_are_free_and_say_so(open_table) -> None:
     other = release_of(0.2, 0.5)
     online = open_table(published={"older": other})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget, decimal, default_delta, delta_warning
+from dualquery.privacy.budget import Accounting, Budget, budget_warnings, decimal, default_delta
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 
 
@@ -18,7 +18,7 @@ def budget(epsilon: float = 1.0, delta: float = 1e-6, accounting: Accounting = A
     return Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=accounting)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, -math.inf, math.nan, 1e10])
 def test_epsilon_must_be_positive_and_finite(epsilon: float) -> None:
     with pytest.raises(BudgetError, match="epsilon"):
         budget(epsilon=epsilon)
@@ -69,23 +69,28 @@ def test_words_name_the_relation_and_the_theorem() -> None:
             assert "1e-09" in words
 
 
-@given(st.integers(2, 10**12))
+@given(st.integers(0, 10**12))
 def test_default_delta_raises_no_warning(rows: int) -> None:
-    assert default_delta(rows) == pytest.approx(rows**-2)
-    assert delta_warning(budget(delta=default_delta(rows)), rows) is None
+    """Of two records 1/n² would be a quarter."""
+    assert default_delta(rows) == pytest.approx(min(max(rows, 1) ** -2, 1e-6))
+    assert budget_warnings(budget(delta=default_delta(rows)), rows) == []
 
 
 def test_warning_starts_above_one_over_n_and_names_no_count() -> None:
-    assert delta_warning(budget(delta=1e-4), 10_000) is None
-    warning = delta_warning(budget(delta=1.01e-4), 10_000)
-    assert warning is not None
-    assert "10000" not in warning
-    assert "10,000" not in warning
+    assert budget_warnings(budget(delta=1e-6), 1_000_000) == []
+    (warning,) = budget_warnings(budget(delta=1.01e-6), 1_000_000)
+    assert "one over the number of records" in warning
+    assert "1000000" not in warning
+    assert "1,000,000" not in warning
 
 
-def test_default_delta_needs_a_table() -> None:
-    with pytest.raises(BudgetError):
-        default_delta(1)
+def test_large_promises_are_warned_about() -> None:
+    assert budget_warnings(budget(epsilon=5.0, delta=1e-5), 100) == []
+    (weak,) = budget_warnings(budget(delta=1.01e-5), 100)
+    assert "use at most 1e-05" in weak
+    (large,) = budget_warnings(budget(epsilon=5.01), 100)
+    assert "150 times as likely" in large
+    assert len(budget_warnings(budget(epsilon=1e9, delta=0.1), 100)) == 2
 
 
 @given(st.floats(1e-300, 1e300))

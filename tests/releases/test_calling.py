@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import pickle
 import pydoc
@@ -12,9 +13,13 @@ from typing import Any
 
 import pandas
 import pytest
+from hypothesis import example as example_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dualquery
 from dualquery import Accounting, Budget, BudgetError, DualQueryError, Neighbours, Schema, example, marginals
+from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.releases.calling import schema_from, workload_from
 
@@ -107,7 +112,7 @@ def test_a_workload_in_every_form(schema: Schema) -> None:
 
 
 def test_a_release_in_one_line(survey: Any, records: Any) -> None:
-    """ε alone has the defaults of the command line: δ = 1/n², and a record is replaced."""
+    """ε alone has the defaults of the command line: δ = min(1/n², 10⁻⁶), and a record is replaced."""
     made = dualquery.release(
         survey,
         schema=tomllib.loads(example.SCHEMA),
@@ -116,11 +121,70 @@ def test_a_release_in_one_line(survey: Any, records: Any) -> None:
         mechanism="laplace",
         seed=1,
     )
-    assert made.certificate["budget"]["delta"] == pytest.approx(1 / 500**2)
+    assert made.certificate["budget"]["delta"] == 1e-6
     assert made.certificate["budget"]["neighbours"] == "replace"
     assert made.certificate["workload"]["queries"] == 2
-    plan = dualquery.plan(example.SCHEMA and records.domain, rows=500, workload="marginals:1", budget=1)
-    assert plan.task.budget.delta == pytest.approx(1 / 500**2)
+    plan = dualquery.plan(records.domain, records=2000, workload="marginals:1", budget=1)
+    assert plan.task.budget.delta == pytest.approx(1 / 2000**2)
+    shown = repr(plan)
+    assert len(shown.splitlines()) == 5
+    assert len(shown) < 700
+    assert "ε = 1, δ = 2.5e-07" in shown
+
+
+def test_one_word_for_the_number_of_records_and_the_old_ones_still_do(records: Any) -> None:
+    asked: dict[str, Any] = {"workload": "marginals:1", "budget": Budget(1, 1e-6, "add-remove")}
+    assert "public_rows" not in inspect.signature(dualquery.plan).parameters
+    for new, old in (("records", "public_rows"), ("expected_records", "rows")):
+        one = dualquery.plan(records.domain, **asked, **{new: 300})
+        other = dualquery.plan(records.domain, **asked, **{old: 300})
+        assert repr(one) == repr(other)
+        assert one.steps == other.steps
+    both: dict[str, Any] = {"records": 300, "public_rows": 300}
+    with pytest.raises(DualQueryError, match="public_rows"):
+        dualquery.plan(records.domain, **asked, **both)
+
+
+NAMES = [name for name in WISHES if name not in SPECIAL]
+FLOATS = st.floats() | st.floats(1e-14, 1e9) | st.floats(-14, 9).map(lambda power: 10.0**power)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    epsilon=FLOATS,
+    delta=FLOATS,
+    accounting=st.sampled_from(list(Accounting)),
+    neighbours=st.sampled_from(["replace", "add-remove"]),
+    mechanism=st.sampled_from([name for name in NAMES if name != "dualquery"]),  # which rehearses, slowly
+    rows=st.sampled_from([1, 100, 10**6]),
+)
+@example_of(1e-9, 1e-6, Accounting.TIGHTEST, "replace", None, 100)
+@example_of(1e-9, 1e-260, Accounting.TIGHTEST, "replace", None, 100)
+@example_of(1e-12, 0.0, Accounting.PURE, "replace", "laplace", 100)
+@example_of(4e260, 0.0, Accounting.PURE, "replace", "projection", 100)
+@example_of(4e260, 1e-6, Accounting.THEOREM_4_3, "replace", "pmw", 100)
+def test_whatever_the_budget_a_plan_is_made_or_refused(
+    epsilon: float, delta: float, accounting: Accounting, neighbours: str, mechanism: str | None, rows: int
+) -> None:
+    """Over all floats: a plan, or one sentence. ε = 10⁻⁹ was a division by zero."""
+    domain = schema_from(tomllib.loads(example.SCHEMA)).domain
+    with contextlib.suppress(DualQueryError):
+        budget = Budget(epsilon, delta, neighbours, accounting)
+        dualquery.plan(domain, public_rows=rows, workload="marginals:2", budget=budget, mechanism=mechanism)
+
+
+@pytest.mark.parametrize(("option", "value"), [("rounds", 5), ("samples", 3), ("iterate", "last")])
+def test_an_option_chooses_no_mechanism(survey: Any, option: str, value: object) -> None:
+    """`--rounds 5` chose DualQuery and said that the workload was too wide to measure."""
+    having = [name for name in NAMES if option in flags_of(WISHES[name])]
+    with pytest.raises(DualQueryError, match=f"--{option} means nothing to .*: {', '.join(having)}$"):
+        dualquery.release(
+            survey,
+            schema=tomllib.loads(example.SCHEMA),
+            workload="marginals:2",
+            budget=Budget(1, 1e-6),
+            **{option: value},
+        )
 
 
 GOOD: dict[str, Any] = {"workload": "marginals:1", "budget": Budget(1, 1e-6), "mechanism": "independent"}

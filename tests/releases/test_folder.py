@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
@@ -19,7 +20,7 @@ from dualquery import Items, Records, Release, ReleaseError
 from dualquery.releases import aside
 from dualquery.releases import folder as folders
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.seal import sealed
+from dualquery.releases.seal import CERTIFICATE, digests, sealed
 from dualquery.table.records import BitItems, SparseItems
 
 Make = Callable[..., Release]
@@ -137,6 +138,34 @@ def test_permission_denied_is_one_sentence(
     monkeypatch.setattr(aside.os, "mkdir", denied)
     with pytest.raises(ReleaseError, match="permission denied; nothing was written"):
         make().save(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["synthetic.parquet", "replicas.parquet", "answers.parquet"])
+def test_rows_are_counted_before_they_are_read(
+    make: Make, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.8 MB of Parquet can hold 20 million equal rows: 1.2 GB, before anybody looked at the certificate."""
+    mechanism = "gaussian" if name == "answers.parquet" else "projection"
+    wanted = {} if name == "answers.parquet" else {"synthetic_rows": 40}
+    folder = tmp_path / "released"
+    make(mechanism=mechanism, **wanted).save(folder)
+    Release.load(folder)
+    rows = pyarrow.parquet.read_table(folder / name)
+    many = pa.concat_tables([rows] * 20)
+    pyarrow.parquet.write_table(many, folder / name, compression="zstd")
+    text = Certificate.from_json((folder / CERTIFICATE).read_text(encoding="utf-8"))
+    forged = sealed(text.with_files(digests(folder)), None)
+    (folder / CERTIFICATE).write_text(forged.to_json(), encoding="utf-8")
+
+    read: list[Path] = []
+    for module, function in ((folders, "encode"), (pyarrow.parquet, "read_table")):
+        real = getattr(module, function)
+        monkeypatch.setattr(
+            module, function, lambda file, *rest, real=real, **more: (read.append(Path(file)), real(file, *rest, **more))[1]
+        )
+    with pytest.raises(ReleaseError, match="damaged, or was changed by hand"):
+        Release.load(folder)
+    assert folder / name not in read
 
 
 def test_damage_is_noticed(make: Make, tmp_path: Path) -> None:

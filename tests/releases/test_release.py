@@ -35,6 +35,26 @@ def test_answers_are_shares_of_the_synthetic_records(make: Make) -> None:
     assert release.answer_all([]) == []
 
 
+def test_a_release_is_handled_like_a_frame(make: Make, tmp_path: Path) -> None:
+    release = make(mechanism="zeros", synthetic_rows=12)
+    frame = release.to_pandas()
+    assert len(release) == len(frame) == 12
+    assert release.columns == list(frame.columns) == [each.name for each in release.domain.columns]
+    assert release.head().equals(frame.head())
+    assert release.head(3).equals(frame.head(3))
+    assert release.describe().equals(frame.describe(include="all"))
+    text = release.to_csv()
+    assert text is not None
+    assert release.to_csv(tmp_path / "rows.csv") is None
+    assert (tmp_path / "rows.csv").read_text(encoding="utf-8") == text
+    release.save(tmp_path / "saved", csv=True)
+    assert (tmp_path / "saved" / "synthetic.csv").read_text(encoding="utf-8") == text
+    answers = make(mechanism="independent")
+    assert len(answers) == len(answers.to_pandas())
+    assert answers.columns == list(answers.to_pandas().columns)
+    assert bool(make(mechanism="independent"))
+
+
 def test_an_error_names_the_query(make: Make) -> None:
     with pytest.raises(QueryError, match="query 2, column 1"):
         make().answer_all(["sex = male", "sax = male"])

@@ -91,6 +91,17 @@ def test_the_page_says_what_a_steward_needs(make: Make) -> None:
         assert column.name in text
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 5.5, 9.99, 10.0, 40.0, 1e8])
+def test_a_large_epsilon_is_not_called_almost_the_same(
+    make: Make, budget: Callable[..., Budget], epsilon: float
+) -> None:
+    release = make(seed=None, budget=budget(epsilon=epsilon))
+    text = page(release).text
+    assert ("almost the same probability" in text) == (epsilon < 10)
+    assert ("promises very little" in text) == (epsilon >= 10)
+    assert any("is large" in warning for warning in release.certificate["warnings"]) == (epsilon > 5)
+
+
 def test_a_seed_is_shouted(make: Make) -> None:
     text = page(make(seed=1)).text
     assert "Do not publish this" in text

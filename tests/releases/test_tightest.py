@@ -130,13 +130,13 @@ def test_a_plan_may_ask_for_the_next_theorem(selecting: list[Task]) -> None:
     with pytest.raises(AnotherAccounting):  # what was asked for is not given up
         foreseen(
             DOMAIN,
-            rows=500,
+            expected_records=500,
             workload=WORKLOAD,
             budget=limits(accounting=Accounting.GAUSSIAN),
             mechanism="gaussian",
         )
     assert (
-        foreseen(DOMAIN, rows=500, workload=WORKLOAD, budget=limits(), mechanism="gaussian").plan.task.rows
+        foreseen(DOMAIN, expected_records=500, workload=WORKLOAD, budget=limits(), mechanism="gaussian").plan.task.rows
         == 500
     )
 
@@ -147,7 +147,7 @@ def test_where_the_number_is_measured_the_theorem_is_settled_at_a_nominal_one(se
     assert [task.rows for task in selecting] == [NOMINAL_ROWS]
     assert selecting[0].rows_variance is not None
     found = foreseen(
-        DOMAIN, rows=500, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE), mechanism="gaussian"
+        DOMAIN, expected_records=500, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE), mechanism="gaussian"
     )
     assert found.budget.accounting is Accounting.GAUSSIAN  # the plan did without what it could not pay for
 
@@ -210,10 +210,10 @@ def test_no_such_mechanism() -> None:
 
 
 def test_the_plan_says_which_theorem_and_why(make: Callable[..., Any]) -> None:
-    found = foreseen(DOMAIN, rows=5000, workload=WORKLOAD, budget=limits())
+    found = foreseen(DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits())
     assert found.plan.mechanism == "projection"
     assert found.accounting_reason == WHY[Accounting.GAUSSIAN]
     assert found.plan.task.budget == found.budget
-    measured = foreseen(DOMAIN, rows=5000, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE))
+    measured = foreseen(DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE))
     assert measured.budget.epsilon == 1.0
     assert measured.plan.task.budget.epsilon < 1.0

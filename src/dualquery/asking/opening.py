@@ -19,6 +19,7 @@ from dualquery.asking.journal import (
     Reopened,
 )
 from dualquery.asking.online import Online
+from dualquery.asking.published import named, refuse_not_private, words_of
 from dualquery.asking.rule import (
     QUESTIONS,
     SHARE,
@@ -45,6 +46,7 @@ from dualquery.queries.families import marginals
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
+from dualquery.releases.calling import for_callers
 from dualquery.releases.making import counting, public_schema, refuse_dropping
 from dualquery.releases.making import release as make_release
 from dualquery.releases.planning import warnings_of
@@ -58,6 +60,7 @@ from dualquery.table.source import Source
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 
 
+@for_callers
 def online(
     table: Source | Records | Counter,
     *,
@@ -71,7 +74,7 @@ def online(
     tolerance: float | None = None,
     published: Mapping[str, Release] | None = None,
     journal: Journal | None = None,
-    public_rows: int | None = None,
+    records: int | None = None,
     seed: int | None = None,
     memory: int | None = None,
     progress: Progress | None = None,
@@ -88,17 +91,20 @@ def online(
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
     refuse_dropping(public, budget.neighbours)
     check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
+    private, others = seed is None and (release is None or release.certificate.private), published or {}
+    if private:
+        refuse_not_private(others)
     kept = MemoryJournal() if journal is None else journal
     entries = list(kept.entries())
     counter = counting(table, public, budget.neighbours, memory, silent if progress is None else progress)
     if release is None:
         _refuse_going_on(entries)
         release = first_release(
-            counter, schema=public, budget=budget, share=share, workload=workload, public_rows=public_rows,
+            counter, schema=public, budget=budget, share=share, workload=workload, records=records,
             journal=kept, seed=seed, progress=progress,
         )  # fmt: skip
         entries = list(kept.entries())
-    rows = _public_rows(counter, budget.neighbours, public_rows, release)
+    rows = _public_rows(counter, budget.neighbours, records, release)
     rule = Rule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
     reader, entropy = QuestionReader(public.domain), entropy_from(seed)
     state, opened = _stand(rule, reader, release, public.domain, kept, entries)
@@ -109,8 +115,8 @@ def online(
         journal=kept,
         reader=reader,
         release=release,
-        published={} if published is None else published,
-        certificate=_certificate(rule, opened, warnings, entropy.private and release.certificate.private),
+        published=others,
+        certificate=_certificate(rule, opened, warnings, private and release.certificate.private, named(others, release)),
     )
 
 
@@ -137,6 +143,7 @@ def _stand(
     return state, opened
 
 
+@for_callers
 def first_release(
     table: Source | Records | Counter,
     *,
@@ -145,7 +152,7 @@ def first_release(
     schema: Schema | Domain | None = None,
     share: float = float(SHARE),
     workload: Workload | str | None = None,
-    public_rows: int | None = None,
+    records: int | None = None,
     journal: Journal | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
@@ -168,7 +175,7 @@ def first_release(
         schema=public,
         workload=_default_workload(public.domain) if workload is None else workload,
         mechanism="projection",
-        public_rows=public_rows,
+        records=records,
         seed=seed,
         progress=progress,
     )
@@ -279,9 +286,11 @@ def _refuse_other_accounting(budget: Budget) -> None:
         Rule.of(budget, rows=1)
 
 
-def _certificate(rule: Rule, opened: Opened, warnings: Sequence[str], private: bool) -> dict[str, Json]:
+def _certificate(
+    rule: Rule, opened: Opened, warnings: Sequence[str], private: bool, beside: Sequence[Mapping[str, Json]]
+) -> dict[str, Json]:
     return {
-        "promise": rule.budget.words(),
+        "promise": rule.budget.words() + words_of(beside),
         "epsilon": rule.budget.epsilon,
         "delta": rule.budget.delta,
         "neighbours": str(rule.budget.neighbours),
@@ -294,6 +303,7 @@ def _certificate(rule: Rule, opened: Opened, warnings: Sequence[str], private: b
         "measurement_rho": str(rule.measurement),
         "price": rule.price,
         "private": private,
+        "published": [dict(each) for each in beside],
         "warnings": list(warnings),
         "digest": hashlib.sha256(repr(opened).encode()).hexdigest(),
     }

@@ -100,7 +100,7 @@ def _shown(pair: FilePair, table: Path, folder: Path, seed: int | None) -> dict[
             workload="marginals:1",
             budget=pair.budget,
             mechanism=pair.mechanism,
-            public_rows=pair.public_rows,
+            records=pair.public_rows,
             seed=seed,
             **pair.options,
         )

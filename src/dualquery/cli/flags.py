@@ -73,7 +73,7 @@ DeltaFlag: TypeAlias = Annotated[
     typer.Option(
         "--delta",
         metavar="δ",
-        help="The probability of an exception. [default: 1/n² for n records; 0 with pure accounting]",
+        help="The probability of an exception. [default: 1/n² for n records, at most 10⁻⁶; 0 with pure accounting]",
         show_default=False,
     ),
 ]
@@ -102,6 +102,7 @@ NeighboursFlag: TypeAlias = Annotated[
     Neighbours,
     typer.Option(
         "--neighbours",
+        "--neighbors",
         parser=lambda given: given,  # typer hands over the default as it is
         callback=_relation,
         metavar=f"[{'|'.join(RELATED_BY)}]",

@@ -25,6 +25,7 @@ def plan(
         int | None,
         typer.Option(
             "--records",
+            "--public-rows",
             metavar="N",
             min=1,
             show_default=False,
@@ -72,8 +73,8 @@ def plan(
     workload = from_spec(described.domain, queries)
     found = foreseen(
         described,
-        rows=expected_records,
-        public_rows=records,
+        expected_records=expected_records,
+        records=records,
         workload=workload,
         budget=budget,
         mechanism=mechanism,

@@ -34,6 +34,7 @@ RecordsFlag: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--records",
+        "--public-rows",
         metavar="N",
         min=1,
         show_default=False,
@@ -122,7 +123,7 @@ def release(
             budget=budget,
             mechanism=mechanism,
             seed=seed,
-            public_rows=records,
+            records=records,
             progress=progress,
             ledger=ledger,
             dataset=dataset,

@@ -40,7 +40,7 @@ OutFlag: TypeAlias = Annotated[
 ]
 RecordsFlag: TypeAlias = Annotated[
     int | None,
-    typer.Option("--records", metavar="N", help="The number of records, where it is to be public."),
+    typer.Option("--records", "--public-rows", metavar="N", help="The number of records, where it is to be public."),
 ]
 NameFlag: TypeAlias = Annotated[
     str | None,

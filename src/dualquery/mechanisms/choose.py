@@ -28,7 +28,7 @@ from dualquery.mechanisms.pmw.game import PMW
 from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.allocation import closure
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.special import PREFERENCES
+from dualquery.mechanisms.special import PREFERENCES, SPECIAL
 from dualquery.privacy.budget import Accounting
 
 AnyMechanism = Mechanism[Any, Any]
@@ -63,14 +63,14 @@ def choose(task: Task, options: Mapping[str, object]) -> Plan[Any]:
 
     In order of preference: projection where Gaussian noise can be paid for, or Laplace noise under pure ε and there
     are enough records for it; MWEM where not and the universe is small enough to hold; DualQuery, which needs
-    neither, for everything else. Special tables have preferences of their own (`special`). An option that only one
-    mechanism understands decides for that mechanism.
+    neither, for everything else. Special tables have preferences of their own (`special`). Options decide nothing:
+    one that the mechanism whose turn it is does not have is refused, with the names of those that have it.
     """
     refused: list[str] = []
     for mechanism, why in _preferences(task):
-        if not mechanism.accepts(options):
-            refused.append(f"{mechanism.name} does not take the options given")
-            continue
+        for option in options:
+            if not mechanism.accepts([option]):
+                raise DualQueryError("; ".join([*refused, _not_of_all(option, mechanism, task)]))
         try:
             plan = mechanism.plan_for(task, options)
         except DualQueryError as problem:
@@ -78,6 +78,21 @@ def choose(task: Task, options: Mapping[str, object]) -> Plan[Any]:
             continue
         return replace(plan, reason=f"{why} {plan.reason[:1].upper()}{plan.reason[1:]}")
     raise DualQueryError(f"no mechanism fits: {'; '.join(refused)}")
+
+
+def _not_of_all(option: str, mechanism: AnyMechanism, task: Task) -> str:
+    """Which mechanisms of this kind of table have an option that the one to be chosen does not have."""
+    kind, every = task.domain.kind, {**MECHANISMS, **SPECIAL}
+    having = [
+        each.name
+        for each in every.values()
+        if each.accepts([option]) and (each.plays is None or kind in each.plays)
+    ]
+    given = "--" + option.replace("_", "-")
+    return (
+        f"{given} means nothing to the mechanism '{mechanism.name}', which would be chosen here; leave it out, or name "
+        f"a mechanism that has it with --mechanism: {', '.join(having) or 'none plays this kind of table'}"
+    )
 
 
 def _preferences(task: Task) -> list[tuple[AnyMechanism, str]]:

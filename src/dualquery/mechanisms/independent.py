@@ -97,7 +97,10 @@ def _laplace(task: Task) -> IndependentParameters:
         )
     asked, balanced, rows_times = _asked(task, _l1)
     moved = [each.sensitivity(task.budget.neighbours).l1 for each in asked]
-    law = Laplace(sum(moved) / (decimal(task.budget.epsilon) - Fraction(len(moved), UNITS)))
+    left = decimal(task.budget.epsilon) - Fraction(len(moved), UNITS)
+    if left <= 0:
+        raise BudgetError("the budget is too small for so many tables; use a larger epsilon")
+    law = Laplace(sum(moved) / left)
     return _parameters(task, law, asked, balanced, 1, rows_times)
 
 

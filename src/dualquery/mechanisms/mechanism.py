@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
+from textwrap import shorten
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from dualquery.game.learning_data_player import Snapshot
 from dualquery.mechanisms.artefact import Artefact, Fractions
 from dualquery.mechanisms.wishes import flags_of
 from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.caps import refuse_nothing
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
@@ -116,6 +118,21 @@ class Plan(Generic[Parameters]):
     bytes: int
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """A few lines: the whole of it is in the fields."""
+        budget, workload = self.task.budget, self.task.workload
+        return "\n".join(
+            [
+                f"Plan: {self.mechanism}, {workload.size:,} queries ({shorten(workload.spec, 80)}), "
+                f"{self.task.rows:,} records",
+                f"  budget   ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {budget.neighbours}, "
+                f"accounting {budget.accounting}",
+                f"  error    {self.mean_error:.2g} on average, {self.max_error:.2g} at most, predicted",
+                f"  run      {self.seconds:.2g} s, {self.bytes / 1e6:,.0f} MB, predicted",
+                f"  because  {shorten(self.reason, 300)}",
+            ]
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
@@ -163,6 +180,7 @@ class Mechanism(Generic[Wishes, Parameters]):
             raise BudgetError(
                 f"the mechanism '{self.name}' is not paid for by gaussian accounting; use {names}"
             )
+        refuse_nothing(task.budget)
         self.check_plays(task.domain.kind)
         return self.plan(task, self.wishes(**options))
 

@@ -12,6 +12,11 @@ from dualquery.errors import BudgetError
 from dualquery.privacy.neighbours import Neighbours
 
 
+MOST_USUAL_EPSILON, MOST_USUAL_DELTA = 5.0, 1e-5  # above them the user is warned
+PROMISES_LITTLE = 10.0  # from this ε on nobody may speak of "almost the same probability"
+MOST_EPSILON = 1e9  # beyond any use: it stands for "no noise" where something is checked without any
+
+
 class Accounting(Enum):
     """The theorem that adds up what the events cost. `TIGHTEST` is none yet: planning settles it (`paid_by`)."""
 
@@ -83,8 +88,10 @@ class Budget:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise BudgetError(f"epsilon must be a positive number, and {self.epsilon} is not.")
+        if not 0 < self.epsilon <= MOST_EPSILON:
+            raise BudgetError(
+                f"epsilon must be a positive number of at most {MOST_EPSILON:g}, and {self.epsilon} is not."
+            )
         if self.delta == 0 and self.accounting is not Accounting.PURE:
             raise BudgetError(
                 "delta may be 0 only with pure accounting; choose a delta well below one over the number of "
@@ -138,20 +145,34 @@ class Spent:
 
 
 def default_delta(rows: int) -> float:
-    """δ = 1/n²: even over all n records together, the chance of a failure stays below 1/n."""
-    if rows < 2:
-        raise BudgetError("A default delta needs a table of at least two records; give delta yourself.")
-    return 1 / rows**2
+    """δ = min(1/n², 10⁻⁶): over all n records together, the chance of a failure stays below 1/n, and below n/10⁶."""
+    return min(1 / max(rows, 1) ** 2, 1e-6)
 
 
-def delta_warning(budget: Budget, rows: int) -> str | None:
-    """A sentence when δ > 1/n, where publishing a random record in the clear would be allowed."""
-    if rows * decimal(budget.delta) <= 1:
-        return None
-    return (
-        f"delta = {budget.delta:g} is more than one over the number of records: a promise that weak would "
-        "allow publishing a whole record now and then; one over its square is usual."
-    )
+def budget_warnings(budget: Budget, rows: int) -> list[str]:
+    """Sentences where a promise is weaker than it looks.
+
+    With δ > 1/n publishing a random record in the clear would be allowed; δ > 10⁻⁵ is more than is usual for any
+    table; ε > 5 allows near certainty about a record that was unlikely before.
+    """
+    found = []
+    if rows * decimal(budget.delta) > 1:
+        found.append(
+            f"delta = {budget.delta:g} is more than one over the number of records: a promise that weak would "
+            "allow publishing a whole record now and then; one over its square is usual."
+        )
+    elif budget.delta > MOST_USUAL_DELTA:
+        found.append(
+            f"delta = {budget.delta:g} is large: with that probability the promise may fail altogether; use at most "
+            f"{MOST_USUAL_DELTA:g}."
+        )
+    if budget.epsilon > MOST_USUAL_EPSILON:
+        factor = f"exp({budget.epsilon:g})" if budget.epsilon > 50 else f"{math.exp(budget.epsilon):,.0f}"
+        found.append(
+            f"epsilon = {budget.epsilon:g} is large: what is concluded about somebody may become {factor} times as "
+            f"likely because of their record; use at most {MOST_USUAL_EPSILON:g}, better 1."
+        )
+    return found
 
 
 def decimal(value: float) -> Fraction:

@@ -44,6 +44,17 @@ def pure_cap(budget: Budget) -> int:
     )
 
 
+def refuse_nothing(budget: Budget) -> None:
+    """Refuse a budget that is not worth one unit: no amount of noise is enough for it."""
+    by = budget.accounting
+    worth = rho_cap(budget) if by is Accounting.ZCDP else pure_cap(budget) if by is Accounting.PURE else 1
+    if worth == 0:
+        raise BudgetError(
+            f"a budget of epsilon = {budget.epsilon:g} and delta = {budget.delta:g} pays for nothing at all; use a "
+            "larger epsilon"
+        )
+
+
 @lru_cache(maxsize=256)
 def gaussian_rho_units(*, epsilon: float, delta: float) -> int:
     """A limit on the ρ of ledgers with Gaussian accounting, in units: no plan that is affordable comes near it.

@@ -2,7 +2,7 @@
 
     schema      a Schema, a Domain, the path of a TOML file, or a dict with the same keys as the file
     workload    a SPEC (`marginals:3`), a list of query texts (SPECs may stand among them), or a Workload
-    budget      a Budget, or ε alone: the neighbours replace a record then, and δ is 1/n², as on the command line
+    budget      a Budget, or ε alone: the neighbours replace a record then, and δ is min(1/n², 10⁻⁶), as on the command line
 
 Whatever a caller gets wrong is a DualQueryError.
 """
@@ -31,6 +31,8 @@ GivenWorkload = Workload | str | Sequence[str]
 GivenBudget = Budget | float
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+ALSO_CALLED = {"public_rows": "records", "rows": "expected_records"}  # other words for arguments
 
 
 def schema_from(given: GivenSchema) -> Schema:
@@ -133,6 +135,9 @@ def for_callers(function: F) -> F:
 
     @functools.wraps(function)
     def checked(*given: Any, **named: Any) -> Any:
+        for other, name in ALSO_CALLED.items():
+            if other in named and name in shown.parameters and name not in named:
+                named[name] = named.pop(other)
         try:
             shown.bind(*given, **named)
         except TypeError as error:

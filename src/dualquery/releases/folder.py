@@ -79,7 +79,7 @@ def save(
         if release.replicas:
             _write_replicas(release, aside / REPLICAS_FILE)
         if csv:
-            pyarrow.csv.write_csv(flat(table), aside / SYNTHETIC_CSV)
+            write_csv(table, aside / SYNTHETIC_CSV)
         certificate = release.certificate.with_files(digests(aside))
         # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
@@ -127,9 +127,11 @@ def load(folder: str | os.PathLike[str]) -> Release:
             return Release(certificate, domain, special.read(domain, tables))
         assert data is not None, "one of them is there"
         if data == SYNTHETIC:
+            _refuse_more_rows(path / data, certificate["synthetic_rows"] or 0)
             records = encode(path / data, domain)
             replicas = _read_replicas(path / REPLICAS_FILE, certificate, records)
             return Release(certificate, domain, SyntheticRecords(records), replicas)
+        _refuse_more_rows(path / data, certificate["workload"]["queries"])
         table = pyarrow.parquet.read_table(path / data)
         answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())
         return Release(certificate, domain, answers)
@@ -139,6 +141,12 @@ def load(folder: str | os.PathLike[str]) -> Release:
         ) from None
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException, DataError, SchemaError):
         raise ReleaseError(f"the release '{path}' is damaged, or was changed by hand") from None
+
+
+def _refuse_more_rows(file: Path, most: int) -> None:
+    """A small file may claim very many rows: what it says of itself is compared before any is unpacked."""
+    if pyarrow.parquet.read_metadata(file).num_rows > most:
+        raise DataError(f"{file.name} has more rows than the certificate says")
 
 
 def _write_replicas(release: Release, file: Path) -> None:
@@ -153,6 +161,7 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     number, draw = said["number"], Draw(said["records"], said["seed"])
     if not number:
         return ()
+    _refuse_more_rows(file, REPLICAS * released.rows)
     rows = encode(file, released.domain)
     if number != REPLICAS or rows.rows % number or draw.records > MOST_DRAWN:
         raise DataError("the replicas are not as many as the certificate says")
@@ -160,6 +169,16 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     each = np.array_split(np.arange(rows.rows), number)
     halves = [[rows.take(half) for half in np.array_split(part, 2)] for part in each]
     return tuple(Replica(table, (one, other)) for table, (one, other) in zip(tables, halves, strict=True))
+
+
+def write_csv(table: pa.Table, file: str | os.PathLike[str] | None) -> str | None:
+    """A table as text with commas, in a file or given back."""
+    if file is not None:
+        pyarrow.csv.write_csv(flat(table), file)
+        return None
+    text = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(flat(table), text)
+    return str(text.getvalue().to_pybytes().decode("utf-8"))
 
 
 def flat(table: pa.Table) -> pa.Table:

@@ -40,22 +40,22 @@ def plan(
     *,
     workload: GivenWorkload,
     budget: GivenBudget,
-    rows: int | None = None,
-    public_rows: int | None = None,
+    expected_records: int | None = None,
+    records: int | None = None,
     mechanism: str | None = None,
     **options: object,
 ) -> Plan[Any]:
     """The plan of a release of a table of so many records. Needs no data; see `dualquery.release`.
 
-    `public_rows` are declared, as there. Of a table of `rows` records the release would have to measure how many
+    `records` is declared, as there. Of a table of about `expected_records` the release would have to measure how many
     there are, where neighbours may differ in that; the plan then begins with the measurement.
     """
     return foreseen(
         schema,
         workload=workload,
         budget=budget,
-        rows=rows,
-        public_rows=public_rows,
+        expected_records=expected_records,
+        records=records,
         mechanism=mechanism,
         **options,
     ).plan
@@ -66,22 +66,24 @@ def foreseen(
     *,
     workload: GivenWorkload,
     budget: GivenBudget,
-    rows: int | None = None,
-    public_rows: int | None = None,
+    expected_records: int | None = None,
+    records: int | None = None,
     mechanism: str | None = None,
     **options: object,
 ) -> Foreseen:
     """`plan`, with the accounting that is settled on the way."""
-    if (rows is None) == (public_rows is None):
-        raise DualQueryError("say how many records the table has: give one of rows and public_rows")
-    number = checked_rows("the number of records", rows if rows is not None else public_rows)
+    if (expected_records is None) == (records is None):
+        raise DualQueryError("say how many records the table has: give one of records and expected_records")
+    number = checked_rows(
+        "the number of records", expected_records if expected_records is not None else records
+    )
     assert number is not None, "one of the two"
     described, budget = schema_from(schema), budget_from(budget, lambda: number)
     if not isinstance(schema, Domain):
         records_per_person(described, budget.neighbours)
     asked = workload_from(described.domain, workload)
     wanted = checked_options(options)
-    measured = measures_rows(budget, public_rows)
+    measured = measures_rows(budget, records)
     whole = replace(budget, adaptive=measured)
     settled = settle(asked, whole, wanted, mechanism, None if measured else number)
     if settled.planned is not None:

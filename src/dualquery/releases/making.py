@@ -60,7 +60,7 @@ def release(
     schema: GivenSchema | None = None,
     mechanism: str | None = None,
     seed: int | None = None,
-    public_rows: int | None = None,
+    records: int | None = None,
     progress: Progress | None = None,
     ledger: Place | None = None,
     dataset: str | None = None,
@@ -71,10 +71,10 @@ def release(
     `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
     executors, docs/large.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
     Domain) says what is public about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload,
-    `budget` a Budget or ε alone (δ = 1/n² then, and a record is replaced). Without `mechanism` the program chooses.
+    `budget` a Budget or ε alone (δ = min(1/n², 10⁻⁶) then, and a record is replaced). Without `mechanism` the program chooses.
     Options of mechanisms are given by name (`rounds=40`). A budget that names no accounting gets the tightest that
     the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may differ in
-    their number of records, `public_rows` declares it; without it 1% of the budget measures it. `ledger` (a file or
+    their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a file or
     a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays charged
     if the release fails (docs/ledger.md).
     """
@@ -84,22 +84,22 @@ def release(
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
     wanted, seed = checked_options(options), checked_seed(seed)
-    public_rows = checked_rows("public_rows", public_rows)
+    records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
     refuse_dropping(described, budget.neighbours)
-    budget = replace(budget, adaptive=measures_rows(budget, public_rows))
+    budget = replace(budget, adaptive=measures_rows(budget, records))
     booked = None if ledger is None else by_the_book(budget, mechanism)
     if booked is not None and booked.budget.adaptive:
         refuse_hopeless(workload, booked.budget, wanted, mechanism)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
-    rows = shared_rows(counter, budget.neighbours) or public_rows
+    rows = shared_rows(counter, budget.neighbours) or records
     settled = booked or settle(workload, budget, wanted, mechanism, rows)
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
-    known = known_rows(curator, counter, public_rows)
+    known = known_rows(curator, counter, records)
     task = Task(workload, known.rows, known.left, known.variance)
     chosen, plan = settled.planned or plan_for(task, wanted, mechanism)
     tell("planning", 1, 1)

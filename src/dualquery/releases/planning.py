@@ -11,7 +11,7 @@ from dualquery.mechanisms.choose import MECHANISMS, AnyMechanism, choose
 from dualquery.mechanisms.mechanism import Plan, Task
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
-from dualquery.privacy.budget import Accounting, Budget, delta_warning
+from dualquery.privacy.budget import Accounting, Budget, budget_warnings
 from dualquery.releases.calling import checked_wish
 from dualquery.table.schema import Schema
 
@@ -69,7 +69,4 @@ def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None =
     warnings = [*([DRAFT] if schema.draft else []), *schema.doubts]
     if seed is not None:
         warnings.append("not private: a seed was used, and whoever knows it can undo the noise")
-    weak = delta_warning(budget, rows)
-    if weak is not None:
-        warnings.append(weak)
-    return warnings
+    return [*warnings, *budget_warnings(budget, rows)]

@@ -179,6 +179,33 @@ class Release:
         least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
         return np.maximum(least, widths).tolist()
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that `to_pandas` has."""
+        return list(self.to_arrow().column_names)
+
+    def __len__(self) -> int:
+        """The number of synthetic records; without records, of answers."""
+        return int(self.to_arrow().num_rows) if self.artefact.rows is None else self.artefact.rows
+
+    def __bool__(self) -> bool:
+        """A release is one, also where it has no rows."""
+        return True
+
+    def head(self, rows: int = 5) -> pandas.DataFrame:
+        """The first rows. They are synthetic: none is a person."""
+        return self.to_arrow().slice(0, max(rows, 0)).to_pandas()
+
+    def describe(self) -> pandas.DataFrame:
+        """What pandas says of each column of the synthetic rows; without error bars, which `table` has."""
+        return self.to_pandas().describe(include="all")
+
+    def to_csv(self, file: str | os.PathLike[str] | None = None) -> str | None:
+        """Write the synthetic records, or the answers, as a CSV file; without a file, give back its text."""
+        from dualquery.releases.folder import write_csv
+
+        return write_csv(self.to_arrow(), file)
+
     def __repr__(self) -> str:
         from dualquery.releases.figures import in_short
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from dualquery.privacy.budget import PROMISES_LITTLE
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.kinds import Called, called
@@ -95,7 +96,7 @@ def promise(certificate: Certificate) -> list[str]:
     return [
         f"Take any one {one}, and suppose that {'they' if person else 'it'} "
         f"{protected.change}. Whatever anybody concludes from this release, "
-        f"they would have concluded with almost the same probability then: it changes by at most a factor of "
+        f"they would have concluded with {_how_similar(epsilon)} "
         f"exp(ε) = {_factor(epsilon)}"
         + (
             f", except with a probability of at most δ = {number(delta)}."
@@ -119,11 +120,23 @@ def relation(certificate: Certificate) -> Neighbours:
     return Neighbours.named(budget["neighbours"], budget.get("records_per_person"))
 
 
+def _how_similar(epsilon: float) -> str:
+    """What ε says of the two probabilities; "almost the same" is no word for a factor of 22,026."""
+    if epsilon >= PROMISES_LITTLE:
+        return "another probability then, perhaps a very different one: it changes by up to a factor of"
+    return "almost the same probability then: it changes by at most a factor of"
+
+
 def _for_instance(epsilon: float, records: str) -> list[str]:
     """The promise in percentages: odds grow by at most exp(ε)."""
     before = Fraction(1, 10)
     odds = float(before / (1 - before)) * math.exp(min(epsilon, 50))
     after = odds / (1 + odds)
+    if epsilon >= PROMISES_LITTLE:
+        return [
+            "So large an ε promises very little: it would allow a release from which somebody who holds something to "
+            "be 10% likely of a person becomes all but certain of it."
+        ]
     if after > 0.95:
         return []
     return [

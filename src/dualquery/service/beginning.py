@@ -118,7 +118,7 @@ def _open(
             schema=schema,
             budget=budget,
             share=share,
-            public_rows=made.public_rows,
+            records=made.public_rows,
             journal=keeper,
             progress=progress,
         )
@@ -130,7 +130,7 @@ def _open(
         release=release,
         questions=made.questions,
         tolerance=made.tolerance,
-        public_rows=made.public_rows,
+        records=made.public_rows,
         journal=keeper,
         progress=progress,
     ).close()

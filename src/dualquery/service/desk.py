@@ -96,6 +96,7 @@ class Desk:
             return {
                 "dataset": self.settings.dataset,
                 **status.to_json(),
+                "published": online.certificate()["published"],
                 "release_share": keeper.release_units / status.cap,
                 "owner": holder.owns,
                 "quota": self._quota(online, keeper, holder),

@@ -42,7 +42,7 @@ def opened(settings: Settings, *, trust: bool = False, progress: Progress = sile
             questions=settings.questions,
             tolerance=settings.tolerance,
             published=published,
-            public_rows=settings.public_rows,
+            records=settings.public_rows,
             journal=keeper,
             progress=progress,
         )
