@@ -67,6 +67,7 @@ class Online:
             Lock()
         )  # held while counting, drawing and appending; never while waiting for the disk, but to pay
         self._stopped: str | None = None
+        self._touched = False  # the table looked at, the ledger charged or a line written, since a request began
         self._published = Published(published)
         self._typical = Typical(release.certificate.predicted_error)
         self.journal = journal
@@ -146,7 +147,7 @@ class Online:
                 raise BudgetError(too_dear(state, question, price))
             charged = Charged(state.purchases + 1, question.text, str(variance), price, note)
             self._sync(self._append(charged))
-            noisy = self._curator.measure(GroupCounts(question.group), noise=Gaussian(variance))
+            noisy = self._looking().measure(GroupCounts(question.group), noise=Gaussian(variance))
             bought = Bought(charged.purchase, question.text, tuple(noisy.tolist()), note)
             position = self._append(bought)
             known = Known(bought.noisy, variance, Badge.BOUGHT)
@@ -164,6 +165,11 @@ class Online:
         if tolerance is not None:
             raise QueryError("a purchase has an error and no tolerance; name one of them")
         return purchase_quote(self._state, question, error)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing can be asked any more: closed, or broken half-way."""
+        return self._stopped is not None
 
     def status(self) -> Status:
         """Where the budget stands."""
@@ -206,7 +212,7 @@ class Online:
         state = self._state
         mass, total = state.hypothesis.mass(question), state.hypothesis.total
         hypotheses = in_records(mass, total, self.rule.rows)
-        surprise = self._curator.exceeds_anywhere(
+        surprise = self._looking().exceeds_anywhere(
             GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
@@ -220,6 +226,7 @@ class Online:
 
     def _prepay(self) -> int | None:
         """A new slot, on disk before it is used, and where it is written; none where too little is left."""
+        self._touched = True
         try:
             slot = self._state.new_slot()
         except BudgetError:
@@ -232,10 +239,16 @@ class Online:
 
     def _append(self, *entries: Entry) -> int:
         """Write entries down, and let the state follow."""
+        self._touched = True
         position = self.journal.append(*entries)
         for entry in entries:
             self._state.apply(entry)
         return position
+
+    def _looking(self) -> Curator:
+        """The table. From here on nobody knows what was seen, if something goes wrong."""
+        self._touched = True
+        return self._curator
 
     def _sync(self, position: int) -> None:
         try:
@@ -246,15 +259,20 @@ class Online:
 
     @contextmanager
     def _unbroken(self) -> Iterator[None]:
-        """Whatever goes wrong half-way leaves nobody who goes on from there; what is refused leaves all as it was."""
+        """Whatever goes wrong half-way leaves nobody who goes on from there; what is refused leaves all as it was.
+
+        So does a defect before the table was looked at and anything was paid or written: it is of one question.
+        """
         if self._stopped is not None:
             raise LedgerError(self._stopped)
+        self._touched = False
         try:
             yield
         except (BudgetError, QueryError):
             raise
         except BaseException:
-            self._stopped = BROKEN
+            if self._touched:
+                self._stopped = BROKEN
             raise
 
     def _ask_release(self, text: str, name: str, note: str) -> OnlineAnswer:

@@ -17,7 +17,7 @@ from dualquery.errors import DualQueryError
 from dualquery.service.departures import Application, Departures, Message, Receive, Scope, Send
 from dualquery.service.desk import Desk
 from dualquery.service.limits import BodyLimit, Rate
-from dualquery.service.problems import ProblemError, problem_of
+from dualquery.service.problems import ProblemError, a_defect, problem_of
 from dualquery.service.routes import routes
 
 _FRESH = 1.0  # seconds after which a revoked token opens nothing
@@ -151,4 +151,4 @@ async def _malformed(_: Request, error: Exception) -> Response:
 
 
 async def _defect(_: Request, __: Exception) -> Response:
-    return _answer(ProblemError(500, "defect", "the service met a defect; tell its owner"))
+    return _answer(a_defect())

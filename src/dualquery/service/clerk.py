@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from dualquery.asking.online import Online
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.service.keeping import Keeper
+from dualquery.service.problems import a_defect
 from dualquery.service.storage import AwayError
 
 T = TypeVar("T")
@@ -111,12 +112,19 @@ class Clerk:
         return [job for job in found if job is not None], None not in found
 
     def _do(self, job: Job[Any]) -> None:
+        """One job. A defect that has neither looked at the table nor written a line is of this request alone."""
+        before = self._keeper.length
         try:
             job.outcome = job.work(self._online, self._keeper)
         except DualQueryError as problem:
             if isinstance(problem, LedgerError) and not isinstance(problem, AwayError):
                 raise
             job.outcome = problem
+        except Exception as defect:
+            if self._online.stopped or self._keeper.length != before:
+                raise
+            job.outcome = a_defect()
+            _log_place(defect)
 
     def _tell_everybody(self, problem: DualQueryError) -> None:
         """Everybody who waits hears that the ledger is away. What was found stays, for who asks again."""

@@ -33,6 +33,11 @@ class ProblemError(DualQueryError):
         return json.dumps(self.to_json(), separators=(",", ":")).encode("ascii")
 
 
+def a_defect() -> ProblemError:
+    """What is said of a fault of ours: nothing of where it was, or of what it found."""
+    return ProblemError(500, "defect", "the service met a defect with this request; tell its owner")
+
+
 def problem_of(error: DualQueryError) -> ProblemError:
     """An error of the library, as a refusal."""
     if isinstance(error, ProblemError):

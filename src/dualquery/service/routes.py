@@ -26,6 +26,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         413: "the request is too large",
         422: "the query or the request is malformed",
         429: "too many requests",
+        500: "a defect of the service, which concerns this request alone",
         503: "the ledger is away; nothing was told",
     }.items()
 }
