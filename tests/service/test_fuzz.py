@@ -247,8 +247,12 @@ def test_errors_and_tolerances(service: Running, many: int) -> None:
     watched = Watched(service)
 
     @settings(FUZZED, max_examples=2 * many)
-    @given(path=st.sampled_from(["quote", "buy", "ask"]), name=st.sampled_from(["error", "tolerance"]),
-           number=_NUMBERS, question=st.sampled_from(["colour = c0", "colour by size by age", "age = a1"]))  # fmt: skip
+    @given(
+        path=st.sampled_from(["quote", "buy", "ask"]),
+        name=st.sampled_from(["error", "tolerance"]),
+        number=_NUMBERS,
+        question=st.sampled_from(["colour = c0", "colour by size by age", "age = a1"]),
+    )
     @example(path="quote", name="error", number=1e-160, question="colour = c0")
     @example(path="buy", name="error", number=5e-324, question="colour by size by age")
     @example(path="quote", name="error", number=1e-12, question="colour = c0")

@@ -47,6 +47,10 @@ def too_dear(state: State, question: Question, price: int) -> str:
         return "nothing is left of the budget; ask, which is free while the hypothesis is good"
     dearest = state.purchase(question, variance_of(MOST_ERROR, rule.rows))
     least = MOST_ERROR * (units(dearest.renyi(rule.order)) / left.units) ** 0.5
-    within = f"an error of {rounded_up(least)} is within it" if least < MOST_ERROR else "ask, which is free if easy"
+    within = (
+        f"an error of {rounded_up(least)} is within it"
+        if least < MOST_ERROR
+        else "ask, which is free if easy"
+    )
     cost, rest = percent(price / rule.cap), percent(left.share)
     return f"this purchase costs {cost} of the budget, and {rest} is left; {within}"

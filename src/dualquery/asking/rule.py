@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -122,6 +123,13 @@ class Rule:
                 "instead, or leave the tolerance out"
             )
         return within[-1]
+
+    def menus(self, cells: Iterable[int]) -> Iterator[HazardTest]:
+        """Tests to be asked for: all of single questions, and the usual one of tables of so many cells."""
+        single = [test for test in self._menu(1) if self.bound(test) <= 1]
+        yield from sorted(single, key=lambda test: test != self.test)  # the usual one first
+        for each in cells:
+            yield self._menu(each)[MENU.index(Fraction(1))]
 
     def bound(self, test: HazardTest) -> float:
         """What a silent test guarantees, as a fraction of the table."""

@@ -158,6 +158,10 @@ class Keeper:
         self._in_doubt = False
         return self._written(lines)
 
+    def probe(self) -> None:
+        """AwayError where no line could be written now."""
+        self._storage.probe()
+
     def close(self) -> None:
         """After the core has closed: the last lines to disk, and the next server may come."""
         self._witness.close()

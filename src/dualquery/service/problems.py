@@ -38,6 +38,11 @@ def a_defect() -> ProblemError:
     return ProblemError(500, "defect", "the service met a defect with this request; tell its owner")
 
 
+def not_ready(code: str, message: str) -> ProblemError:
+    """Why nothing can be asked now; nothing in it names a place, a person or a number."""
+    return ProblemError(503, code, message, headers={"Retry-After": "5"})
+
+
 def problem_of(error: DualQueryError) -> ProblemError:
     """An error of the library, as a refusal."""
     if isinstance(error, ProblemError):
