@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from dualquery.asking import rule
@@ -23,7 +24,7 @@ from tests.service.conftest import Running, running
 FUZZED = settings(
     deadline=None,
     database=None,
-    phases=[Phase.generate],
+    phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
 
@@ -217,6 +218,56 @@ def test_bodies_and_paths(service: Running, many: int) -> None:
         "bad paths, methods and bodies were sent"
     )
     print("bodies", dict(watched.seen))
+
+
+_NUMBERS = (
+    st.floats(width=64)
+    | st.floats(0, 1)
+    | st.floats(5e-324, 1e-300)  # the smallest that there are
+    | st.integers()
+    | st.integers(-300, 300).map(lambda power: 10**power)
+    | st.sampled_from([5e-324, 1e-160, 1e-154, 1e-12, 0.5, 1.0, 10**400, -(10**400), 10**5000])
+    | st.floats().map(str)
+)
+
+
+def _written(body: dict[str, Any]) -> bytes:
+    """JSON with NaN, infinities and whole numbers of any length, as nobody should send it."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        return json.dumps(body).encode()
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+
+@fuzzed
+def test_errors_and_tolerances(service: Running, many: int) -> None:
+    """Every float, and what is none: one free request must not stop the service for everybody."""
+    watched = Watched(service)
+
+    @settings(FUZZED, max_examples=2 * many)
+    @given(
+        path=st.sampled_from(["quote", "buy", "ask"]),
+        name=st.sampled_from(["error", "tolerance"]),
+        number=_NUMBERS,
+        question=st.sampled_from(["colour = c0", "colour by size by age", "age = a1"]),
+    )
+    @example(path="quote", name="error", number=1e-160, question="colour = c0")
+    @example(path="buy", name="error", number=5e-324, question="colour by size by age")
+    @example(path="quote", name="error", number=1e-12, question="colour = c0")
+    @example(path="ask", name="tolerance", number=5e-324, question="colour = c0")
+    @example(path="buy", name="error", number=10**5000, question="colour = c0")
+    def send(path: str, name: str, number: float | str, question: str) -> None:
+        body = _written({"question": question, name: number})
+        status, _, _ = service.request("POST", f"/v1/datasets/people/{path}", body)
+        watched.look(status)
+
+    send()
+    assert watched.seen[200] > 0
+    assert watched.seen[422] > 0
+    assert service.request("GET", "/v1/ready", who=None)[0] == 200
+    print("numbers", dict(watched.seen))
 
 
 @fuzzed

@@ -16,6 +16,7 @@ from dualquery.errors import DualQueryError
 from dualquery.service import tokens
 from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError
+from dualquery.service.desk import Desk
 from dualquery.service.limits import Rate
 from dualquery.service.problems import ProblemError
 from dualquery.service.standing import standing
@@ -323,11 +324,50 @@ def test_a_defect_stops_the_asking_and_says_nothing_of_the_table(
             status, problem, _ = found.ask("colour = c0")
             assert status == 503
             assert "1234" not in json.dumps(problem)
-        assert found.request("GET", "/v1/health", who=None)[0] == 503
+        assert found.request("GET", "/v1/health", who=None)[0] == 200
+        assert found.request("GET", "/v1/ready", who=None)[0] == 503
     assert "1234" not in caplog.text
     assert "ValueError" in caplog.text
     monkeypatch.undo()
     assert standing(settings).running  # not cleanly closed: what was looked at is burned at the next start
+
+
+def test_a_defect_before_the_table_is_of_one_request_alone(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing was looked at and nothing was written: 500 for who asked, and everybody else goes on."""
+    from dualquery.asking.online import Online
+    from dualquery.asking.rule import Rule
+    from dualquery.distributions.weighted_rows import WeightedRows
+
+    def defect(*_: object, **__: object) -> None:
+        raise OverflowError("the count is 1234")
+
+    settings = make()
+    with running(settings, ada=1.0, bob=1.0) as found:
+        before = standing(settings).head
+        for owner, name in ((Rule, "test_of"), (WeightedRows, "mass"), (Online, "quote")):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, defect)
+                status, problem, _ = found.ask("colour = c0")
+                assert (status, problem["error"]["code"]) == (500, "defect")
+        assert standing(settings).head == before
+        assert found.ask("colour = c0", who="bob")[0] == 200
+    assert "1234" not in caplog.text
+    assert "OverflowError" in caplog.text
+    assert not standing(settings).running  # cleanly closed
+
+
+def test_a_defect_after_a_line_stops_the_asking(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found is in a line, and its reply is not: nobody can say what was seen."""
+    with running(make(), ada=1.0) as found:
+        with monkeypatch.context() as patch:
+            patch.setattr(Desk, "_reply", lambda *_: 1 // 0)
+            assert found.ask("colour = c0")[0] == 503
+        assert found.ask("colour = c0")[0] == 503
+        assert found.request("GET", "/v1/health", who=None)[0] == 200
+        status, problem, _ = found.request("GET", "/v1/ready", who=None)
+        assert (status, problem["error"]["code"]) == (503, "stopped")
 
 
 def test_answers_leave_on_the_tick(make: Make) -> None:

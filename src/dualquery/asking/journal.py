@@ -68,7 +68,7 @@ class Answered:
 
     question: str
     badge: str
-    values: tuple[float, ...]
+    values: str  # SHA-256 of what was told: it follows from the release and the entries before
     bound: float | None
     version: int  # updates of the hypothesis before it
     note: str = ""

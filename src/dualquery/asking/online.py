@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import combinations
 from threading import Lock
 
 import numpy as np
@@ -37,10 +38,13 @@ from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
-from dualquery.queries.question import Question, QuestionReader
+from dualquery.queries.question import MOST_CELLS, Question, QuestionReader
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 
+PREPARED = 48  # tables of tests that are kept ready
+MOST_TABLE_ROWS = 50_000  # of all that are made before anybody asks: about three seconds
+MOST_WIDTH = 100  # attributes whose tables are thought of then
 STOPPED = "this table has been closed; open it again to ask"
 BROKEN = "the journal could not be written, so nothing more is answered; open the table again when it can be"
 
@@ -67,7 +71,11 @@ class Online:
             Lock()
         )  # held while counting, drawing and appending; never while waiting for the disk, but to pay
         self._stopped: str | None = None
+        self._touched = (
+            False  # the table looked at, the ledger charged or a line written, since a request began
+        )
         self._published = Published(published)
+        self._prepared: tuple[HazardTest, ...] = ()
         self._typical = Typical(release.certificate.predicted_error)
         self.journal = journal
         self.release = release
@@ -112,18 +120,45 @@ class Online:
         question = self._reader.read(text)
         law = self.rule.test_of(question, tolerance)
         with self._lock, self._unbroken():
-            known = self._state.known.get(question.text)
             slot = self._state.open_slot if test else None
-            if known is not None:
-                answer = self._of_known(question, known, FREE)
-                position = self._append(entry_of(answer, self._state.updates, note))
-            elif slot is None:
-                answer = self._of_hypothesis(question, Badge.UNVERIFIED, None)
+            if slot is None or question.text in self._state.known:
+                answer = self._untested(question)
                 position = self._append(entry_of(answer, self._state.updates, note))
             else:
                 answer, position = self._test(question, law, slot, note)
         self._sync(position)
         return answer
+
+    def untested(self, text: str, *, release: str | None = None) -> OnlineAnswer:
+        """What `ask` would say without a test; nobody is told yet, and nothing is written."""
+        if release is not None:
+            question = self._published.read(release, text)
+            with self._lock:
+                return self._published.answer(release, question, self._state.left())
+        question = self._reader.read(text)
+        with self._lock:
+            return self._untested(question)
+
+    def unprepared(self, text: str, *, tolerance: float | None = None) -> HazardTest | None:
+        """The test of a question, where its table is still to be made (`prepare`), which may take seconds."""
+        test = self.rule.test_of(self._reader.read(text), tolerance)
+        return None if test in self._prepared else test
+
+    def prepare(self, test: HazardTest) -> None:
+        """Make the table of a test. Looks at no data; on any thread, one at a time."""
+        test.prepare()
+        self._prepared = (*self._prepared[-PREPARED + 1 :], test)
+
+    def prepare_all(self) -> None:
+        """The tables that are asked for first, as many as a few seconds allow."""
+        sizes = [int(size) for size in self.domain.sizes[:MOST_WIDTH]]
+        pairs = {one * other for one, other in combinations(sizes, 2)} | set(sizes)
+        left = MOST_TABLE_ROWS
+        for test in self.rule.menus(sorted(cells for cells in pairs if cells <= MOST_CELLS)):
+            left -= test.rows
+            if left < 0 or len(self._prepared) == PREPARED:
+                break
+            self.prepare(test)
 
     def buy(self, text: str, *, error: float, note: str = "") -> OnlineAnswer:
         """A question measured with a standard error, a fraction of the table, for its price: Δ²/(2σ²) of ρ.
@@ -146,7 +181,7 @@ class Online:
                 raise BudgetError(too_dear(state, question, price))
             charged = Charged(state.purchases + 1, question.text, str(variance), price, note)
             self._sync(self._append(charged))
-            noisy = self._curator.measure(GroupCounts(question.group), noise=Gaussian(variance))
+            noisy = self._looking().measure(GroupCounts(question.group), noise=Gaussian(variance))
             bought = Bought(charged.purchase, question.text, tuple(noisy.tolist()), note)
             position = self._append(bought)
             known = Known(bought.noisy, variance, Badge.BOUGHT)
@@ -164,6 +199,11 @@ class Online:
         if tolerance is not None:
             raise QueryError("a purchase has an error and no tolerance; name one of them")
         return purchase_quote(self._state, question, error)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing can be asked any more: closed, or broken half-way."""
+        return self._stopped is not None
 
     def status(self) -> Status:
         """Where the budget stands."""
@@ -206,7 +246,7 @@ class Online:
         state = self._state
         mass, total = state.hypothesis.mass(question), state.hypothesis.total
         hypotheses = in_records(mass, total, self.rule.rows)
-        surprise = self._curator.exceeds_anywhere(
+        surprise = self._looking().exceeds_anywhere(
             GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
@@ -220,6 +260,7 @@ class Online:
 
     def _prepay(self) -> int | None:
         """A new slot, on disk before it is used, and where it is written; none where too little is left."""
+        self._touched = True
         try:
             slot = self._state.new_slot()
         except BudgetError:
@@ -232,10 +273,16 @@ class Online:
 
     def _append(self, *entries: Entry) -> int:
         """Write entries down, and let the state follow."""
+        self._touched = True
         position = self.journal.append(*entries)
         for entry in entries:
             self._state.apply(entry)
         return position
+
+    def _looking(self) -> Curator:
+        """The table. From here on nobody knows what was seen, if something goes wrong."""
+        self._touched = True
+        return self._curator
 
     def _sync(self, position: int) -> None:
         try:
@@ -246,15 +293,20 @@ class Online:
 
     @contextmanager
     def _unbroken(self) -> Iterator[None]:
-        """Whatever goes wrong half-way leaves nobody who goes on from there; what is refused leaves all as it was."""
+        """Whatever goes wrong half-way leaves nobody who goes on from there; what is refused leaves all as it was.
+
+        So does a defect before the table was looked at and anything was paid or written: it is of one question.
+        """
         if self._stopped is not None:
             raise LedgerError(self._stopped)
+        self._touched = False
         try:
             yield
         except (BudgetError, QueryError):
             raise
         except BaseException:
-            self._stopped = BROKEN
+            if self._touched:
+                self._stopped = BROKEN
             raise
 
     def _ask_release(self, text: str, name: str, note: str) -> OnlineAnswer:
@@ -265,9 +317,12 @@ class Online:
         self._sync(position)
         return answer
 
-    def _of_hypothesis(self, question: Question, badge: Badge, bound: float | None) -> OnlineAnswer:
-        hypothesis = self._state.hypothesis
-        return self._of_values(question, badge, hypothesis.fractions(question), bound)
+    def _untested(self, question: Question) -> OnlineAnswer:
+        """What was measured, or what the hypothesis says."""
+        known = self._state.known.get(question.text)
+        if known is not None:
+            return self._of_known(question, known, FREE)
+        return self._of_values(question, Badge.UNVERIFIED, self._state.hypothesis.fractions(question), None)
 
     def _of_values(
         self, question: Question, badge: Badge, values: NDArray[np.float64], bound: float | None

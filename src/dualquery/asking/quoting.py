@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dualquery.asking.answers import FREE, Cost, Quote
-from dualquery.asking.rule import gaussian_bound, rounded_up, variance_of
+from dualquery.asking.rule import MOST_ERROR, gaussian_bound, rounded_up, variance_of
 from dualquery.asking.state import Known, State
 from dualquery.asking.telling import percent
 from dualquery.privacy.conversion import units
@@ -45,8 +45,12 @@ def too_dear(state: State, question: Question, price: int) -> str:
     rule, left = state.rule, state.left()
     if left.units <= 0:
         return "nothing is left of the budget; ask, which is free while the hypothesis is good"
-    dearest = state.purchase(question, variance_of(0.5, rule.rows))
-    least = 0.5 * (units(dearest.renyi(rule.order)) / left.units) ** 0.5
-    within = f"an error of {rounded_up(least)} is within it" if least < 0.5 else "ask, which is free if easy"
+    dearest = state.purchase(question, variance_of(MOST_ERROR, rule.rows))
+    least = MOST_ERROR * (units(dearest.renyi(rule.order)) / left.units) ** 0.5
+    within = (
+        f"an error of {rounded_up(least)} is within it"
+        if least < MOST_ERROR
+        else "ask, which is free if easy"
+    )
     cost, rest = percent(price / rule.cap), percent(left.share)
     return f"this purchase costs {cost} of the budget, and {rest} is left; {within}"

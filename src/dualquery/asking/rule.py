@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -42,6 +43,7 @@ EACH = Fraction(1, 100)  # of the cap, for a test that fires, and for what is me
 QUESTIONS = 2000
 BETA = 1 - CONFIDENCE
 MENU = (Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2), Fraction(3), Fraction(5))
+LEAST_ERROR, MOST_ERROR = 1e-12, 0.5  # of a purchase: a smaller one costs more than any budget has
 LEAST_BOUND, MOST_BOUND = 3, 20_000  # records; a larger one would need a table that takes minutes to make
 
 
@@ -117,10 +119,17 @@ class Rule:
         if not (within and 0 < tolerance <= 1):
             least = self.bound(self._menu(question.cells)[0])
             raise QueryError(
-                f"a tolerance of this question lies between {rounded_up(least)} and 1, and {tolerance:g} does not; "
-                "buy the answer at a precision instead, or leave the tolerance out"
+                f"a tolerance of this question lies between {rounded_up(least)} and 1; buy the answer at a precision "
+                "instead, or leave the tolerance out"
             )
         return within[-1]
+
+    def menus(self, cells: Iterable[int]) -> Iterator[HazardTest]:
+        """Tests to be asked for: all of single questions, and the usual one of tables of so many cells."""
+        single = [test for test in self._menu(1) if self.bound(test) <= 1]
+        yield from sorted(single, key=lambda test: test != self.test)  # the usual one first
+        for each in cells:
+            yield self._menu(each)[MENU.index(Fraction(1))]
 
     def bound(self, test: HazardTest) -> float:
         """What a silent test guarantees, as a fraction of the table."""
@@ -202,9 +211,9 @@ def gaussian_bound(deviation: float, cells: int) -> float:
 
 def variance_of(error: float, rows: int) -> Fraction:
     """σ² in records of a standard error that was named as a fraction of the table."""
-    if not (math.isfinite(error) and 0 < error <= 0.5):
+    if not LEAST_ERROR <= error <= MOST_ERROR:
         raise QueryError(
-            f"the error of a purchase is a fraction of the table between 0 and 0.5, and {error:g} is not"
+            f"the error of a purchase is a fraction of the table between {LEAST_ERROR:g} and {MOST_ERROR:g}"
         )
     return (decimal(error) * rows) ** 2
 

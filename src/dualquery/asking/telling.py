@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,7 +51,8 @@ def answer_of(
 
 def entry_of(answer: OnlineAnswer, version: int, note: str) -> Answered:
     """An answer that cost nothing, as the journal has it."""
-    return Answered(answer.question, answer.badge.value, answer.values, answer.bound, version, note)
+    digest = hashlib.sha256(np.array(answer.values).tobytes()).hexdigest()
+    return Answered(answer.question, answer.badge.value, digest, answer.bound, version, note)
 
 
 def fired_of(surprise: TableSurprise, slot: int, question: Question, note: str) -> Fired:

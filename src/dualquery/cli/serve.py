@@ -165,6 +165,9 @@ def run(
     ] = None,
     tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="And its key.")] = None,
     trust_ledger: TrustFlag = False,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Print a line of JSON a request; no question is in it.")
+    ] = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Run a service until interrupted: HTTP and a web page. `dualquery serve SERVICE` for short.
@@ -188,7 +191,8 @@ def run(
     settings = replace(settings, http=replace(settings.http, **changed))  # type: ignore[arg-type]
     with Bars(wanted=not quiet) as progress:
         ready = None if quiet else partial(print, flush=True)
-        serve(settings, trust=trust_ledger, ready=ready, progress=progress)
+        log = partial(print, flush=True) if log_json else None
+        serve(settings, trust=trust_ledger, log=log, ready=ready, progress=progress)
 
 
 def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: JsonFlag = False) -> None:

@@ -71,8 +71,10 @@ class HazardTest:
     def __post_init__(self) -> None:
         _require(self.threshold >= 0, "The threshold of a test cannot be negative.")
         _ = self.event  # refuses what has no finite price
-        rows = last_row(self.epsilon, self.threshold)
-        _require(rows < _LONGEST, f"A test this fine needs a table of {rows} rows; use a larger epsilon.")
+        _require(
+            self.rows <= _LONGEST,
+            f"A test this fine needs a table of {self.rows} rows; use a larger epsilon.",
+        )
 
     @staticmethod
     def for_bound(bound: int, *, beta: float, questions: int, order: int, sensitivity: int = 1) -> HazardTest:
@@ -97,7 +99,12 @@ class HazardTest:
 
     def prepare(self) -> None:
         """Make and check the table now rather than at the first draw, whose time somebody may measure."""
-        _checked(self)
+        _ = _checked(self).columns
+
+    @property
+    def rows(self) -> int:
+        """Of the table: what it takes to make it."""
+        return last_row(self.epsilon, self.threshold) + 1
 
     def pay(self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated) -> Callable[[int], Side | None]:
         """Reserve a fire and the measurement after it; then the test, to be asked once."""

@@ -56,9 +56,9 @@ class Question:
     def attributes(self) -> tuple[str, ...]:
         return tuple(self.domain.name(j) for j in self.members)
 
-    @cached_property
+    @property
     def labels(self) -> tuple[tuple[str, ...], ...]:
-        """The values of each cell, one an attribute; nothing for a single query."""
+        """The values of each cell, one an attribute; nothing for a single query. Not kept: there may be many."""
         if self.query is not None:
             return ()
         return tuple(product(*(self.domain.column_of(j)[1].labels for j in self.members)))

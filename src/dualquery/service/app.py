@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from http import HTTPStatus
@@ -17,8 +18,9 @@ from dualquery.errors import DualQueryError
 from dualquery.service.departures import Application, Departures, Message, Receive, Scope, Send
 from dualquery.service.desk import Desk
 from dualquery.service.limits import BodyLimit, Rate
-from dualquery.service.problems import ProblemError, problem_of
-from dualquery.service.routes import routes
+from dualquery.service.problems import ProblemError, a_defect, problem_of
+from dualquery.service.routes import routes, watching
+from dualquery.service.tally import Tally
 
 _FRESH = 1.0  # seconds after which a revoked token opens nothing
 _PAGE = {
@@ -62,6 +64,7 @@ def application(desk: Desk) -> Application:
     app.state.desk = desk
     app.state.rate = Rate(desk.settings.http.requests_a_second)
     app.include_router(routes)
+    app.include_router(watching)
     for path, (name, kind) in _PAGE.items():
         app.get(path, include_in_schema=False)(_file(name, kind))
     app.exception_handler(DualQueryError)(_refused)
@@ -70,7 +73,31 @@ def application(desk: Desk) -> Application:
     app.exception_handler(Exception)(_defect)
     http = desk.settings.http
     limited = BodyLimit(app, most=http.longest_body)
-    return Departures(_with_headers(limited), quantum=http.quantum)
+    departing = Departures(_with_headers(limited), quantum=http.quantum, tally=desk.tally)
+    return _counted(departing, desk.tally)
+
+
+def _counted(application: Application, tally: Tally) -> Application:
+    """Every response is counted when it has left, by its route: a path may hold anything."""
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await application(scope, receive, send)
+            return
+        arrived, status = time.time(), 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await application(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            tally.count(scope["method"], route, status, analyst=scope.get("analyst"), arrived=arrived)
+
+    return called
 
 
 def _with_headers(application: Application) -> Application:
@@ -91,11 +118,12 @@ def _with_headers(application: Application) -> Application:
 def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        looking = asyncio.create_task(_refresh(desk))
+        looking = [asyncio.create_task(each) for each in (_refresh(desk), _watch(desk))]
         yield
-        looking.cancel()
-        with suppress(asyncio.CancelledError):
-            await looking
+        for task in looking:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     return life
 
@@ -104,6 +132,13 @@ async def _refresh(desk: Desk) -> None:
     while True:
         await asyncio.sleep(_FRESH)
         await asyncio.to_thread(desk.tokens.refresh)
+
+
+async def _watch(desk: Desk) -> None:
+    """One attempt at a time: a ledger that is silent gets no more of them."""
+    while True:
+        await desk.clerk.look()
+        await asyncio.sleep(_FRESH)
 
 
 def _file(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
@@ -151,4 +186,4 @@ async def _malformed(_: Request, error: Exception) -> Response:
 
 
 async def _defect(_: Request, __: Exception) -> Response:
-    return _answer(ProblemError(500, "defect", "the service met a defect; tell its owner"))
+    return _answer(a_defect())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from dualquery.asking.opening import first_release, online
+from dualquery.asking.rehearsal import rehearse
 from dualquery.asking.rule import cap_of, check_wishes
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError
@@ -25,7 +27,7 @@ from dualquery.service.storage import Storage
 from dualquery.service.witness import Witness
 from dualquery.table.schema import Schema, read_schema
 
-_ROWS_A_QUANTUM = 200_000  # a question about so many records is well within half a quantum
+SLOWEST_QUANTUM = 60.0  # seconds
 
 
 def begin(
@@ -79,12 +81,12 @@ def begin(
         questions=questions,
         tolerance=tolerance,
         published={f"{stem}-release": f"{stem}-release"} if release is None else {},
-        http=Http(quantum=Http.quantum * max(1, -(-(rows or 1) // _ROWS_A_QUANTUM))),
     )
     check_wishes(
         made.budget, share=share if release is None else None, questions=questions, tolerance=tolerance
     )
-    _open(made, described, counter, share=share, earlier=release, progress=progress)
+    longest = _open(made, described, counter, share=share, earlier=release, progress=progress)
+    made = replace(made, http=replace(made.http, quantum=quantum_for(longest)))
     write_whole(out, made.to_toml())
     return made
 
@@ -97,8 +99,8 @@ def _open(
     share: float,
     earlier: Path | None,
     progress: Progress,
-) -> None:
-    """The ledger and, where there is no earlier one, the release: charged, made, saved."""
+) -> float:
+    """The ledger and, where there is no earlier one, the release: charged, made, saved. The seconds of a question."""
     budget = made.budget
     if earlier is None:
         refuse_occupied(made.path(made.release))
@@ -123,7 +125,7 @@ def _open(
             progress=progress,
         )
         release.save(made.path(made.release))
-    online(
+    table = online(
         counter,
         schema=schema,
         budget=budget,
@@ -133,8 +135,18 @@ def _open(
         records=made.public_rows,
         journal=keeper,
         progress=progress,
-    ).close()
+    )
+    table.close()
     keeper.close()
+    return rehearse(table.rule, table.release, rows=table.rule.rows)
+
+
+def quantum_for(longest: float) -> float:
+    """Seconds between two moments at which answers leave: four times what a question takes, or more."""
+    quantum = Http.quantum
+    while 4 * longest > quantum and quantum < SLOWEST_QUANTUM / 2:
+        quantum *= 2
+    return quantum
 
 
 def _make_private(place: Place) -> None:

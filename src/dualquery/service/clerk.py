@@ -12,18 +12,24 @@ import logging
 import queue
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Thread
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from dualquery.asking.online import Online
 from dualquery.errors import DualQueryError, LedgerError
+from dualquery.privacy.hazard import HazardTest
 from dualquery.service.keeping import Keeper
+from dualquery.service.lines import Head
+from dualquery.service.problems import a_defect, not_ready
 from dualquery.service.storage import AwayError
 
 T = TypeVar("T")
 MOST_AT_ONCE = 64  # questions that one sync may wait for
+HANGING = 5.0  # seconds after which what is under way is not expected to end
 
 
 @dataclass(eq=False)
@@ -46,7 +52,10 @@ class Clerk:
         self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._batch: list[Job[Any]] = []
         self._thread = Thread(target=self._work, name="clerk", daemon=True)
+        self._making = ThreadPoolExecutor(1, "tests")
+        self._since: float | None = None  # when what is under way began
         self.broken: LedgerError | None = None  # why nothing can be asked any more
+        self.away = False  # whether the last attempt to write has failed
         keeper.on_delay = self._tell_everybody
 
     def start(self) -> None:
@@ -61,10 +70,44 @@ class Clerk:
         self._jobs.put(job)
         return await job.waiting
 
+    @property
+    def head(self) -> Head:
+        """Where the ledger stands on disk."""
+        return self._keeper.head
+
+    def check(self) -> None:
+        """ProblemError where nothing can be asked now: why, in words that are everybody's."""
+        since = self._since
+        if self.broken is not None:
+            raise not_ready("stopped", "the service has stopped asking; its owner must restart it")
+        if since is not None and monotonic() - since > HANGING:
+            raise not_ready("ledger_silent", "the ledger does not answer")
+        if self.away:
+            raise not_ready("ledger_away", "the ledger cannot be written now")
+
+    async def look(self) -> None:
+        """Find out whether the ledger could be written: by trying, without writing a line."""
+
+        def probe(_: Online, keeper: Keeper) -> None:
+            keeper.probe()
+            self.away = False
+
+        with suppress(DualQueryError):
+            await self.do(probe)
+
+    def prepare_all(self) -> None:
+        """Before anybody asks."""
+        self._online.prepare_all()
+
+    async def prepare(self, test: HazardTest) -> None:
+        """Make the table of a test, while others go on asking."""
+        await asyncio.get_running_loop().run_in_executor(self._making, self._online.prepare, test)
+
     def stop(self) -> None:
         """Finish what is under way, close the core cleanly where the ledger can be written, and let go of it."""
         self._keeper.stopping.set()
         self._jobs.put(None)
+        self._making.shutdown(wait=False, cancel_futures=True)
         self._thread.join()
 
     def _work(self) -> None:
@@ -82,6 +125,7 @@ class Clerk:
 
     def _do_batch(self) -> None:
         """Everything that waits, in its order, then one sync, then the replies."""
+        before, self._since = self._keeper.head, monotonic()
         try:
             self._keeper.flush()  # what could not be written before
             self._keeper.recall([job.request for job in self._batch if job.request is not None])
@@ -99,7 +143,10 @@ class Clerk:
             self._tell_everybody(self.broken)
             _log_place(defect)
         else:
+            self.away = self.away and self._keeper.head == before
             _hand_out(self._batch)
+        finally:
+            self._since = None
 
     def _next_batch(self) -> tuple[list[Job[Any]], bool]:
         found = [self._jobs.get()]
@@ -111,16 +158,24 @@ class Clerk:
         return [job for job in found if job is not None], None not in found
 
     def _do(self, job: Job[Any]) -> None:
+        """One job. A defect that has neither looked at the table nor written a line is of this request alone."""
+        before = self._keeper.length
         try:
             job.outcome = job.work(self._online, self._keeper)
         except DualQueryError as problem:
             if isinstance(problem, LedgerError) and not isinstance(problem, AwayError):
                 raise
+            self.away = self.away or isinstance(problem, AwayError)
             job.outcome = problem
+        except Exception as defect:
+            if self._online.stopped or self._keeper.length != before:
+                raise
+            job.outcome = a_defect()
+            _log_place(defect)
 
     def _tell_everybody(self, problem: DualQueryError) -> None:
         """Everybody who waits hears that the ledger is away. What was found stays, for who asks again."""
-        waiting = list(self._batch)
+        self.away, waiting = True, list(self._batch)
         while True:
             try:
                 job = self._jobs.get_nowait()

@@ -9,21 +9,37 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dualquery.asking.answers import OnlineAnswer, Quote
 from dualquery.asking.online import Online
+from dualquery.errors import DualQueryError
+from dualquery.privacy.hazard import HazardTest
 from dualquery.service.clerk import Clerk
+from dualquery.service.departures import start_again
 from dualquery.service.keeping import Keeper
-from dualquery.service.lines import Line
+from dualquery.service.limits import Daily
 from dualquery.service.problems import ProblemError
 from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
+from dualquery.service.tally import Tally
 from dualquery.service.tokens import Holder, Tokens
 
 Json = dict[str, Any]
+WHOLE = 10_000  # bytes of a reply that is always kept
+_CELLS = ("values", "typical", "labels")  # what is long in a reply
+_NOT_KEPT = '{"sha256":'
+PAGE = 1_000_000  # bytes of history that are given at once, but one reply at the least
 _FREE = 'ask with "free": true (`--free`) for an answer that is not tested'
+
+
+class _UnpreparedError(DualQueryError):
+    """The table of a test must be made first, elsewhere: the clerk has no time for it."""
+
+    def __init__(self, test: HazardTest) -> None:
+        super().__init__("a test is not prepared yet")
+        self.test = test
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +58,7 @@ class Asked:
     def digest(self) -> str:
         """What must be the same when a key is used again."""
         parts = [self.dataset, self.question, self.tolerance, self.error, self.free]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return _sha256(json.dumps(parts))
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,8 @@ class Desk:
     tokens: Tokens
     clerk: Clerk
     schema: Mapping[str, Json]  # of each dataset, public
+    daily: Daily
+    tally: Tally = field(default_factory=Tally)
 
     def known(self, name: str) -> Json:
         """The public schema of a dataset; 404 where there is none of this name."""
@@ -63,18 +81,36 @@ class Desk:
             raise ProblemError(404, "unknown_dataset", f"there is no such dataset; there are {names}")
         return found
 
-    def written(self, line: Line) -> Json:
-        """A reply as history shows it: with who asked."""
-        return {**json.loads(line.reply), "analyst": line.analyst, "line": line.sequence}
+    def history(self, analyst: str | None, *, before: int, most: int) -> bytes:
+        """A page of what was told, as it stands in the ledger, with who asked; and where the next page begins."""
+        lines, older = self.storage.told(analyst, before=before, most=most, size=PAGE)
+        replies = ",".join(f'{line.reply[:-1]},"analyst":{json.dumps(line.analyst)}}}' for line in lines)
+        following = lines[-1].sequence if older else None
+        return f'{{"replies":[{replies}],"next":{json.dumps(following)}}}'.encode("ascii")
+
+    def metrics(self) -> str:
+        """What Prometheus reads. All of it is told to analysts, too: it follows from the answers."""
+        try:
+            self.clerk.check()
+            ready = 1
+        except ProblemError:
+            ready = 0
+        head = self.clerk.head
+        return self.tally.metrics({"ready": ready, "ledger_lines": head.length, "spent_units": head.spent})
 
     async def ask(self, asked: Asked) -> bytes:
         """The reply, on disk before it is returned; the one given before, where the key was used before."""
         self.known(asked.dataset)
         self._check(asked)
         request = None if asked.key is None else (asked.holder.name, asked.key)
-        return await self.clerk.do(
-            lambda online, keeper: self._answer(online, keeper, asked), request=request
-        )
+        while True:
+            try:
+                return await self.clerk.do(
+                    lambda online, keeper: self._answer(online, keeper, asked), request=request
+                )
+            except _UnpreparedError as first:  # nothing was looked at, and nothing written
+                await self.clerk.prepare(first.test)
+                start_again()
 
     async def quote(self, asked: Asked) -> Json:
         """What a question would cost at most. Reads no data."""
@@ -100,6 +136,7 @@ class Desk:
                 "release_share": keeper.release_units / status.cap,
                 "owner": holder.owns,
                 "quota": self._quota(online, keeper, holder),
+                **({"missed_ticks": self.tally.missed} if holder.owns else {}),
                 "ledger": {
                     "origin": keeper.origin,
                     "line": keeper.head.length,
@@ -137,12 +174,34 @@ class Desk:
                     409, "key_reused", "this Idempotency-Key belongs to another request; use a new one"
                 )
             if before is not None:
-                return before.reply.encode("ascii")
+                return self._again(online, asked, before.reply)
+        self.daily.check(asked.holder.name)
         keeper.asking = asked.holder.name
         answer = self._from_the_core(online, keeper, asked)
-        reply = json.dumps(self._reply(online, keeper, asked, answer), separators=(",", ":"))
-        keeper.tell(reply, analyst=asked.holder.name, key=asked.key, request=asked.digest)
-        return reply.encode("ascii")
+        reply = self._reply(online, keeper, asked, answer)
+        text = _written(reply)
+        kept = _written(_without_cells(reply, text)) if answer.repeatable and len(text) > WHOLE else text
+        keeper.tell(kept, analyst=asked.holder.name, key=asked.key, request=asked.digest)
+        self.daily.add(asked.holder.name, len(kept))
+        return text.encode("ascii")
+
+    def _again(self, online: Online, asked: Asked, kept: str) -> bytes:
+        """The same bytes as before; of a long reply that is not kept, if they still follow from what is public."""
+        if not kept.startswith(_NOT_KEPT):
+            return kept.encode("ascii")
+        reply = json.loads(kept)
+        digest = reply.pop("sha256")
+        release = None if asked.dataset == self.settings.dataset else asked.dataset
+        found = online.untested(asked.question, release=release).to_json()
+        text = _written({**reply, **{name: found[name] for name in _CELLS}})
+        if _sha256(text) != digest:
+            raise ProblemError(
+                410,
+                "not_kept",
+                "this answer cost nothing and was not kept, and what it came from has moved since; ask again with "
+                "another Idempotency-Key",
+            )
+        return text.encode("ascii")
 
     def _from_the_core(self, online: Online, keeper: Keeper, asked: Asked) -> OnlineAnswer:
         if asked.dataset != self.settings.dataset:
@@ -151,6 +210,10 @@ class Desk:
             return online.ask(asked.question, test=False)
         quote = online.quote(asked.question, tolerance=asked.tolerance, error=asked.error)
         self._refuse_unaffordable(online, keeper, asked, quote)
+        if asked.error is None and quote.most.units:
+            test = online.unprepared(asked.question, tolerance=asked.tolerance)
+            if test is not None:
+                raise _UnpreparedError(test)
         if asked.error is None:
             return online.ask(asked.question, tolerance=asked.tolerance)
         return online.buy(asked.question, error=asked.error)
@@ -158,7 +221,7 @@ class Desk:
     def _refuse_unaffordable(self, online: Online, keeper: Keeper, asked: Asked, quote: Quote) -> None:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
         quota, left = self._quota(online, keeper, asked.holder), online.status().left
-        price = quote.most.units
+        price = online.rule.price if quote.bound is None else quote.most.units
         details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
         if price > quota["left"]:
             raise ProblemError(
@@ -189,3 +252,16 @@ class Desk:
             "line": keeper.next_line,
             "after": {"line": keeper.head.length, "hash": keeper.head.hash},
         }
+
+
+def _written(reply: Json) -> str:
+    return json.dumps(reply, separators=(",", ":"))
+
+
+def _without_cells(reply: Json, text: str) -> Json:
+    """A long reply as it is kept where anybody can have it again: all but its cells, and the hash of the whole."""
+    return {"sha256": _sha256(text), **reply, **{name: [] for name in _CELLS}}
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

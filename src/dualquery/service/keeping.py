@@ -84,7 +84,7 @@ class Keeper:
                 Draft(kind=entry.kind, body=written(entry), units=units_of(entry), analyst=analyst)
             )
             self._account(entry, analyst)
-        return self._head.length + len(self._drafts)
+        return self.length
 
     def sync(self, position: int) -> None:
         """Wait for the disk where something was paid; what was only found is written with its batch."""
@@ -105,7 +105,12 @@ class Keeper:
     @property
     def next_line(self) -> int:
         """The number of the line that the reply to the last question will stand in."""
-        return self._head.length + len(self._drafts) + (not self._untold())
+        return self.length + (not self._untold())
+
+    @property
+    def length(self) -> int:
+        """How many lines there are, on disk or about to be."""
+        return self._head.length + len(self._drafts)
 
     @property
     def head(self) -> Head:
@@ -152,6 +157,10 @@ class Keeper:
         self._storage.commit(self._head, lines)
         self._in_doubt = False
         return self._written(lines)
+
+    def probe(self) -> None:
+        """AwayError where no line could be written now."""
+        self._storage.probe()
 
     def close(self) -> None:
         """After the core has closed: the last lines to disk, and the next server may come."""

@@ -1,15 +1,16 @@
-"""How large a request may be, how long it may take to arrive, and how many a second."""
+"""How large a request may be, how long it may take to arrive, how many a second, and how much is kept a day."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, time
 
-from dualquery.service.departures import Application, Message, Receive, Scope, Send
+from dualquery.service.departures import Application, Message, Receive, Scope, Send, start_again
 from dualquery.service.problems import ProblemError
 
 SLOWEST = 10.0  # seconds for a body to arrive
+_DAY = 86_400  # seconds
 
 
 class BodyLimit:
@@ -31,6 +32,7 @@ class BodyLimit:
         except ProblemError as problem:
             await refuse(send, problem)
             return
+        start_again()  # however slowly it came
         arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def again() -> Message:
@@ -64,6 +66,31 @@ async def refuse(send: Send, problem: ProblemError) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+class Daily:
+    """How many bytes a day may be kept for each name, so that nobody fills the disk with what costs nothing."""
+
+    def __init__(self, most: int, *, clock: Callable[[], float] = time) -> None:
+        self._most, self._clock = most, clock
+        self._kept: dict[str, tuple[int, int]] = {}  # the day, and how many
+
+    def check(self, name: str) -> None:
+        """ProblemError 429 where today's are used up."""
+        if self._today(name) >= self._most:
+            raise ProblemError(
+                429,
+                "too_many_bytes",
+                f"replies of {self._most} bytes were kept for you today; go on tomorrow (UTC)",
+                headers={"Retry-After": str(_DAY - int(self._clock()) % _DAY)},
+            )
+
+    def add(self, name: str, size: int) -> None:
+        self._kept[name] = (int(self._clock()) // _DAY, self._today(name) + size)
+
+    def _today(self, name: str) -> int:
+        day, kept = self._kept.get(name, (0, 0))
+        return kept if day == int(self._clock()) // _DAY else 0
 
 
 class Rate:

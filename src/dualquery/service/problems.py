@@ -33,6 +33,16 @@ class ProblemError(DualQueryError):
         return json.dumps(self.to_json(), separators=(",", ":")).encode("ascii")
 
 
+def a_defect() -> ProblemError:
+    """What is said of a fault of ours: nothing of where it was, or of what it found."""
+    return ProblemError(500, "defect", "the service met a defect with this request; tell its owner")
+
+
+def not_ready(code: str, message: str) -> ProblemError:
+    """Why nothing can be asked now; nothing in it names a place, a person or a number."""
+    return ProblemError(503, code, message, headers={"Retry-After": "5"})
+
+
 def problem_of(error: DualQueryError) -> ProblemError:
     """An error of the library, as a refusal."""
     if isinstance(error, ProblemError):

@@ -6,11 +6,14 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from dualquery.service.departures import start_again
 from dualquery.service.desk import Asked, Desk
 from dualquery.service.problems import ProblemError
 from dualquery.service.shapes import Answer, AskRequest, BuyRequest, Problem, QuoteRequest
+from dualquery.service.tally import PROMETHEUS
 from dualquery.service.tokens import Holder
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -23,13 +26,16 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         405: "no such method here",
         408: "the body did not arrive in time",
         409: "the Idempotency-Key belongs to another request",
+        410: "a long reply that cost nothing was not kept, and would be another one now",
         413: "the request is too large",
         422: "the query or the request is malformed",
-        429: "too many requests",
+        429: "too many requests, or too many bytes kept today",
+        500: "a defect of the service, which concerns this request alone",
         503: "the ledger is away; nothing was told",
     }.items()
 }
 routes = APIRouter(prefix="/v1", responses=_REFUSALS)
+watching = APIRouter(responses=_REFUSALS)
 _BEARER = HTTPBearer(auto_error=False, description="A token of `dualquery serve token add`.")
 _KEY = Header(
     alias="Idempotency-Key",
@@ -65,6 +71,7 @@ async def holder_of(
             "this token opens nothing; ask the owner for one, and send it as `Authorization: Bearer …`",
             headers={"WWW-Authenticate": "Bearer"},
         )
+    request.scope["analyst"] = holder.name
     request.app.state.rate.take(holder.name)
     return holder
 
@@ -80,11 +87,22 @@ OwnerOf = Annotated[Holder, Depends(owner_of)]
 
 
 @routes.get("/health")
-async def health(desk: DeskOf) -> dict[str, str]:
-    """Whether questions can be asked."""
-    if desk.clerk.broken is not None:
-        raise desk.clerk.broken
+async def health() -> dict[str, str]:
+    """Whether the service is alive; whether it can be asked is another question."""
     return {"status": "ok"}
+
+
+@routes.get("/ready")
+async def ready(desk: DeskOf) -> dict[str, str]:
+    """Whether questions can be asked: the ledger is there and can be written."""
+    desk.clerk.check()
+    return {"status": "ready"}
+
+
+@watching.get("/metrics", response_class=PlainTextResponse)
+async def metrics(desk: DeskOf, owner: OwnerOf) -> Response:
+    """Counters for Prometheus, with an owner's token."""
+    return Response(desk.metrics(), media_type=PROMETHEUS)
 
 
 @routes.get("/datasets")
@@ -139,17 +157,22 @@ async def buy(dataset: str, body: BuyRequest, desk: DeskOf, holder: HolderOf, ke
 
 
 @routes.get("/history")
-async def history(desk: DeskOf, holder: HolderOf, before: Before = LAST, most: Most = 50) -> dict[str, Any]:
-    """What you were told, newest first; an owner sees what everybody was told."""
+async def history(desk: DeskOf, holder: HolderOf, before: Before = LAST, most: Most = 50) -> Response:
+    """What you were told, newest first; an owner sees what everybody was told.
+
+    A page has `most` replies, or fewer where they are long; `next` is the `before` of the page behind it.
+    """
     name = None if holder.owns else holder.name
-    lines = await asyncio.to_thread(desk.storage.told, name, before=before, most=most)
-    return {"replies": [desk.written(line) for line in lines]}
+    page = await asyncio.to_thread(desk.history, name, before=before, most=most)
+    start_again()
+    return Response(page, media_type="application/json")
 
 
 @routes.get("/charges")
 async def charges(desk: DeskOf, owner: OwnerOf, before: Before = LAST, most: Most = 50) -> dict[str, Any]:
     """The lines of the ledger that charged something, or used what was prepaid, newest first: for owners."""
     lines = await asyncio.to_thread(desk.storage.charges, before=before, most=most)
+    start_again()
     return {
         "charges": [
             {"line": line.sequence, "kind": line.kind, "analyst": line.analyst, "units": line.units,

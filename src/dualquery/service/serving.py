@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from dualquery.asking.opening import online
+from dualquery.asking.rehearsal import rehearse
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.releases.release import Release
 from dualquery.service.clerk import Clerk
 from dualquery.service.desk import Desk
 from dualquery.service.keeping import Keeper
+from dualquery.service.limits import Daily
 from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
+from dualquery.service.tally import Tally
 from dualquery.service.tokens import Tokens
 from dualquery.service.witness import Witness
 from dualquery.table.dates import Dates
@@ -27,7 +29,13 @@ MOST_VALUES = 1000  # of an attribute, that are listed
 
 
 @contextmanager
-def opened(settings: Settings, *, trust: bool = False, progress: Progress = silent) -> Iterator[Desk]:
+def opened(
+    settings: Settings,
+    *,
+    trust: bool = False,
+    log: Callable[[str], object] | None = None,
+    progress: Progress = silent,
+) -> Iterator[Desk]:
     """The desk of a service: ledger verified, hypothesis rebuilt, a fire prepaid. A clean stop at the end."""
     storage = Storage(settings.place)
     keeper = Keeper(storage, Witness(settings.path(settings.witness)), dataset=settings.dataset, trust=trust)
@@ -46,6 +54,7 @@ def opened(settings: Settings, *, trust: bool = False, progress: Progress = sile
             journal=keeper,
             progress=progress,
         )
+        rehearse(table.rule, table.release)  # before anybody can hold a watch
     except BaseException:
         storage.release()
         raise
@@ -59,7 +68,8 @@ def opened(settings: Settings, *, trust: bool = False, progress: Progress = sile
     }
     clerk.start()
     try:
-        yield Desk(settings, storage, Tokens(storage), clerk, described)
+        daily, tally = Daily(settings.http.bytes_a_day), Tally(log)
+        yield Desk(settings, storage, Tokens(storage), clerk, described, daily, tally)
     finally:
         clerk.stop()
 
@@ -68,36 +78,31 @@ def serve(
     settings: Settings,
     *,
     trust: bool = False,
+    log: Callable[[str], object] | None = None,
     ready: Callable[[str], object] | None = None,
     progress: Progress = silent,
 ) -> None:
-    """Listen until interrupted. `ready` hears where, once all is open; nothing said depends on the table."""
+    """Listen until interrupted. `ready` hears where, once all is open; `log` hears a line of JSON a request.
+
+    Nothing said depends on the table. What keeps it from listening is found out before the ledger is opened.
+    """
     try:
         import uvicorn
 
-        from dualquery.service.app import application
+        from dualquery.service.listening import bound, configured
     except ModuleNotFoundError:
         raise DualQueryError("serving needs the extra `service`: pip install 'dualquery[service]'") from None
     http = settings.http
-    with opened(settings, trust=trust, progress=progress) as desk:
+    sockets = bound(settings)
+    with opened(settings, trust=trust, log=log, progress=progress) as desk:
+        desk.clerk.prepare_all()
         if ready is not None:
             scheme = "https" if http.certificate else "http"
             ready(f"{settings.dataset}: {scheme}://{http.host}:{http.port}/ (stop with Ctrl-C)")
             if not desk.tokens.all:
                 ready("Nobody has a token yet: dualquery serve token add NAME")
-        config = uvicorn.Config(
-            application(desk),
-            host=http.host,
-            port=http.port,
-            ssl_certfile=os.fspath(settings.path(http.certificate)) if http.certificate else None,
-            ssl_keyfile=os.fspath(settings.path(http.key)) if http.key else None,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            timeout_graceful_shutdown=5,
-        )
         with suppress(KeyboardInterrupt), _stopped_like_an_interrupt():
-            uvicorn.Server(config).run()
+            uvicorn.Server(configured(desk)).run(sockets)
 
 
 @contextmanager

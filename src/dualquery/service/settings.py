@@ -29,6 +29,8 @@ class Http:
     longest_body: int = 65_536
     longest_query: int = 4_000
     requests_a_second: float = 200.0  # for each analyst
+    bytes_a_day: int = 100_000_000  # of replies that are kept, for each analyst
+    connections: int = 500  # at once
     certificate: str = ""  # of TLS, and its key
     key: str = ""
 
@@ -108,6 +110,8 @@ _HTTP: dict[str, type | tuple[type, ...]] = {
     "longest_body": int,
     "longest_query": int,
     "requests_a_second": (int, float),
+    "bytes_a_day": int,
+    "connections": int,
     "certificate": str,
     "key": str,
 }
@@ -138,6 +142,8 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
         raise ServiceError(f"'{place}' says nothing about: {missing}") from None
     if not (0.001 <= http.quantum <= 60 and http.requests_a_second > 0 and 0 <= http.port < 65_536):
         raise ServiceError(f"'{place}': under [http] the quantum is 0.001 to 60 seconds, the rate positive")
+    if http.bytes_a_day < 1 or http.connections < 1:
+        raise ServiceError(f"'{place}': under [http] bytes_a_day and connections are at least 1")
     if made.dataset in published:
         raise ServiceError(f"'{place}': a published release needs another name than the dataset")
     return made

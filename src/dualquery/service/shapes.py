@@ -6,8 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dualquery.asking.rule import LEAST_ERROR, MOST_ERROR
+
 Text = Annotated[str, Field(min_length=1, description="A query, or a table such as `region by sex`.")]
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Error = Annotated[float, Field(ge=LEAST_ERROR, le=MOST_ERROR, allow_inf_nan=False)]
 
 
 class _Strict(BaseModel):
@@ -28,9 +31,7 @@ class BuyRequest(_Strict):
     """A question that is measured, for its price."""
 
     question: Text
-    error: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] = Field(
-        description="The standard error, as a fraction of the table."
-    )
+    error: Error = Field(description="The standard error, as a fraction of the table.")
 
 
 class QuoteRequest(_Strict):
@@ -38,7 +39,7 @@ class QuoteRequest(_Strict):
 
     question: Text
     tolerance: Fraction | None = None
-    error: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] | None = None
+    error: Error | None = None
 
 
 class Answer(BaseModel):

@@ -27,6 +27,7 @@ from dualquery.service.tables import LEDGERS, LINES, definitions, found, wanted
 
 _NOBODY_ELSE = 0x6475616C  # the advisory lock of the one server, in each database
 _PART = 5000  # lines that are read at once
+_FEW = 4  # replies that are read at once, of history: each may have millions of bytes
 _FIELDS = [field.name for field in fields(Line)]
 
 
@@ -125,22 +126,44 @@ class Storage:
                 (row["analyst"], row["key"]): Line(**{name: row[name] for name in _FIELDS}) for row in rows
             }
 
-    def told(self, analyst: str | None, *, before: int, most: int) -> list[Line]:
-        """The last replies to one analyst, or to all, newest first."""
-        wanted = sql.select(LINES).where(LINES.c.reply != "", LINES.c.sequence < before)
+    def told(self, analyst: str | None, *, before: int, most: int, size: int) -> tuple[list[Line], bool]:
+        """The last replies to one analyst, or to all, newest first, and whether there are older ones.
+
+        So many of them, or so many bytes, but one at the least.
+        """
+        wanted = LINES.c.reply != ""
         if analyst is not None:
-            wanted = wanted.where(LINES.c.analyst == analyst)
-        return self._newest(wanted, most)
+            wanted = sql.and_(wanted, LINES.c.analyst == analyst)
+        found: list[Line] = []
+        with self._newest(wanted, before, most + 1, without=("body",)) as lines:
+            for line in lines:
+                size -= len(line.reply)
+                if found and (size < 0 or len(found) == most):
+                    return found, True
+                found.append(line)
+        return found, False
 
     def charges(self, *, before: int, most: int) -> list[Line]:
-        """The last lines that charged something, or used what was prepaid, newest first."""
+        """The last lines that charged something, or used what was prepaid, newest first; nothing of what was told."""
         used = sql.or_(LINES.c.units > 0, LINES.c.kind.in_((Fired.kind, Burned.kind)))
-        return self._newest(sql.select(LINES).where(used, LINES.c.sequence < before), most)
+        with self._newest(used, before, most, without=("body", "reply")) as lines:
+            return list(lines)
 
-    def _newest(self, wanted: sql.Select[tuple[object]], most: int) -> list[Line]:
+    @contextmanager
+    def _newest(
+        self, wanted: sql.ColumnElement[bool], before: int, most: int, *, without: Sequence[str]
+    ) -> Iterator[Iterator[Line]]:
+        """Lines, newest first, a few at a time; long texts that nobody needs stay where they are."""
+        columns = (sql.literal("").label(name) if name in without else LINES.c[name] for name in _FIELDS)
+        chosen = sql.select(*columns).where(wanted, LINES.c.sequence < before)
         with self.reading() as connection:
-            rows = connection.execute(wanted.order_by(LINES.c.sequence.desc()).limit(most)).mappings()
-            return [Line(**{name: row[name] for name in _FIELDS}) for row in rows]
+            rows = connection.execution_options(yield_per=_FEW).execute(
+                chosen.order_by(LINES.c.sequence.desc()).limit(most)
+            )
+            try:
+                yield (Line(**dict(row)) for row in rows.mappings())
+            finally:
+                rows.close()
 
     def commit(self, base: Head, lines: Sequence[Line]) -> None:
         """Append lines behind a head, all or none, on disk when this returns."""
@@ -159,6 +182,21 @@ class Storage:
             connection.execute(
                 sql.insert(LINES), [{name: getattr(line, name) for name in _FIELDS} for line in lines]
             )
+
+    def probe(self) -> None:
+        """AwayError where nothing could be written now: file or server gone, disk full, right revoked.
+
+        Writes nothing. In a file a table is made and taken back, which needs room for the rollback journal; a server
+        checks rights, and whether it may write at all, even where no row is meant.
+        """
+        nothing = sql.select(*(LINES.c[name] for name in _FIELDS)).where(sql.false())
+        with self.changing() as connection:
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("CREATE TABLE dualquery_service_probe (nothing INTEGER)")
+            else:
+                connection.execute(sql.update(LEDGERS).where(sql.false()).values(spent=LEDGERS.c.spent))
+                connection.execute(sql.insert(LINES).from_select(_FIELDS, nothing))
+            connection.rollback()
 
     # One server at a time.
 

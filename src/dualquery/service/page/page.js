@@ -82,22 +82,21 @@ async function refresh() {
   state.cap = budget.cap;
   state.owner = budget.owner;
   views.budget(at("budget"), budget);
-  showHistory(told.replies);
+  showHistory(told.replies, told.next);
   setTolerances(budget.tolerances);
   if (state.owner) await showOwner();
 }
 
-function showHistory(replies) {
+function showHistory(replies, next) {
   state.replies = replies;
-  state.oldest = replies.at(-1)?.line ?? null;
+  state.oldest = next;
   views.history(at("history"), replies, (reply) => views.answer(at("answer"), reply), state.owner);
-  at("older").hidden = replies.length < 50;
+  at("older").hidden = next === null;
 }
 
 async function older() {
   const more = await get(`/v1/history?most=50&before=${state.oldest}`);
-  showHistory([...state.replies, ...more.replies]);
-  at("older").hidden = more.replies.length < 50;
+  showHistory([...state.replies, ...more.replies], more.next);
 }
 
 async function showOwner() {

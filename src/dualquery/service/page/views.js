@@ -35,7 +35,9 @@ export function answer(place, reply) {
   const cost = reply.free ? "free" : `cost ${percent(reply.cost.share)} of the budget`;
   place.replaceChildren(
     make("p", { class: "soft" }, reply.question),
-    ...(single
+    ...(reply.sha256
+      ? [make("p", {}, "This table was free and long, and is not kept: ask again.")]
+      : single
       ? [make("p", { class: "value" }, written(reply.values[0], reply.typical[0])), errorBars(reply.values[0], reply.typical[0], reply.bound, reply.confidence)]
       : [drawn(reply)]),
     make("p", {}, badge(reply), ` ${reply.words}`),
@@ -98,7 +100,7 @@ export function history(place, replies, again, owner) {
   const heads = [["question"], ["answer", "number"], ["badge"], ["cost", "number"], ...(owner ? [["analyst"]] : [])];
   const rows = replies.map((reply) => [
     make("button", { type: "button", class: "history-question", click: () => again(reply) }, reply.question),
-    reply.labels.length ? `${reply.values.length} cells` : written(reply.values[0], reply.typical[0]),
+    reply.sha256 ? "not kept" : reply.labels.length ? `${reply.values.length} cells` : written(reply.values[0], reply.typical[0]),
     badge(reply),
     reply.free ? "free" : percent(reply.cost.share),
     ...(owner ? [reply.analyst] : []),
