@@ -53,10 +53,12 @@ def of_objects(cells: Sequence[Any], name: str, *, lists: bool) -> pa.Array:
     codes, offsets = np.zeros(len(cells), np.int8), np.zeros(len(cells), np.int32)
     number = {place: code for code, place in enumerate(PLACES)}
     try:
-        for row, cell in enumerate(cells):
-            place, value = ("texts", _line(cell)) if lists and is_sequence(cell) else _placed(cell)
-            codes[row], offsets[row] = number[place], len(held[place])
-            held[place].append(value)
+        placed = [("texts", _line(cell)) if lists and is_sequence(cell) else _placed(cell) for cell in cells]
+        home = next((place for place, value in placed if value is not None), "texts")  # of missing cells
+        for row, (place, value) in enumerate(placed):
+            there = held[home if value is None else place]
+            codes[row], offsets[row] = number[home if value is None else place], len(there)
+            there.append(value)
         children = [pa.array(held[place], kind) for place, kind in PLACES.items()]
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
         raise DataError(
@@ -74,7 +76,10 @@ def is_sequence(cell: object) -> bool:
 
 def moment_text(moment: datetime | time) -> str:
     """A time as a typed one is written: without zeros at its end, with the offset of its zone where it has one."""
-    bare = without_padding(str(moment.replace(tzinfo=None)))
+    text = str(moment if moment.tzinfo is None else moment.replace(tzinfo=None))
+    bare = without_padding(text) if "." in text else text
+    if moment.tzinfo is None:
+        return bare
     return bare + ("Z" if str(moment.tzinfo) == "UTC" else moment.strftime("%z"))
 
 
