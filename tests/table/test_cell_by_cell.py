@@ -1,7 +1,7 @@
 """Two cells beside each other are read as each is read alone, whatever their kinds, by every reader of cells.
 
-A table of the cells x and y gives the record of x and the record of y, and is refused where x or y alone is. So neither a
-code nor a refusal depends on another record.
+A table of the cells x and y gives the record of x and the record of y, and is refused where x or y alone is. So
+neither a code nor a refusal depends on another record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import pytest
 
 from dualquery.errors import DataError
 from dualquery.table.blocks import record_blocks
-from dualquery.table.cells import floats_of
+from dualquery.table.cells import floats_of, texts_of
 from dualquery.table.codes import OpenText
 from dualquery.table.dates import dates
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
@@ -127,7 +127,9 @@ COLUMNS: dict[str, Column] = {
     "categories": Categorical("x", VALUES, unknown="other", missing="none"),
     "closed": Categorical("x", VALUES),
     "numbers": Numeric("x", (-1e9, 0.0, *SMALL, 2.5, 1e9), clamp=True, missing="none"),
-    "comma": Numeric("x", (0.0, *SMALL, 1.2, 1.3, 2.5, 100.0), clamp=True, missing="none", decimal_comma=True),
+    "comma": Numeric(
+        "x", (0.0, *SMALL, 1.2, 1.3, 2.5, 100.0), clamp=True, missing="none", decimal_comma=True
+    ),
     "money": Numeric("x", (0.0, *SMALL, 1.2, 1.3, 2.5, 100.0), clamp=True, missing="none", currency="$"),
     "hours": dates("x", "2024-03-01T00", "2024-03-01T23", "hour", clamp=True, missing="none"),
     "days": dates("x", "2024-02-25", "2024-03-05", "day", clamp=True, missing="none"),
@@ -190,7 +192,13 @@ def in_excel(cells: Sequence[Any], folder: Path) -> object:
         for cell in ("x", *cells):
             book.active.append([cell])
         book.save(folder / "t.xlsx")
-    except (ValueError, TypeError, AttributeError, UnicodeEncodeError, openpyxl.utils.exceptions.IllegalCharacterError):
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        UnicodeEncodeError,
+        openpyxl.utils.exceptions.IllegalCharacterError,
+    ):
         raise NotWritten from None
     return folder / "t.xlsx"
 
@@ -209,7 +217,12 @@ def in_sqlite(cells: Sequence[Any], folder: Path) -> object:
     return folder / "t.sqlite"
 
 
-DUCKDB = ("union(a bigint, b double, c varchar, d date, e timestamp, f boolean)", "varchar", "double", "decimal(38, 30)")
+DUCKDB = (
+    "union(a bigint, b double, c varchar, d date, e timestamp, f boolean)",
+    "varchar",
+    "double",
+    "decimal(38, 30)",
+)
 
 
 def in_duckdb(kind: str) -> Write:
@@ -345,7 +358,9 @@ def test_one_record_moves_no_other() -> None:
     hours = SCHEMAS["hours"]
     for first in (date(2024, 3, 1), NINE.replace(tzinfo=UTC), NINE, "2024-03-01", 1.5, None):
         for rest in (NINE, NINE.replace(tzinfo=TOKYO), NINE.replace(tzinfo=DELHI)):
-            with suppress(DataError):  # a day is longer than an hour, and a number is no date: with or without others
+            with suppress(
+                DataError
+            ):  # a day is longer than an hour, and a number is no date: with or without others
                 found = encode(in_pandas([first] + [rest] * 999, Path()), hours)  # type: ignore[arg-type]
                 assert found.to_rows()[1:].tolist() == [[9]] * 999
 
@@ -371,6 +386,8 @@ def test_columns_of_objects_read_as_typed_ones_do() -> None:
 def test_a_decimal_is_the_nearest_float_however_many_decimals_its_column_has(scale: int) -> None:
     cells = [Decimal(figures).scaleb(-places) for figures in range(1, 2000, 7) for places in range(6)]
     assert floats_of(pa.array(cells, pa.decimal128(38, scale))).tolist() == [float(cell) for cell in cells]
+    few = pa.array([Decimal(0), Decimal("0.3"), Decimal("2.5")], pa.decimal128(38, scale))
+    assert texts_of(few, "x") == ["0", "0.3", "2.5"]
 
 
 def test_a_draft_of_objects() -> None:

@@ -1,8 +1,8 @@
 """A second fuzzer: real tables in every format, damaged by somebody who knows the format, and byte by byte.
 
 Text formats are taken apart into their tokens, which are swapped, doubled, left out and exchanged for hostile ones;
-workbooks and databases are opened, and their parts or pages damaged, so that the damage lies behind the checksums of the
-container. Whatever comes out is read, streamed and drafted: a table or one of our own errors, never a traceback.
+archives are opened and what is in them is damaged, so that the damage lies behind the checksums of the container.
+Whatever comes out is read, streamed and drafted: a table or one of our own errors, never a traceback.
 """
 
 from __future__ import annotations
@@ -63,9 +63,12 @@ ROWS = [
 NAMES = list(ROWS[0])
 HOSTILE = (
     "", " ", "0", "-0", "1", "-1", "1e999", "1e-999", "nan", "inf", "NaN", "Infinity", "9" * 25, "9" * 5000, "2**63",
-    "0x10", "null", "true", "\0", "\x1a", "\u2028", "\ufeff", "\ud800", "\U0010ffff", "é", "A" * 70_000, "'", '"', '""',
-    "\\", "\\u0000", "\\ud800", "\n", "\r", "\r\n", ",", ";", "\t", "|", "[", "]", "{", "}", "[[", "]]", ":", "=", "#",
-    "0000-00-00", "9999-12-31", "2024-02-30", "10000-01-01", "24:00", "place", "who", "&#0;", "&x;", "<", "<row>", "/>",
+    "0x10", "null", "true", "\0", "\x1a", "\u2028", "\ufeff", "\ud800", "\U0010ffff", "é", "A" * 70_000,
+    "'", '"', '""',
+    "\\", "\\u0000", "\\ud800", "\n", "\r", "\r\n", ",", ";", "\t", "|", "[", "]", "{", "}", "[[", "]]", ":", "=",
+    "#",
+    "0000-00-00", "9999-12-31", "2024-02-30", "10000-01-01", "24:00", "place", "who", "&#0;", "&x;", "<", "<row>",
+    "/>",
     "<!DOCTYPE a [<!ENTITY b 'c'>]>", "%s", "{0}", "../x", "[" * 3000,
 )  # fmt: skip
 TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
@@ -107,7 +110,10 @@ def by_bytes(content: bytes, dice: random.Random) -> bytes:
             data[at : at + 4] = word.to_bytes(4, dice.choice(("little", "big")))[: len(data) - at]
         elif move == 2:
             other, size = dice.randrange(len(data)), dice.choice((1, 8, 64))
-            data[at : at + size], data[other : other + size] = data[other : other + size], data[at : at + size]
+            data[at : at + size], data[other : other + size] = (
+                data[other : other + size],
+                data[at : at + size],
+            )
         elif move == 3:
             del data[at : at + dice.choice((1, 4, 100))]
         elif move == 4:
@@ -154,7 +160,9 @@ def behind_the_head(content: bytes, dice: random.Random) -> bytes:
 
 def text_table(delimiter: str) -> bytes:
     cells = [["" if row[name] is None else str(row[name]) for name in NAMES] for row in ROWS]
-    quoted = [[f'"{cell.replace(chr(34), chr(34) * 2)}"' if '"' in cell else cell for cell in row] for row in cells]
+    quoted = [
+        [f'"{cell.replace(chr(34), chr(34) * 2)}"' if '"' in cell else cell for cell in row] for row in cells
+    ]
     return "".join(delimiter.join(row) + "\n" for row in [NAMES, *quoted]).encode()
 
 
@@ -208,7 +216,18 @@ INPUTS: dict[str, tuple[Callable[[Path], bytes], Damage]] = {
     "t.dat": (lambda _: b"1 2 3\n\n49 7\r\n5 5\n0\n" * 5, either),
     "schema.toml": (lambda _: TOML.encode(), either),
 }
-ENCODINGS = ("latin-1", "cp1252", "utf-16", "utf-16-le", "utf-32", "gbk", "shift_jis", "big5", "cp037", "koi8-r")
+ENCODINGS = (
+    "latin-1",
+    "cp1252",
+    "utf-16",
+    "utf-16-le",
+    "utf-32",
+    "gbk",
+    "shift_jis",
+    "big5",
+    "cp037",
+    "koi8-r",
+)
 
 
 def tried(path: Path) -> bool:

@@ -216,9 +216,7 @@ def test_cells_of_strange_types_give_a_code_or_a_sentence(cells: pa.Array, colum
 def test_frames_with_an_index_or_large_numbers() -> None:
     frame = pd.DataFrame({"a": ["x", "y"], "b": [1, 2]}, index=["r", "s"])
     assert encode(frame, DOMAIN).rows == 2
-    large = pd.DataFrame({"a": ["x"], "b": [2**70]}, dtype=object)
-    assert encode(large, DOMAIN).to_rows().tolist() == encode(large.astype(str), DOMAIN).to_rows().tolist()
-    refused(pd.DataFrame({"a": ["x"], "b": [object()]}, dtype=object), DOMAIN, "column 'b'")
+    refused(pd.DataFrame({"a": ["x"], "b": [2**70]}, dtype=object), DOMAIN, "column 'b'")
 
 
 def test_a_draft_carries_its_mark() -> None:

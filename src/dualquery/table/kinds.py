@@ -1,9 +1,9 @@
 """Columns of a data frame whose cells are objects, each of a kind of its own.
 
-Arrow takes the type of such a column from its first cells and bends the others to it, so that one record would decide how
-all are read. Here each cell goes by itself to a place that its own class decides, and cells of one place stand together in
-a typed array: a column of one kind is that array, one of several kinds a dense union of them. What reads a union reads
-each of its arrays as a column of its own (`cells.by_kind`).
+Arrow takes the type of such a column from its first cells and bends the others to it, so that one record would decide
+how all are read. Here each cell goes by itself to a place that its own class decides, and cells of one place stand
+together in a typed array: a column of one kind is that array, one of several kinds a dense union of them. What reads
+a union reads each of its arrays as a column of its own (`cells.by_kind`).
 
     texts       str, bytes of UTF-8, dates and times as ISO writes them (with a zone: what its clocks say, and the
                 offset), UUIDs, numbers that no other place holds
@@ -46,7 +46,9 @@ Placed = tuple[str, Any]  # the place of a cell, and what stands there
 def of_objects(cells: Sequence[Any], name: str, *, lists: bool) -> pa.Array:
     """Objects as a typed column, or as a union of some; with `lists` a list of ids is a cell, read as `3 1`."""
     try:
-        return pa.array(cells, pa.string(), from_pandas=True)  # which texts become, missing cells, nothing else
+        return pa.array(
+            cells, pa.string(), from_pandas=True
+        )  # which texts become, missing cells, nothing else
     except (pa.ArrowException, TypeError, ValueError):
         pass
     held: dict[str, list[Any]] = {place: [] for place in PLACES}
