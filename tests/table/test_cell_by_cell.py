@@ -1,7 +1,7 @@
 """Two cells beside each other are read as each is read alone, whatever their kinds, by every reader of cells.
 
-A table of the cells x and y gives the record of x and the record of y, and is refused where x or y alone is. So neither a
-code nor a refusal depends on another record.
+A table of the cells x and y gives the record of x and the record of y, and is refused where x or y alone is. So
+neither a code nor a refusal depends on another record.
 """
 
 from __future__ import annotations
@@ -28,10 +28,15 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DataError
+from dualquery.table.blocks import record_blocks
+from dualquery.table.cells import floats_of, texts_of
 from dualquery.table.codes import OpenText
 from dualquery.table.dates import dates
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
+from dualquery.table.draft import schema_draft
 from dualquery.table.encoding import encode
+from dualquery.table.kinds import of_objects
+from dualquery.table.persons import owners_of
 from dualquery.table.schema import Schema
 
 NINE = datetime(2024, 3, 1, 9, 30)
@@ -122,7 +127,9 @@ COLUMNS: dict[str, Column] = {
     "categories": Categorical("x", VALUES, unknown="other", missing="none"),
     "closed": Categorical("x", VALUES),
     "numbers": Numeric("x", (-1e9, 0.0, *SMALL, 2.5, 1e9), clamp=True, missing="none"),
-    "comma": Numeric("x", (0.0, *SMALL, 1.2, 1.3, 2.5, 100.0), clamp=True, missing="none", decimal_comma=True),
+    "comma": Numeric(
+        "x", (0.0, *SMALL, 1.2, 1.3, 2.5, 100.0), clamp=True, missing="none", decimal_comma=True
+    ),
     "money": Numeric("x", (0.0, *SMALL, 1.2, 1.3, 2.5, 100.0), clamp=True, missing="none", currency="$"),
     "hours": dates("x", "2024-03-01T00", "2024-03-01T23", "hour", clamp=True, missing="none"),
     "days": dates("x", "2024-02-25", "2024-03-05", "day", clamp=True, missing="none"),
@@ -185,7 +192,13 @@ def in_excel(cells: Sequence[Any], folder: Path) -> object:
         for cell in ("x", *cells):
             book.active.append([cell])
         book.save(folder / "t.xlsx")
-    except (ValueError, TypeError, AttributeError, UnicodeEncodeError, openpyxl.utils.exceptions.IllegalCharacterError):
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        UnicodeEncodeError,
+        openpyxl.utils.exceptions.IllegalCharacterError,
+    ):
         raise NotWritten from None
     return folder / "t.xlsx"
 
@@ -204,7 +217,12 @@ def in_sqlite(cells: Sequence[Any], folder: Path) -> object:
     return folder / "t.sqlite"
 
 
-DUCKDB = ("union(a bigint, b double, c varchar, d date, e timestamp, f boolean)", "varchar", "double", "decimal(38, 30)")
+DUCKDB = (
+    "union(a bigint, b double, c varchar, d date, e timestamp, f boolean)",
+    "varchar",
+    "double",
+    "decimal(38, 30)",
+)
 
 
 def in_duckdb(kind: str) -> Write:
@@ -316,3 +334,73 @@ def test_some_pairs_of_cells(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", READERS)
 def test_all_pairs_of_cells(name: str, tmp_path: Path) -> None:
     assert check_pairs(name, tmp_path, every=1) > 1
+
+
+def test_a_person_is_the_same_beside_any_other() -> None:
+    """Ids too: who a row belongs to does not depend on the ids of others."""
+
+    def person(cells: Sequence[Any]) -> list[str | None] | None:
+        try:
+            found = owners_of(pa.chunked_array([of_objects(held(cells), "id", lists=False)]), "id")
+        except DataError:
+            return None
+        ids = found.ids.to_pylist()
+        return [ids[owner] if owner < len(ids) else None for owner in found.of.tolist()]
+
+    alone = [person([cell]) for cell in CELLS]
+    for (x, first), (y, second) in list(product(zip(CELLS, alone, strict=True), repeat=2))[::5]:
+        wanted = None if first is None or second is None else first + second
+        assert person([x, y]) == wanted, (x, y)
+
+
+def test_one_record_moves_no_other() -> None:
+    """A thousand records at half past nine stay there, whatever the first one is."""
+    hours = SCHEMAS["hours"]
+    for first in (date(2024, 3, 1), NINE.replace(tzinfo=UTC), NINE, "2024-03-01", 1.5, None):
+        for rest in (NINE, NINE.replace(tzinfo=TOKYO), NINE.replace(tzinfo=DELHI)):
+            with suppress(
+                DataError
+            ):  # a day is longer than an hour, and a number is no date: with or without others
+                found = encode(in_pandas([first] + [rest] * 999, Path()), hours)  # type: ignore[arg-type]
+                assert found.to_rows()[1:].tolist() == [[9]] * 999
+
+
+def test_columns_of_objects_read_as_typed_ones_do() -> None:
+    typed = {
+        "numbers": [0.1, 0.3, None, 5.5],
+        "comma": [0.3, 1.234, None],
+        "categories": [1, 0, None],
+        "days": [date(2024, 3, 1), None],
+        "hours": [NINE, None],
+        "items": [[1, 2], [], None],
+        "money": [Decimal("0.30"), Decimal("2.5"), None],
+    }
+    for name, cells in typed.items():
+        column = pa.table({"x": pa.array(cells)})
+        assert _by(SCHEMAS[name], column) == _by(SCHEMAS[name], in_pandas(cells, Path())), name
+    truths = pa.table({"x": pa.array([True, None, False])})
+    assert _by(SCHEMAS["numbers"], truths) == _by(SCHEMAS["numbers"], in_pandas([True, None, False], Path()))
+
+
+@pytest.mark.parametrize("scale", [6, 20, 30])
+def test_a_decimal_is_the_nearest_float_however_many_decimals_its_column_has(scale: int) -> None:
+    cells = [Decimal(figures).scaleb(-places) for figures in range(1, 2000, 7) for places in range(6)]
+    assert floats_of(pa.array(cells, pa.decimal128(38, scale))).tolist() == [float(cell) for cell in cells]
+    few = pa.array([Decimal(0), Decimal("0.3"), Decimal("2.5")], pa.decimal128(38, scale))
+    assert texts_of(few, "x") == ["0", "0.3", "2.5"]
+
+
+def test_a_draft_of_objects() -> None:
+    cells = ["north", "south", 1, None, date(2024, 3, 1)] * 20
+    drafted = schema_draft(in_pandas(cells, Path())).schema  # type: ignore[arg-type]
+    assert encode(in_pandas(cells, Path()), drafted).rows == 100  # type: ignore[arg-type]
+    lists = schema_draft(in_pandas([[1, 2], None, np.array([3])], Path())).schema  # type: ignore[arg-type]
+    assert isinstance(lists.domain.columns[0], Items)
+
+
+def test_persons_in_a_column_of_objects_are_streamed() -> None:
+    frame = pd.DataFrame({"x": held(["a", 1, None, "a"]), "who": held([17, "17", 17.0, None])})
+    schema = Schema(Domain((COLUMNS["categories"],)), unit="who")
+    whole = encode(frame, schema, records_per_person=1)
+    blocks = list(record_blocks(frame, schema, rows=1, records_per_person=1))
+    assert whole.rows == sum(block.rows for block in blocks) == 2

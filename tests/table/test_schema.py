@@ -172,3 +172,8 @@ def test_a_domain_of_constants_says_so() -> None:
     assert Domain((constant, Numeric("b", (0.0, 1.0)))).is_constant
     assert not Domain((constant, Items("i", 1))).is_constant
     assert not Domain((constant, Categorical("b", ("x", "y")))).is_constant
+
+
+def test_a_number_of_very_many_figures_is_a_sentence() -> None:
+    with pytest.raises(SchemaError, match="number of very many figures"):
+        parse_schema(f"bins = {'9' * 5000}", origin="schema.toml")

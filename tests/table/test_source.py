@@ -142,8 +142,8 @@ def test_empty_tables(tmp_path: Path) -> None:
 def test_things_that_are_not_tables() -> None:
     refused(3, DOMAIN, "int", "not a table")
     refused([{"colour": "red"}], DOMAIN, "list", "not a table")
-    mixed = pd.DataFrame({"colour": [1, SECRET], "size": [1, 2]})
-    refused(mixed, DOMAIN, "column 'colour' mixes")
+    odd = pd.DataFrame({"colour": [SECRET, 1j], "size": [1, 2]})
+    refused(odd, DOMAIN, "column 'colour' holds cells that are neither texts nor numbers nor dates")
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

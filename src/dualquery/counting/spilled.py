@@ -114,7 +114,7 @@ class SpilledCounter:
         self._rows = 0
         self._records_per_person = records_per_person
         for records in blocks:
-            assert records.records_per_person == records_per_person, "the limit that these blocks were made with"
+            assert records.records_per_person == records_per_person, "blocks are read under one limit"
             self._rows += records.rows
             for column, codes in zip(self._columns, records.columns, strict=True):
                 column.append(codes, records.rows)

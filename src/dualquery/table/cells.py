@@ -150,6 +150,8 @@ def texts_of(values: pa.Array, name: str) -> list[str | None]:
         return values.to_pylist()
     if pa.types.is_integer(values.type):
         return [None if x is None else str(x) for x in values.to_pylist()]
+    if pa.types.is_decimal(values.type):  # Arrow writes small ones, and 0 of many decimals, with an exponent
+        return [None if x is None else without_padding(f"{x:f}") for x in values.to_pylist()]
     try:
         written = values.cast(pa.string()).to_pylist()
     except pa.ArrowException:
@@ -214,8 +216,7 @@ def floats_of(cells: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
     """
     if pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.string())
-    floats = cells.cast(pa.float64(), safe=False)
-    return np.asarray(floats.to_numpy() if isinstance(floats, pa.ChunkedArray) else floats.to_numpy(zero_copy_only=False))
+    return np.asarray(cells.cast(pa.float64(), safe=False), np.float64)
 
 
 def number_in(text: str) -> float | None:

@@ -1,9 +1,9 @@
 """Columns of a data frame whose cells are objects, each of a kind of its own.
 
-Arrow takes the type of such a column from its first cells and bends the others to it, so that one record would decide how
-all are read. Here each cell goes by itself to a place that its own class decides, and cells of one place stand together in
-a typed array: a column of one kind is that array, one of several kinds a dense union of them. What reads a union reads
-each of its arrays as a column of its own (`cells.by_kind`).
+Arrow takes the type of such a column from its first cells and bends the others to it, so that one record would decide
+how all are read. Here each cell goes by itself to a place that its own class decides, and cells of one place stand
+together in a typed array: a column of one kind is that array, one of several kinds a dense union of them. What reads
+a union reads each of its arrays as a column of its own (`cells.by_kind`).
 
     texts       str, bytes of UTF-8, dates and times as ISO writes them (with a zone: what its clocks say, and the
                 offset), UUIDs, numbers that no other place holds
@@ -46,17 +46,21 @@ Placed = tuple[str, Any]  # the place of a cell, and what stands there
 def of_objects(cells: Sequence[Any], name: str, *, lists: bool) -> pa.Array:
     """Objects as a typed column, or as a union of some; with `lists` a list of ids is a cell, read as `3 1`."""
     try:
-        return pa.array(cells, pa.string(), from_pandas=True)  # which texts become, missing cells, nothing else
+        return pa.array(
+            cells, pa.string(), from_pandas=True
+        )  # which texts become, missing cells, nothing else
     except (pa.ArrowException, TypeError, ValueError):
         pass
     held: dict[str, list[Any]] = {place: [] for place in PLACES}
     codes, offsets = np.zeros(len(cells), np.int8), np.zeros(len(cells), np.int32)
     number = {place: code for code, place in enumerate(PLACES)}
     try:
-        for row, cell in enumerate(cells):
-            place, value = ("texts", _line(cell)) if lists and is_sequence(cell) else _placed(cell)
-            codes[row], offsets[row] = number[place], len(held[place])
-            held[place].append(value)
+        placed = [("texts", _line(cell)) if lists and is_sequence(cell) else _placed(cell) for cell in cells]
+        home = next((place for place, value in placed if value is not None), "texts")  # of missing cells
+        for row, (place, value) in enumerate(placed):
+            there = held[home if value is None else place]
+            codes[row], offsets[row] = number[home if value is None else place], len(there)
+            there.append(value)
         children = [pa.array(held[place], kind) for place, kind in PLACES.items()]
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
         raise DataError(
@@ -74,7 +78,10 @@ def is_sequence(cell: object) -> bool:
 
 def moment_text(moment: datetime | time) -> str:
     """A time as a typed one is written: without zeros at its end, with the offset of its zone where it has one."""
-    bare = without_padding(str(moment.replace(tzinfo=None)))
+    text = str(moment if moment.tzinfo is None else moment.replace(tzinfo=None))
+    bare = without_padding(text) if "." in text else text
+    if moment.tzinfo is None:
+        return bare
     return bare + ("Z" if str(moment.tzinfo) == "UTC" else moment.strftime("%z"))
 
 

@@ -129,6 +129,8 @@ def parse_schema(written: str, *, origin: str, folder: Path | None = None) -> Sc
         return replace(_schema(tomllib.loads(written), folder), marked=marked)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SchemaError(f"{origin} is not well-formed TOML: {error}") from None
+    except ValueError:  # of whole numbers beyond what Python reads
+        raise SchemaError(f"{origin} holds a number of very many figures; write it with fewer") from None
     except SchemaError as error:
         raise SchemaError(f"{origin}: {error}") from None
 

@@ -172,7 +172,9 @@ def _from_frame(source: ArrowStream, names: Sequence[str] | None, lists: Collect
                 else of_objects(objects, name, lists=name in lists)
             )
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise DataError(f"column '{name}' is of a type that is not known here; make its cells texts") from None
+            raise DataError(
+                f"column '{name}' is of a type that is not known here; make its cells texts"
+            ) from None
     return selected(pa.table(columns, names=wanted), wanted, describe(source))
 
 
