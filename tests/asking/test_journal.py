@@ -34,7 +34,7 @@ ENTRIES: list[Entry] = [
     Planned(7),
     Opened(1, "d", "r", 10, "1.0", "1e-06", "replace", 22, 100, 0, "{}"),
     Prepaid(1, 5),
-    Answered("sex = m", "verified", (0.25, 1e-17), 0.01, 3, 'a "note" — ü'),
+    Answered("sex = m", "verified", "5f" * 32, 0.01, 3, 'a "note" — ü'),
     Fired(1, "region by sex", 2, "too low", (3, -4), "n"),
     Charged(1, "sex = m", "3/7", 9),
     Bought(1, "sex = m", (5,)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +20,8 @@ import uvicorn
 
 from dualquery.asking import rule
 from dualquery.service import tokens
-from dualquery.service.app import application
 from dualquery.service.desk import Asked, Desk
+from dualquery.service.listening import bound, configured
 from dualquery.service.serving import opened
 from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
@@ -136,15 +135,15 @@ def running(settings: Settings, **people: float | str) -> Iterator[Running]:
         for name, what in people.items()
     }
     with opened(settings) as desk:
-        config = uvicorn.Config(application(desk), host="127.0.0.1", port=0, log_level="critical")
-        listener = uvicorn.Server(config)
-        thread = Thread(target=listener.run)
+        local = replace(settings, http=replace(settings.http, host="127.0.0.1", port=0))
+        sockets = bound(local)
+        listener = uvicorn.Server(configured(desk))
+        thread = Thread(target=listener.run, args=(sockets,))
         thread.start()
         while not listener.started:
             time.sleep(0.005)
-        sock: socket.socket = listener.servers[0].sockets[0]
         try:
-            yield Running(desk, sock.getsockname()[1], given)
+            yield Running(desk, sockets[0].getsockname()[1], given)
         finally:
             listener.should_exit = True
             thread.join()

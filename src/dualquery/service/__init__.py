@@ -11,8 +11,10 @@ clerk.py      the one thread that asks the table, question after question, and r
 tokens.py     who may ask, as what, and how much of the budget
 desk.py       where requests come in: quotas, and replies that were given before
 departures.py answers leave at fixed moments
-limits.py     how large, how slow, how often
+limits.py     how large, how slow, how often, how much a day
+connections.py how many at once, and how long until they have asked
+tally.py      what is counted: for Prometheus, and for a log
 problems.py   one shape for whatever is refused
-routes.py     (and shapes.py) the HTTP interface; app.py puts it together with page/, serving.py runs it
+routes.py     (and shapes.py) the HTTP interface; app.py puts it together with page/, listening.py and serving.py run it
 client.py     the other end, for Python and for `dualquery ask`
 """

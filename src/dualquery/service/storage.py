@@ -187,16 +187,20 @@ class Storage:
         """AwayError where nothing could be written now: file or server gone, disk full, right revoked.
 
         Writes nothing. In a file a table is made and taken back, which needs room for the rollback journal; a server
-        checks rights, and whether it may write at all, even where no row is meant.
+        checks rights, and whether it may write at all, even where no row is meant. It is the writer's connection that
+        tries, so that one that broke meanwhile is found out, and made anew, before somebody asks.
         """
         nothing = sql.select(*(LINES.c[name] for name in _FIELDS)).where(sql.false())
-        with self.changing() as connection:
-            if connection.dialect.name == "sqlite":
-                connection.exec_driver_sql("CREATE TABLE dualquery_service_probe (nothing INTEGER)")
-            else:
-                connection.execute(sql.update(LEDGERS).where(sql.false()).values(spent=LEDGERS.c.spent))
-                connection.execute(sql.insert(LINES).from_select(_FIELDS, nothing))
-            connection.rollback()
+        try:
+            with self._writing() as connection:
+                if connection.dialect.name == "sqlite":
+                    connection.exec_driver_sql("CREATE TABLE dualquery_service_probe (number INTEGER)")
+                else:
+                    connection.execute(sql.update(LEDGERS).where(sql.false()).values(spent=LEDGERS.c.spent))
+                    connection.execute(sql.insert(LINES).from_select(_FIELDS, nothing))
+                connection.rollback()
+        except LedgerError as problem:  # a lock that is not ours yet may be, when it is asked for again
+            raise AwayError(str(problem)) from None
 
     # One server at a time.
 
