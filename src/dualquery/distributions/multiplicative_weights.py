@@ -18,7 +18,7 @@ gently, as noise deserves. Whole tables are scaled to what was measured, cell by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -75,19 +75,33 @@ class MultiplicativeWeights:
         return self._distribution.snapshot()
 
 
+def linear(losses: Cells) -> Cells:
+    """1 − ηq, the tutorial's factor: Σ_t (q_t(A_t) − q_t(B)) ≤ η T + ln|X| / η for any distribution B."""
+    return 1.0 - losses
+
+
+def exponential(losses: Cells) -> Cells:
+    """exp(−ηq): by Hoeffding's lemma a gap g = q(A) − q(B) lowers KL(B, A) by at least η g − η²/8."""
+    return np.exp(-losses)
+
+
 class ExpertWeights:
-    """Multiplicative weights as in learning from experts: A(x) ∝ A(x) · (1 − η q(x)).
+    """Multiplicative weights as in learning from experts: A(x) ∝ A(x) · factor(η q(x))."""
 
-    For any distribution B the losses q_t satisfy Σ_t (q_t(A_t) − q_t(B)) ≤ η T + ln|X| / η.
-    """
-
-    def __init__(self, distribution: Factored, *, learning_rate: float) -> None:
+    def __init__(
+        self,
+        distribution: Factored,
+        *,
+        learning_rate: float,
+        factor: Callable[[Cells], Cells] = linear,
+    ) -> None:
         self._distribution = distribution
         self._learning_rate = learning_rate
+        self._factor = factor
 
     def hear(self, challenge: Loss) -> None:
         table = self._distribution.glimpse(challenge.members)
-        factors = 1.0 - self._learning_rate * challenge.query
+        factors = self._factor(self._learning_rate * challenge.query)
         self._distribution.multiply(challenge.members, factors, mass=float((table * factors).sum()))
 
     def snapshot(self) -> Factored:

@@ -4,9 +4,9 @@
                                           ELSE answer q_k(D) with noise,  D_{t+1} = MWU(D_t, q_k)
 
 The test is the sparse vector in epochs (`privacy/sparse_vector.py`), one epoch an update; after B of them the last
-distribution answers. The query player is whoever asks, the data player learns. What it promises is weak (an α of 0.6
-on real tables), because every surprise moves a distribution over all records a little; it is here to be understood
-and compared. What the program does by default is in `asking/`.
+distribution answers. The query player is whoever asks, the data player learns. What it promises is weak on real
+tables, because every surprise moves a distribution over all records a little; it is here to be understood and
+compared. What the program does by default is in `asking/`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.distributions.factored import Factored
-from dualquery.distributions.multiplicative_weights import ExpertWeights
+from dualquery.distributions.multiplicative_weights import ExpertWeights, exponential
 from dualquery.distributions.products import Products
 from dualquery.distributions.raking import RakedWeights
 from dualquery.game.learning_data_player import LearningDataPlayer
@@ -96,7 +96,7 @@ def online_pmw(
     belief = (
         RakedWeights(start, floor=0.5 / rows)
         if chosen.update is Update.RAKE
-        else ExpertWeights(start, learning_rate=chosen.learning_rate)
+        else ExpertWeights(start, learning_rate=chosen.learning_rate, factor=exponential)
     )
     replies = [reply]
 

@@ -1,11 +1,15 @@
 """The parameters of online PMW from public quantities: the theorem's for its step, a rule for raking.
 
-    regret      B ≤ 4 ln|X|/α² surprises, each a gap of at least α/2, exhaust multiplicative weights at η = α/4
-    budget      each epoch and each measurement costs a 2B-th of it
-    threshold   the noise of a test stays below α n/4 in k questions when (8 Δ/ε₀) ln(4k/β) ≤ α n/4
+Let every noise of a test stay below αn/4, and that of a measurement below αn/2, but for a chance of β.
 
-so α is the smallest that meets all three. Raked, a surprise is worth much more than the theorem knows; there B is
-2 log₂|X| and θ is where the noise of k tests ends.
+    a test      fires at ¾αn: silent means a gap of at most αn, a fire means a gap of at least αn/2
+    its side    the measurement has the sign of the gap, and is itself within αn
+    a step      A(x) ∝ A(x) exp(−ηq(x)) with η = 2α lowers KL(D, A) by at least η·α/2 − η²/8 = α²/2 (Hoeffding)
+    so          KL(D, uniform) ≤ ln|X| allows for B = 2 ln|X|/α² fires, and every answer is within α
+    budget      each epoch and each measurement costs a 2B-th of it
+
+and α is the smallest that meets all of it. A step of 1 − ηq with η = α/4 does not: there B would be 16 ln|X|/α². Raked,
+a surprise is worth much more than the theorem knows; there B is 2 log₂|X| and θ is where the noise of k tests ends.
 """
 
 from __future__ import annotations
@@ -25,12 +29,13 @@ from dualquery.table.domain import Domain
 
 FAILURE = 0.05  # β
 MOST_UPDATES = 20_000
+ROUNDED = 1.5  # records: hypothesis and threshold are whole numbers
 
 
 class Update(Enum):
     """How the distribution hears a surprise."""
 
-    STEP = "step"  # A(x) ∝ A(x)(1 − η q(x)), as the tutorial has it
+    STEP = "step"  # A(x) ∝ A(x) exp(−η q(x)), for which the theorem holds
     RAKE = "rake"  # scaled to the measured answer
 
 
@@ -64,7 +69,7 @@ def parameters_of(
     alpha = 1.0
     if updates is None and update is Update.STEP:
         alpha = _smallest_error(size, rows, budget, questions)
-        updates = math.ceil(4 * size / alpha**2)
+        updates = _most_updates(size, alpha)
     elif updates is None:
         updates = max(1, round(2 * domain.log2_size))
     if not 1 <= updates <= MOST_UPDATES:
@@ -75,11 +80,11 @@ def parameters_of(
     moved = budget.neighbours.largest(alone=1, apart=1)
     epsilon = _epsilon(price)
     quiet = math.ceil(_test_noise(epsilon, questions) * moved)
-    threshold = max(quiet, math.ceil(alpha / 2 * rows)) if alpha < 1 else quiet
+    threshold = math.floor(3 / 4 * alpha * rows) if alpha < 1 else quiet
     return OnlinePmwParameters(
         updates=updates,
         update=update,
-        learning_rate=min(0.5, alpha / 4),
+        learning_rate=2 * alpha,
         law=SparseVector(epsilon, threshold, moved),
         noise=price.noise(Sensitivity(moved, moved**2)),
         promised_error=alpha,
@@ -87,19 +92,27 @@ def parameters_of(
     )
 
 
+def _most_updates(size: float, alpha: float) -> int:
+    """B = 2 ln|X|/α²."""
+    return math.ceil(2 * size / alpha**2)
+
+
 def _smallest_error(size: float, rows: int, budget: Budget, questions: int) -> float:
-    """The smallest α of a geometric grid at which the tests of B = 4 ln|X|/α² epochs are quiet enough, or 1."""
+    """The smallest α of a geometric grid at which tests and measurements of B epochs are quiet enough, or 1."""
     found = 1.0
+    moved = budget.neighbours.largest(alone=1, apart=1)
     for step in range(1, 200):
         alpha = 0.97**step
-        updates = math.ceil(4 * size / alpha**2)
+        updates = _most_updates(size, alpha)
         if updates > MOST_UPDATES:
             break
         try:
-            epsilon = _epsilon(equal_prices(budget, 2 * updates))
+            price = equal_prices(budget, 2 * updates)
         except BudgetError:
             break
-        if _test_noise(epsilon, questions) * budget.neighbours.largest(alone=1, apart=1) <= alpha * rows / 4:
+        measured = price.noise(Sensitivity(moved, moved**2)).size_within(1 - FAILURE / (2 * updates))
+        tested = _test_noise(_epsilon(price), questions) * moved + ROUNDED
+        if tested <= alpha * rows / 4 and measured <= alpha * rows / 2:
             found = alpha
     return found
 
@@ -113,5 +126,5 @@ def _epsilon(price: Price) -> Fraction:
 
 
 def _test_noise(epsilon: Fraction, questions: int) -> float:
-    """Both noises of a test stay below this in so many questions, but for β: (2 + 4)/ε₀ · ln(2k/β)."""
-    return 6 / float(epsilon) * math.log(2 * questions / FAILURE)
+    """Both noises of a test stay below this in so many questions, but for β/2: (2 + 4)/ε₀ · ln(4k/β)."""
+    return 6 / float(epsilon) * math.log(4 * questions / FAILURE)
