@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from dualquery import __version__
-from dualquery.errors import DualQueryError
+from dualquery.errors import DualQueryError, LedgerError
 from dualquery.service.departures import Application, Departures, Message, Receive, Scope, Send
 from dualquery.service.desk import Desk
 from dualquery.service.limits import BodyLimit, Rate
@@ -103,7 +103,8 @@ def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], AbstractAsyncContextMa
 async def _refresh(desk: Desk) -> None:
     while True:
         await asyncio.sleep(_FRESH)
-        await asyncio.to_thread(desk.tokens.refresh)
+        with suppress(LedgerError):  # it is away: what was known stays
+            await desk.look_at_wishes()
 
 
 def _file(name: str, kind: str) -> Callable[[], Awaitable[Response]]:

@@ -24,6 +24,7 @@ from dualquery.service.storage import AwayError
 
 T = TypeVar("T")
 MOST_AT_ONCE = 64  # questions that one sync may wait for
+LONGEST_STOP = 30.0  # seconds
 
 
 @dataclass(eq=False)
@@ -65,7 +66,9 @@ class Clerk:
         """Finish what is under way, close the core cleanly where the ledger can be written, and let go of it."""
         self._keeper.stopping.set()
         self._jobs.put(None)
-        self._thread.join()
+        self._thread.join(
+            LONGEST_STOP
+        )  # whatever the disk and the network do; what is lost is an unclean stop
 
     def _work(self) -> None:
         going_on = True
@@ -76,7 +79,7 @@ class Clerk:
             self._online.close()
             self._keeper.flush()
         except LedgerError:
-            pass  # an unclean stop: the next start burns one prepaid fire
+            pass  # an unclean stop: the next start burns one prepaid fire, if a test was open
         finally:
             self._keeper.close()
 
@@ -88,6 +91,8 @@ class Clerk:
             for job in self._batch:
                 if not job.dismissed:
                     self._do(job)
+            if self._jobs.empty():
+                self._online.rest()
             self._keeper.flush()
         except AwayError as problem:
             self._tell_everybody(problem)

@@ -17,7 +17,6 @@ from dualquery.service.desk import Desk
 from dualquery.service.keeping import Keeper
 from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
-from dualquery.service.tokens import Tokens
 from dualquery.service.witness import Witness
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Items, Numeric
@@ -27,7 +26,9 @@ MOST_VALUES = 1000  # of an attribute, that are listed
 
 
 @contextmanager
-def opened(settings: Settings, *, trust: bool = False, progress: Progress = silent) -> Iterator[Desk]:
+def opened(
+    settings: Settings, *, trust: bool = False, table_changed: bool = False, progress: Progress = silent
+) -> Iterator[Desk]:
     """The desk of a service: ledger verified, hypothesis rebuilt, a fire prepaid. A clean stop at the end."""
     storage = Storage(settings.place)
     keeper = Keeper(storage, Witness(settings.path(settings.witness)), dataset=settings.dataset, trust=trust)
@@ -44,10 +45,11 @@ def opened(settings: Settings, *, trust: bool = False, progress: Progress = sile
             published=published,
             public_rows=settings.public_rows,
             journal=keeper,
+            table_changed=table_changed,
             progress=progress,
         )
     except BaseException:
-        storage.release()
+        keeper.close()
         raise
     clerk = Clerk(table, keeper)
     described = {
@@ -59,7 +61,7 @@ def opened(settings: Settings, *, trust: bool = False, progress: Progress = sile
     }
     clerk.start()
     try:
-        yield Desk(settings, storage, Tokens(storage), clerk, described)
+        yield Desk(settings, storage, keeper.tokens, clerk, described)
     finally:
         clerk.stop()
 
@@ -68,6 +70,7 @@ def serve(
     settings: Settings,
     *,
     trust: bool = False,
+    table_changed: bool = False,
     ready: Callable[[str], object] | None = None,
     progress: Progress = silent,
 ) -> None:
@@ -79,7 +82,7 @@ def serve(
     except ModuleNotFoundError:
         raise DualQueryError("serving needs the extra `service`: pip install 'dualquery[service]'") from None
     http = settings.http
-    with opened(settings, trust=trust, progress=progress) as desk:
+    with opened(settings, trust=trust, table_changed=table_changed, progress=progress) as desk:
         if ready is not None:
             scheme = "https" if http.certificate else "http"
             ready(f"{settings.dataset}: {scheme}://{http.host}:{http.port}/ (stop with Ctrl-C)")
