@@ -78,7 +78,7 @@ def test_everybody_is_told_and_it_goes_on_when_the_network_is_back(
 def test_a_server_before_a_silent_network_can_be_stopped(
     behind: Settings, network: Network, server: Server, asked: bool
 ) -> None:
-    """As a process, with the limits as they are."""
+    """As a process of its own, with a shorter limit."""
     given = token(
         replace(behind, ledger=behind.ledger.replace(f":{network.port}/", f":{server.port}/")), "bob"
     )
@@ -89,6 +89,7 @@ def test_a_server_before_a_silent_network_can_be_stopped(
     file.write_text(behind.to_toml())
     program = (
         "from fractions import Fraction; from dualquery.asking import rule; rule.EACH = Fraction(1, 1000); "
+        "from dualquery.service import silence; silence.LONGEST = 3.0; "
         "from dualquery.cli import main; main()"
     )
     process = subprocess.Popen(
