@@ -111,8 +111,10 @@ def _open(
 ) -> None:
     """The ledger and, where there is no earlier one, the release: charged, made, saved."""
     budget, place = made.budget, made.path(made.release)
-    if earlier is None and not resume:
-        refuse_occupied(place)
+    if not resume:
+        _refuse_begun(made)
+        if earlier is None:
+            refuse_occupied(place)
     release = None if earlier is None else Release.load(earlier)
     if resume and earlier is None and place.exists():
         release = Release.load(place)  # it was whole, and only the rest is missing
@@ -147,6 +149,18 @@ def _open(
         keeper.close()
 
 
+def _refuse_begun(made: Settings) -> None:
+    """A ledger that is there is the budget of this table, even where its beginning was stopped."""
+    is_file = "://" not in made.place
+    if is_file and (not Path(made.place).exists() or not Path(made.place).stat().st_size):
+        return
+    if not Storage(made.place).empty:
+        raise LedgerError(
+            "there is a ledger of a service already. If its beginning was stopped, give the same command with "
+            "--resume; a ledger in another place would be a second budget for the same table"
+        )
+
+
 def _ledger(made: Settings, *, resume: bool) -> Storage:
     """A new ledger; or the one that a beginning has left, if it is about the same."""
     budget = made.budget
@@ -158,7 +172,7 @@ def _ledger(made: Settings, *, resume: bool) -> Storage:
     wanted = promised(made.dataset, promise, cap=cap_of(budget))
     _make_private(made.place)
     storage = Storage(made.place, new=True)
-    if not resume or storage.empty:
+    if storage.empty:
         storage.create(wanted)
         return storage
     found = storage.promise()

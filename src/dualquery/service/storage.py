@@ -71,10 +71,7 @@ class Storage:
         start = {"length": 0, "head": promise.origin, "spent": 0}
         with self._writing() as connection:
             if found(connection):
-                raise LedgerError(
-                    "there is a ledger of a service already. If its beginning was stopped, give the same command "
-                    "with --resume; a ledger in another place would be a second budget for the same table"
-                )
+                raise LedgerError("there is a ledger of a service already")
             for statement in definitions(connection.dialect.name):
                 connection.exec_driver_sql(statement)
             connection.execute(sql.insert(LEDGERS).values(id=1, **asdict(promise), **start))
