@@ -318,6 +318,9 @@ def run(settings: Settings, token: str, quiet: int, count: int, seed: int) -> No
         died[killed_quietly(settings, clients, number, chance)] += 1
         found = check(settings, clients, spent, 0)
         spent = found.spent
+    with opened(settings):
+        pass  # what the last of them burned would be seen now
+    check(settings, clients, spent, 0)
     every = (*POINTS, *(None for _ in range(len(POINTS) if count > 2 * len(POINTS) else 3)))
     if "LOSES_SHADOW" in os.environ:
         every = tuple(each for point in POINTS for each in (None, point))
