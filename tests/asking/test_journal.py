@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import dualquery
@@ -19,15 +20,19 @@ from dualquery.asking.journal import (
     Closed,
     Entry,
     Fired,
+    Fixed,
     MemoryJournal,
     Opened,
     Planned,
     Prepaid,
     Reopened,
+    Rested,
+    Serving,
     read,
     written,
 )
 from dualquery.asking.opening import first_release
+from dualquery.table.records import Records
 from tests.asking.conftest import BUDGET, DOMAIN, records, release_of
 
 ENTRIES: list[Entry] = [
@@ -38,6 +43,9 @@ ENTRIES: list[Entry] = [
     Fired(1, "region by sex", 2, "too low", (3, -4), "n"),
     Charged(1, "sex = m", "3/7", 9),
     Bought(1, "sex = m", (5,)),
+    Fixed("00" * 32, "11" * 32),
+    Serving(),
+    Rested(),
     Burned(1),
     Closed(),
     Reopened(),
@@ -125,11 +133,115 @@ def test_a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire() -> None:
     first.close()
     second = with_surprises(journal)
     assert second.status().fires_left == fires
-    third = with_surprises(journal)  # the second one was never closed
+    second.ask("rare = yes")
+    third = with_surprises(journal)  # the second one was never closed, nor did it rest
     assert third.status().fires_left == fires - 1
     assert third.status().spent == second.status().spent + third.price.units
     assert [e.slot for e in journal.entries() if isinstance(e, Burned)] == [2]
     assert spent(journal.entries()) == third.status().spent
+
+
+def test_a_stop_with_no_test_under_way_burns_nothing() -> None:
+    """While it is opened, before its first test, after the last answer: kill after kill."""
+    journal = MemoryJournal()
+    first = with_surprises(journal)
+    spent_at_first = first.status().spent
+    for _ in range(3):
+        assert with_surprises(journal).status().spent == spent_at_first  # opened, and killed
+    online = with_surprises(journal)
+    assert online.ask("rare = yes").badge is Badge.VERIFIED
+    online.ask("rare = yes", test=False)
+    online.buy("sex = m", error=0.05)
+    online.rest()
+    online.rest()
+    spent_at_rest = online.status().spent
+    for length in range(len(journal.entries()) - 3, len(journal.entries()) + 1):
+        again = with_surprises(MemoryJournal(journal.entries()[:length]))
+        burned = again.status().spent - spent(journal.entries()[:length])
+        assert burned == (again.price.units if length < len(journal.entries()) else 0)
+    again = with_surprises(journal)
+    assert again.status().spent == spent_at_rest
+    again.ask("region = east & sex = m")
+    assert isinstance(journal.entries()[-2], Serving), "rested, it says so again before it tests"
+
+
+def test_a_purchase_that_was_killed_is_delivered_to_its_buyer_without_another_charge() -> None:
+    journal = MemoryJournal()
+    online = with_surprises(journal)
+    price = online.quote("sex = m", error=0.02).most.units
+    online.buy("sex = m", error=0.02, buyer="ada")
+    assert isinstance(journal.entries()[-1], Bought)
+    kept = journal.entries()[:-1]  # killed between the charge and the answer
+    for buyer, question, error in [
+        ("bob", "sex = m", 0.02),
+        ("ada", "sex = m", 0.01),
+        ("ada", "sex = f", 0.02),
+    ]:
+        other = with_surprises(MemoryJournal(kept))
+        before = other.status().spent
+        assert other.quote(question, error=error, buyer=buyer).most.units > 0
+        other.buy(question, error=error, buyer=buyer)
+        assert other.status().spent > before, "somebody else, something else: that is no credit"
+    journal = MemoryJournal(kept)
+    again = with_surprises(journal)
+    before = again.status().spent
+    assert again.quote("sex = m", error=0.02, buyer="ada").most.units == 0
+    answer = again.buy("sex = m", error=0.02, buyer="ada")
+    assert answer.badge is Badge.BOUGHT
+    assert answer.cost.units == price
+    assert again.status().spent == before == spent(journal.entries())
+    assert again.buy("sex = m", error=0.02, buyer="ada").cost.units == 0, "a credit is used once"
+    assert len([e for e in journal.entries() if isinstance(e, Charged)]) == 1
+    assert with_surprises(journal).status().spent == before
+
+
+def test_another_table_is_refused_unless_its_owner_says_that_it_changed() -> None:
+    journal = MemoryJournal()
+    with_surprises(journal).close()
+    (fixed,) = (e for e in journal.entries() if isinstance(e, Fixed))
+    codes = records().to_rows()
+    codes[17, 0] = (codes[17, 0] + 1) % DOMAIN.sizes[0]  # one record
+    other = Records.from_rows(DOMAIN, codes)
+
+    def opened(**options: bool) -> Online:
+        return dualquery.online(
+            other, schema=DOMAIN, budget=BUDGET, release=release_of(0.2, 0.7), journal=journal, **options
+        )
+
+    length = len(journal.entries())
+    with pytest.raises(LedgerError, match=r"another table.*--table-changed"):
+        opened()
+    assert len(journal.entries()) == length
+    opened(table_changed=True).close()
+    opened().close()
+    opened(table_changed=True).close()  # it did not change again
+    assert len([e for e in journal.entries() if isinstance(e, Fixed)]) == 2
+    with pytest.raises(LedgerError, match="another table"):
+        with_surprises(journal)
+    again = MemoryJournal()
+    with_surprises(again)
+    (second,) = (e for e in again.entries() if isinstance(e, Fixed))
+    assert second.key != fixed.key
+    assert second.digest != fixed.digest, "the digest of a table is keyed"
+
+
+def test_a_release_that_was_paid_for_and_stopped_is_made_without_another_charge() -> None:
+    journal = MemoryJournal()
+    first = first_release(records(), schema=DOMAIN, budget=BUDGET, journal=journal, seed=1)
+    paid = spent(journal.entries())
+    second = first_release(records(), schema=DOMAIN, budget=BUDGET, journal=journal, seed=1, resume=True)
+    assert spent(journal.entries()) == paid
+    assert second.certificate["budget"] == first.certificate["budget"]
+    with pytest.raises(LedgerError, match="another release"):
+        first_release(records(), schema=DOMAIN, budget=BUDGET, share=0.2, journal=journal, resume=True)
+    with pytest.raises(LedgerError, match="another table"):
+        first_release(
+            records().take(np.arange(20_000)[::-1]),
+            schema=DOMAIN,
+            budget=BUDGET,
+            journal=journal,
+            resume=True,
+        )
 
 
 def test_stopped_after_any_entry_it_goes_on_and_never_spends_less() -> None:
@@ -139,6 +251,8 @@ def test_stopped_after_any_entry_it_goes_on_and_never_spends_less() -> None:
     for text in SURPRISES:
         online.ask(text)
     online.buy("sex = m", error=0.01)
+    online.rest()
+    online.ask("age >= 50 & sex = m")
     entries = journal.entries()
     price = online.price.units
     for length in range(len(entries) + 1):
@@ -148,7 +262,10 @@ def test_stopped_after_any_entry_it_goes_on_and_never_spends_less() -> None:
         status = again.status()
         assert before <= status.spent <= before + price + (release_cost() if length == 0 else 0)
         assert status.spent == spent(prefix.entries()) <= status.cap
-        assert len([e for e in prefix.entries() if isinstance(e, Burned)]) <= 1
+        marks = [e for e in entries[:length] if isinstance(e, Serving | Rested)]
+        tests = [e for e in entries[:length] if isinstance(e, Prepaid | Fired)]
+        may_be_open = marks[-1:] == [Serving()] and isinstance(tests[-1], Prepaid)
+        assert len([e for e in prefix.entries() if isinstance(e, Burned)]) == may_be_open
         assert again.ask("rare = yes").badge is not Badge.UNVERIFIED
 
 
@@ -187,13 +304,14 @@ def test_nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outco
     online._curator._counter.true_counts = watched
     diary.clear()
     online.ask("region = south")
-    assert diary == ["read", "append fired", "append prepaid", "sync 4", "sync 4"]
+    serving = ["append serving", "sync 4"]
+    assert diary == [*serving, "read", "append fired", "append prepaid", "sync 6", "sync 6"]
     diary.clear()
     online.buy("sex = m", error=0.02)
-    assert diary == ["append charged", "sync 5", "read", "append bought", "sync 6"]
+    assert diary == ["append charged", "sync 7", "read", "append bought", "sync 8"]
     diary.clear()
     online.ask("rare = yes")
-    assert diary == ["read", "append answered", "sync 7"]
+    assert diary == ["read", "append answered", "sync 9"]
 
 
 @pytest.mark.parametrize("failing", ["append", "sync"])
@@ -276,7 +394,8 @@ def test_a_release_is_paid_for_before_it_is_made_and_once() -> None:
     release = first_release(
         records(), schema=DOMAIN, budget=BUDGET, workload="marginals:1", journal=journal, seed=1
     )
-    (planned,) = journal.entries()
+    planned, fixed = journal.entries()
+    assert isinstance(fixed, Fixed)
     assert isinstance(planned, Planned)
     online = dualquery.online(
         records(), schema=DOMAIN, budget=BUDGET, release=release, journal=journal, seed=1

@@ -1,11 +1,13 @@
 """A server that is killed again and again, and clients that remember what they were told. Run as a program:
 
-    killed.py SERVICE TOKEN COUNT SEED      kill it so often; print how often at which point
+    killed.py SERVICE TOKEN QUIET COUNT SEED      kill it so often while nothing is asked, and so often while much is;
+                                                  print how often at which point
 
 Each server is a fork of this process, so that nothing is imported twice. It dies at a named point between the charge
 and the reply, at its first occurrence or a later one, or at a moment of chance. Afterwards the ledger must verify;
 hold every reply that anybody ever got, byte for byte; have spent no less than before and no more than the cap; and
-have burned at most one prepaid fire for each kill.
+have burned at most one prepaid fire for each kill that left a question without its answer: none for one that came
+while it started, or when everybody had been answered.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ POINTS = (
 )
 CLIENTS = 3
 PAGE = 512
+START = 0.6  # seconds, about, from the fork to the first answer
 
 
 class Reaper:
@@ -145,14 +148,15 @@ class Client:
         assert response.status == 200, body
         return body
 
-    def run(self) -> None:
-        """Until the server is gone."""
+    def run(self, most: int = 10**9) -> None:
+        """Until the server is gone, or so many were asked."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             if self.told:  # what was told once is told again, to the byte
                 key, (question, body) = random.choice(list(self.told.items()))
                 assert self.post(connection, key, question) == body, "another answer to the same key"
-            while self.todo:
+            stop_at = max(0, len(self.todo) - most)
+            while len(self.todo) > stop_at:
                 key, question = self.todo[-1]
                 body = self.post(connection, key, question)
                 if body is not None:
@@ -253,10 +257,10 @@ def mixed(old: bytes | None, new: bytes | None, chance: random.Random) -> bytes 
     return bytes(whole)
 
 
-def check(settings: Settings, clients: list[Client], before: int, kills: int) -> Any:
+def check(settings: Settings, clients: list[Client], before: int, in_flight: int) -> Any:
     found = standing(settings)
     assert found.cap >= found.spent >= before, "spent less than before, or more than the cap"
-    assert found.burned <= kills, "more burned than killed"
+    assert found.burned <= in_flight, "more burned than was in flight"
     storage = Storage(settings.place)
     replies = {line.sequence: line.reply for line in storage.told(None, before=2**53, most=10**7)}
     for client in clients:
@@ -266,7 +270,40 @@ def check(settings: Settings, clients: list[Client], before: int, kills: int) ->
     return found
 
 
-def run(settings: Settings, token: str, count: int, seed: int) -> None:
+def started(settings: Settings, point: str | None = None, after: int = 0) -> int:
+    """The number of a process that serves."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            child(settings, point, after)
+            os._exit(0)  # a clean stop
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(9)  # only an error comes here
+    return pid
+
+
+def killed_quietly(settings: Settings, clients: list[Client], number: int, chance: random.Random) -> str:
+    """A kill that leaves no question open: while it starts, or when all that was asked has been answered."""
+    pid = started(settings)
+    if number % 2:
+        time.sleep(chance.random() * START)
+        how = signal.SIGTERM if number % 4 == 1 else signal.SIGKILL
+        os.kill(pid, how)
+        _, status = os.waitpid(pid, 0)
+        assert os.WIFSIGNALED(status) or status == 0, f"the server failed by itself: {status}"
+        return "starting"
+    assert listening(settings.http.port, pid)
+    for client in clients:
+        client.run(most=chance.randrange(3))
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "idle"
+
+
+def run(settings: Settings, token: str, quiet: int, count: int, seed: int) -> None:
     chance = random.Random(seed)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -274,23 +311,23 @@ def run(settings: Settings, token: str, count: int, seed: int) -> None:
     settings = replace(settings, http=replace(settings.http, port=port, requests_a_second=1e6, quantum=0.002))
     asked = [(f"key-{i}", question) for i, question in enumerate(small.questions(6000, seed=seed))]
     clients = [Client(port, token, settings.dataset, asked[i::CLIENTS]) for i in range(CLIENTS)]
-    died = dict.fromkeys((*POINTS, "at random"), 0)
+    died = dict.fromkeys((*POINTS, "at random", "idle", "starting"), 0)
     warmed(settings, token)
-    spent, found = 0, None
+    spent, found = 0, standing(settings)
+    for number in range(quiet):
+        died[killed_quietly(settings, clients, number, chance)] += 1
+        found = check(settings, clients, spent, 0)
+        spent = found.spent
+    with opened(settings):
+        pass  # what the last of them burned would be seen now
+    check(settings, clients, spent, 0)
     every = (*POINTS, *(None for _ in range(len(POINTS) if count > 2 * len(POINTS) else 3)))
     if "LOSES_SHADOW" in os.environ:
         every = tuple(each for point in POINTS for each in (None, point))
     for number in range(count):
         point = every[number % len(every)]
         after = chance.randrange(1 + number // 5)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                child(settings, point, after)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(9)  # only an error comes here
+        pid = started(settings, point, after)
         if listening(port, pid):
             threads = [Thread(target=client.run) for client in clients]
             for thread in threads:
@@ -323,4 +360,4 @@ def run(settings: Settings, token: str, count: int, seed: int) -> None:
 
 if __name__ == "__main__":
     small.cheap_fires(Fraction(1, 1000))
-    run(read_settings(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    run(read_settings(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:6]))

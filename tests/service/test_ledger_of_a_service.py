@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
+import subprocess
+import time
+from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dualquery.asking.journal import Fired, Prepaid, read
+from dualquery.asking import rule
+from dualquery.asking.journal import KINDS, Fired, Fixed, Prepaid, read
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.service import tokens
+from dualquery.privacy.curator import Curator
 from dualquery.service.keeping import Keeper
+from dualquery.service.log import log_of
 from dualquery.service.serving import opened
 from dualquery.service.settings import Settings
 from dualquery.service.standing import standing
@@ -29,28 +36,52 @@ def unclean(desk: Any) -> None:
     desk.clerk._keeper.flush = lambda: None
 
 
-def test_a_clean_stop_burns_nothing_and_an_unclean_one_burns_one_fire(make: Make, place: str | None) -> None:
+def test_a_stop_while_nothing_is_asked_burns_nothing(make: Make, place: str | None) -> None:
+    """Clean or not, before the first test or after the last answer."""
     settings = make(place)
     token(settings)
     before = standing(settings)
-    with opened(settings) as desk:
-        ask(desk, "colour = c0")
-    between = standing(settings)
-    assert between.burned == 0
-    assert not between.running
-    fires = between.fires
-    assert between.spent == before.spent + fires * before.price
+    for number in range(6):
+        with opened(settings) as desk:
+            if number % 2:
+                ask(desk, *small.questions(3, seed=number))
+            if number > 1:
+                unclean(desk)
+    with opened(settings):
+        pass
+    found = standing(settings)
+    assert found.burned == 0
+    assert not found.running
+    assert found.spent == before.spent + found.fires * before.price
+    assert found.fires_left == before.fires_left - found.fires
+
+
+def test_a_stop_while_a_test_is_open_burns_one_fire(
+    make: Make, place: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make(place)
+    token(settings)
+    before = standing(settings)
+    real = Curator.exceeds_anywhere
+
+    def and_then_stopped(self: Curator, *arguments: Any, **options: Any) -> Any:
+        real(self, *arguments, **options)
+        raise RuntimeError("the machine is gone")
+
     for number in (1, 2):
         with opened(settings) as desk:
-            unclean(desk)
-        after = standing(settings)
+            monkeypatch.setattr(Curator, "exceeds_anywhere", and_then_stopped)
+            with pytest.raises(LedgerError):
+                ask(desk, "colour = c0")
+            monkeypatch.undo()
+            monkeypatch.setattr(rule, "EACH", Fraction(1, 1000))
         # the stop is noticed by the next start, which burns what was prepaid and pays for another
         with opened(settings):
             pass
-        again = standing(settings)
-        assert again.burned == number
-        assert again.spent == after.spent + after.price
-    assert again.fires_left == before.fires_left - 2 - fires
+        found = standing(settings)
+        assert found.burned == number
+        assert found.spent == before.spent + number * before.price
+    assert found.fires_left == before.fires_left - 2
 
 
 def test_the_hypothesis_is_rebuilt_byte_for_byte(make: Make, place: str | None) -> None:
@@ -93,7 +124,7 @@ def test_a_fire_is_on_disk_with_the_next_one_prepaid_before_another_test(make: M
     token(settings)
     with opened(settings) as desk:
         ask(desk, *small.questions(40, seed=3))
-    entries = [read(line.body) for line in _lines(settings) if line.kind != "told"]
+    entries = [read(line.body) for line in _lines(settings) if line.kind in KINDS]
     paid: set[int] = set()
     for entry in entries:
         if isinstance(entry, Prepaid):
@@ -103,8 +134,6 @@ def test_a_fire_is_on_disk_with_the_next_one_prepaid_before_another_test(make: M
 
 
 def test_nothing_is_tested_before_its_fire_is_on_disk(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dualquery.privacy.curator import Curator
-
     settings = make()
     token(settings)
     real = Curator.exceeds_anywhere
@@ -225,7 +254,26 @@ def test_an_edited_ledger_is_refused(make: Make, what: str, guarded: bool) -> No
         pass
 
 
-def test_another_table_schema_or_budget_is_refused(make: Make) -> None:
+def test_another_table_under_the_same_name_is_refused(make: Make, place: str | None) -> None:
+    settings = make(place)
+    token(settings)
+    table = settings.path(settings.table)
+    heads, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([heads, *rows[1:], rows[0].replace("c0", "c1") + "\n"]))
+    length = standing(settings).head.length
+    with pytest.raises(LedgerError, match=r"another table.*--table-changed"), opened(settings):
+        pass
+    assert standing(settings).head.length == length
+    with opened(settings, table_changed=True) as desk:
+        reply = ask(desk, "colour = c0")
+    with opened(settings) as desk:
+        shown = [json.dumps([*reply, desk.schema]), *(str(each) for each in log_of(settings))]
+    fixed = [read(line.body) for line in _lines(settings) if line.kind == Fixed.kind]
+    assert len(fixed) == 2
+    assert not any(secret in text for each in fixed for secret in (each.key, each.digest) for text in shown)
+
+
+def test_another_schema_or_budget_is_refused(make: Make) -> None:
     settings = make()
     with pytest.raises(LedgerError), opened(replace(settings, epsilon=2.0)):
         pass
@@ -256,27 +304,6 @@ def test_quotas_stand_under_the_cap_and_two_who_collude_cannot_exceed_it(make: M
         assert all(0 < each <= 0.75 * interactive for each in taken.values())
         assert sum(taken.values()) <= interactive
         assert sum(taken.values()) > 0.8 * interactive  # and they did try
-
-
-def test_tokens_are_hashed_revoked_and_given_again(make: Make, place: str | None) -> None:
-    settings = make(place)
-    storage = Storage(settings.place)
-    first = token(settings)
-    with storage.reading() as connection:
-        rows = connection.exec_driver_sql("SELECT * FROM dualquery_service_tokens").fetchall()
-    assert first not in str(rows)
-    known = tokens.Tokens(storage)
-    assert known.holder(first) is not None
-    for wrong in ("", "dq_", first[:-1], first + "x", first.replace("dq_", "dq-"), "dq_" + "0" * 16 + "_x"):
-        assert known.holder(wrong) is None
-    with pytest.raises(DualQueryError, match="revoke it first"):
-        token(settings)
-    tokens.revoke(storage, "ada")
-    known.refresh()
-    assert known.holder(first) is None
-    with pytest.raises(DualQueryError, match="no token"):
-        tokens.revoke(storage, "ada")
-    assert token(settings) != first
 
 
 def test_what_cannot_be_written_is_told_to_nobody_and_written_once_later(
@@ -351,3 +378,79 @@ def test_who_was_told_that_the_ledger_is_away_is_not_asked_about_later(
         ask(desk, "colour = c0")
         given = sum(standing(settings).answers.values())
     assert given < 40
+
+
+def test_a_purchase_that_was_killed_is_delivered_without_another_charge(
+    make: Make, place: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make(place)
+    token(settings, "ada", quota=0.1)
+    token(settings, "bob")
+
+    def gone(*_: object, **__: object) -> None:
+        raise RuntimeError("the machine is gone")
+
+    with opened(settings) as desk:
+        monkeypatch.setattr(Curator, "measure", gone)
+        with pytest.raises(LedgerError):
+            ask(desk, "colour = c0", error=0.003, key="one")
+        monkeypatch.undo()
+        monkeypatch.setattr(rule, "EACH", Fraction(1, 1000))
+    charged = standing(settings)
+    assert charged.spent_by["ada"] > 0
+    with opened(settings) as desk:
+        (reply,) = ask(desk, "colour = c0", error=0.003, key="one")
+        assert reply["badge"] == "bought"
+        assert ask(desk, "colour = c0", error=0.003, key="one") == [reply]
+        assert reply["cost"]["units"] == charged.spent_by["ada"]
+    after = standing(settings)
+    assert (after.spent, after.burned) == (charged.spent, 0)
+    assert after.spent_by == charged.spent_by
+
+
+def test_a_full_disk_is_said_at_the_start(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make()
+
+    def commit(self: Storage, base: Any, lines: Any) -> None:
+        raise AwayError("the disk is full")
+
+    monkeypatch.setattr(Storage, "commit", commit)
+    with pytest.raises(AwayError, match="full"), opened(settings):
+        pass
+    monkeypatch.undo()
+    monkeypatch.setattr(rule, "EACH", Fraction(1, 1000))
+    with opened(settings):
+        pass
+    assert standing(settings).burned == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a small disk")
+def test_a_disk_that_is_really_full(make: Make, tmp_path: Path) -> None:
+    """The start says so, at once; with room again nothing is lost."""
+    settings, disk = make(), tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", str(disk)]).returncode:
+        pytest.skip("this machine mounts nothing")
+    try:
+        for name in (settings.ledger, settings.witness):
+            shutil.copy(settings.path(name), disk / name)
+        moved = replace(settings, ledger=str(disk / settings.ledger), witness=str(disk / settings.witness))
+        token(moved)
+        with opened(moved) as desk:
+            ask(desk, "colour = c0")
+        before = standing(moved)
+        filling = disk / "filling"
+        with filling.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"0" * 512)
+        began = time.monotonic()
+        with pytest.raises(LedgerError, match="space left"), opened(moved):
+            pass
+        assert time.monotonic() - began < 20
+        filling.unlink()
+        with opened(moved) as desk:
+            ask(desk, "colour = c1")
+        assert standing(moved).burned == 0
+        assert standing(moved).spent >= before.spent
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -17,9 +17,15 @@ import pytest
 
 import dualquery
 from dualquery import cli
+from dualquery.asking import opening
 from dualquery.errors import DualQueryError
+from dualquery.releases.release import Release
+from dualquery.service import beginning
+from dualquery.service.keeping import Keeper
+from dualquery.service.log import log_of
 from dualquery.service.serving import serve
 from dualquery.service.settings import ServiceError, read_settings
+from dualquery.service.standing import standing
 
 SOURCE = str(Path(dualquery.__file__).resolve().parents[1])
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
@@ -160,6 +166,68 @@ def test_what_exists_is_not_overwritten(
     assert cli.run([*begin, "--out", str(out)]) == 2
     assert capsys.readouterr().err.startswith("Error: ")
     assert not (tmp_path / "service-release").exists()
+
+
+STOPS = {
+    "before the charge": (Keeper, "append"),
+    "after the charge": (opening, "make_release"),
+    "before it was saved": (Release, "save"),
+    "before it was opened": (beginning, "online"),
+    "before the file": (beginning, "write_whole"),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_beginning_that_was_stopped_goes_on_without_another_charge(
+    files: Path,
+    tmp_path: Path,
+    stop: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "service.toml"
+    begin = ["serve", "init", str(files / "people.csv"), "--schema", str(files / "schema.toml"), "--quiet"]
+    begin += ["--epsilon", "1", "--out", str(out)]
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*STOPS[stop], stopped)
+        assert cli.run(begin) == 130
+    assert not out.exists()
+    capsys.readouterr()
+    assert cli.run(begin) == 2
+    assert "--resume" in capsys.readouterr().err
+    for other in (["--epsilon", "2"], ["--dataset", "others"]):
+        assert cli.run([*begin, *other, "--resume"]) == 2
+        assert "same command" in capsys.readouterr().err
+    assert cli.run([*begin, "--resume"]) == 0, capsys.readouterr().err
+    found = standing(read_settings(out))
+    kinds = [row.kind for row in log_of(read_settings(out))]
+    assert kinds.count("planned") == kinds.count("opened") == kinds.count("fixed") == 1
+    assert found.spent == found.release + found.price
+    assert found.burned == 0
+    assert cli.run([*begin, "--resume"]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_a_beginning_that_was_killed_goes_on(files: Path, tmp_path: Path) -> None:
+    """With a signal that nobody can catch, after the charge."""
+    out = tmp_path / "service.toml"
+    begin = ["serve", "init", str(files / "people.csv"), "--schema", str(files / "schema.toml"), "--quiet"]
+    begin += ["--epsilon", "1", "--out", str(out)]
+    program = (
+        "import os, signal; from dualquery.asking import opening; "
+        "opening.make_release = lambda *a, **b: os.kill(os.getpid(), signal.SIGKILL); "
+        "from dualquery.cli import main; main()"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", program, *begin], env={**os.environ, "PYTHONPATH": SOURCE}, timeout=300
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert cli.run([*begin, "--resume"]) == 0
+    assert [row.kind for row in log_of(read_settings(out))].count("planned") == 1
 
 
 @pytest.mark.parametrize("wrong", [("--share", "2"), ("--tolerance", "2")])

@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from threading import Lock
-from typing import Any, ClassVar, Protocol, TypeAlias, Union
+from typing import Any, ClassVar, Protocol, TypeAlias, Union, get_args
 
 from dualquery.errors import LedgerError
 
-FORMAT = 1
+FORMAT = 2
 LONGEST_NOTE = 500
 
 
@@ -99,6 +99,7 @@ class Charged:
     variance: str  # σ² of each number, an exact fraction
     units: int
     note: str = ""
+    buyer: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,50 @@ class Bought:
 
 
 @dataclass(frozen=True)
+class Fixed:
+    """Which records are asked: their digest under a secret key. Both are secret, and stay in the journal.
+
+    Whoever opens a journal over other records says so, and that is another entry of this kind.
+    """
+
+    kind: ClassVar[str] = "fixed"
+
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Serving:
+    """From here on a test may be under way. No test is drawn before this is durable."""
+
+    kind: ClassVar[str] = "serving"
+
+
+@dataclass(frozen=True)
+class Rested:
+    """No test is under way, and all that were drawn stand before this.
+
+    *What an unclean stop burns.* The slot, if the last of `Serving`, `Rested`, `Closed` on disk is `Serving`; nothing
+    otherwise. Let a test be *open* when it was drawn and its outcome, `Answered` or `Fired`, is not on disk.
+
+    (1) No open test is left out: it was drawn with `Serving` on disk and neither `Rested` nor `Closed` behind that,
+    because whoever draws writes `Serving` first where it is not the last of them, and holds from there to the outcome
+    a lock under which alone the other two are appended. What is appended later stands behind the outcome, and a
+    journal has durable prefixes: it is not on disk without the outcome. So `Serving` is the last of them on disk.
+    (2) Nothing else is burned, once whoever answers rests: `Rested` is on disk with the last outcomes, before anybody
+    hears them, unless the next question waits already. While nothing is asked, and while a table is opened, `Serving`
+    is not the last. One slot is open at a time, and pays for the one test that can be open: one fire is enough.
+
+    Why an open test counts as fired although nobody was told: a fire is written down and paid for otherwise than
+    silence, so that whether it happened may have decided when the stop came, and somebody may have seen that.
+    """
+
+    kind: ClassVar[str] = "rested"
+
+
+@dataclass(frozen=True)
 class Burned:
-    """The slot was open when something stopped uncleanly: its test may have fired with nobody told."""
+    """A test was open when something stopped uncleanly: it may have fired with nobody told."""
 
     kind: ClassVar[str] = "burned"
 
@@ -137,12 +180,21 @@ class Reopened:
 
 
 Entry: TypeAlias = Union[  # noqa: UP007 - a table of kinds is made of it
-    Planned, Opened, Prepaid, Answered, Fired, Charged, Bought, Burned, Closed, Reopened
+    Planned,
+    Opened,
+    Fixed,
+    Prepaid,
+    Serving,
+    Answered,
+    Fired,
+    Charged,
+    Bought,
+    Rested,
+    Burned,
+    Closed,
+    Reopened,
 ]
-KINDS: dict[str, type[Any]] = {
-    each.kind: each
-    for each in (Planned, Opened, Prepaid, Answered, Fired, Charged, Bought, Burned, Closed, Reopened)
-}
+KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Entry)}
 
 
 class Journal(Protocol):

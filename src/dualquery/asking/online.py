@@ -25,6 +25,8 @@ from dualquery.asking.journal import (
     Entry,
     Journal,
     Prepaid,
+    Rested,
+    Serving,
 )
 from dualquery.asking.published import Published
 from dualquery.asking.quoting import purchase_quote, quote_of, too_dear
@@ -32,6 +34,7 @@ from dualquery.asking.rule import Rule, gaussian_bound, variance_of
 from dualquery.asking.state import Known, State
 from dualquery.asking.telling import Typical, answer_of, entry_of, fired_of, in_records
 from dualquery.errors import BudgetError, LedgerError, QueryError
+from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.hazard import HazardTest
@@ -160,10 +163,11 @@ class Online:
                 break
             self.prepare(test)
 
-    def buy(self, text: str, *, error: float, note: str = "") -> OnlineAnswer:
+    def buy(self, text: str, *, error: float, note: str = "", buyer: str = "") -> OnlineAnswer:
         """A question measured with a standard error, a fraction of the table, for its price: Δ²/(2σ²) of ρ.
 
-        What has been measured at least as precisely is told again, free.
+        What has been measured at least as precisely is told again, free. What the same buyer has paid for, and was
+        not told because something stopped, is measured without another charge.
         """
         _check_note(note)
         question = self._reader.read(text)
@@ -177,19 +181,28 @@ class Online:
                 return answer
             event = state.purchase(question, variance)
             price = units(event.renyi(self.rule.order))
-            if not state.ledger.affords(event):
-                raise BudgetError(too_dear(state, question, price))
-            charged = Charged(state.purchases + 1, question.text, str(variance), price, note)
-            self._sync(self._append(charged))
-            noisy = self._looking().measure(GroupCounts(question.group), noise=Gaussian(variance))
+            charged = state.credit(question, variance, buyer)
+            if charged is not None:
+                paid = Allowance(event, self._curator)  # by the ledger, when the journal was replayed
+            else:
+                if not state.ledger.affords(event):
+                    raise BudgetError(too_dear(state, question, price))
+                charged = Charged(state.purchases + 1, question.text, str(variance), price, note, buyer)
+                self._sync(self._append(charged))
+                (paid,) = self._curator.allow(event)
+            noisy = self._looking().measure(
+                GroupCounts(question.group), noise=Gaussian(variance), within=paid
+            )
             bought = Bought(charged.purchase, question.text, tuple(noisy.tolist()), note)
             position = self._append(bought)
             known = Known(bought.noisy, variance, Badge.BOUGHT)
-            answer = self._of_known(question, known, Cost.of(price, self.rule.cap))
+            answer = self._of_known(question, known, Cost.of(charged.units, self.rule.cap))
         self._sync(position)
         return answer
 
-    def quote(self, text: str, *, tolerance: float | None = None, error: float | None = None) -> Quote:
+    def quote(
+        self, text: str, *, tolerance: float | None = None, error: float | None = None, buyer: str = ""
+    ) -> Quote:
         """What a question would cost; what it would cost to buy, where an error is named. Looks at no data."""
         question = self._reader.read(text)
         if error is None:
@@ -198,7 +211,7 @@ class Online:
                 return quote_of(self._state, question, test)
         if tolerance is not None:
             raise QueryError("a purchase has an error and no tolerance; name one of them")
-        return purchase_quote(self._state, question, error)
+        return purchase_quote(self._state, question, error, buyer)
 
     @property
     def stopped(self) -> bool:
@@ -234,6 +247,12 @@ class Online:
         with self._lock:
             return self._state.hypothesis.fingerprint()
 
+    def rest(self) -> None:
+        """Nothing waits: until the next test an unclean stop burns nothing. Durable with whatever is synced next."""
+        with self._lock:
+            if self._state.serving and self._stopped is None:
+                self._append(Rested())
+
     def close(self) -> None:
         """A clean stop: the slot that is paid for serves again when the table is opened again."""
         with self._lock, self._unbroken():
@@ -244,6 +263,8 @@ class Online:
     def _test(self, question: Question, test: HazardTest, slot: Slot, note: str) -> tuple[OnlineAnswer, int]:
         """One test, and where it fires what was measured; the slot behind it is paid for before anybody goes on."""
         state = self._state
+        if not state.serving:
+            self._sync(self._append(Serving()))
         mass, total = state.hypothesis.mass(question), state.hypothesis.total
         hypotheses = in_records(mass, total, self.rule.rows)
         surprise = self._looking().exceeds_anywhere(

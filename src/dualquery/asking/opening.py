@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
+import secrets
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
@@ -10,8 +12,8 @@ from dualquery.asking.answers import Json
 from dualquery.asking.journal import (
     FORMAT,
     Burned,
-    Closed,
     Entry,
+    Fixed,
     Journal,
     MemoryJournal,
     Opened,
@@ -31,7 +33,7 @@ from dualquery.asking.rule import (
     order_of,
 )
 from dualquery.asking.state import State
-from dualquery.counting.columns import ColumnCounter
+from dualquery.counting.columns import ColumnCounter, true_digest
 from dualquery.counting.counter import Counter
 from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
@@ -75,6 +77,7 @@ def online(
     published: Mapping[str, Release] | None = None,
     journal: Journal | None = None,
     records: int | None = None,
+    table_changed: bool = False,
     seed: int | None = None,
     memory: int | None = None,
     progress: Progress | None = None,
@@ -85,8 +88,9 @@ def online(
     with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.
     `tolerance` is how far off, as a fraction of the table, an answer may be before it should be noticed; without it,
     what a fire of 1% of the budget can notice. `journal` keeps what happened; without it, for the life of the
-    process. A journal that has entries goes on from them, with the release that it began with. A table that takes
-    more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
+    process. A journal that has entries goes on from them, with the release that it began with, and with the same
+    records unless `table_changed`: what is told of the old and the new ones together keeps the budget, too. A table
+    that takes more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
     """
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
     refuse_dropping(public, budget.neighbours)
@@ -107,7 +111,8 @@ def online(
     rows = _public_rows(counter, budget.neighbours, records, release)
     rule = Rule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
     reader, entropy = QuestionReader(public.domain), entropy_from(seed)
-    state, opened = _stand(rule, reader, release, public.domain, kept, entries)
+    fixed = _fixed(counter, entries, changed=table_changed)
+    state, opened = _stand(rule, reader, release, public.domain, kept, entries, fixed)
     warnings = [*warnings_of(budget, rows, public, seed=seed), *_warnings_on(release)]
     return Online(
         state=state,
@@ -116,7 +121,9 @@ def online(
         reader=reader,
         release=release,
         published=others,
-        certificate=_certificate(rule, opened, warnings, private and release.certificate.private, named(others, release)),
+        certificate=_certificate(
+            rule, opened, warnings, private and release.certificate.private, named(others, release)
+        ),
     )
 
 
@@ -132,13 +139,14 @@ def _stand(
     domain: Domain,
     journal: Journal,
     entries: Sequence[Entry],
+    fixed: Sequence[Fixed],
 ) -> tuple[State, Opened]:
     """Where a journal stands, over the release that it began with; the tables of its test are ready."""
     if release.records is None or release.domain != domain:
         raise DualQueryError("the release must consist of records with the schema of the table; make another")
     state = State(rule, WeightedRows(release.records), reader)
     opened = _opened(rule, domain, release, state.hypothesis.fingerprint(), entries)
-    _replay(state, journal, entries, opened)
+    _replay(state, journal, entries, opened, fixed)
     rule.test.prepare()
     return state, opened
 
@@ -154,21 +162,22 @@ def first_release(
     workload: Workload | str | None = None,
     records: int | None = None,
     journal: Journal | None = None,
+    resume: bool = False,
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Release:
-    """The projection release that a table starts from, for a share of its budget; charged to the journal before."""
+    """The projection release that a table starts from, for a share of its budget; charged to the journal before.
+
+    To `resume` is to make the release that the journal has paid for, and that nobody has seen: it was stopped before
+    it was whole.
+    """
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
     _refuse_other_accounting(budget)
     part = budget_of_release(budget, decimal(share))
     if journal is not None:
-        cost = _release_units(part, order_of(budget))
-        paid = sum(entry.units for entry in journal.entries() if isinstance(entry, Planned | Opened))
-        if paid + cost > cap_of(budget):
-            raise BudgetError(
-                "the journal has paid for a release already, and a second one would exceed its budget"
-            )
-        journal.sync(journal.append(Planned(cost)))
+        tell = silent if progress is None else progress
+        table = counting(table, public, budget.neighbours, None, tell)
+        _pay(journal, _release_units(part, order_of(budget)), table, cap=cap_of(budget), resume=resume)
     return make_release(
         table,
         budget=part,
@@ -179,6 +188,25 @@ def first_release(
         seed=seed,
         progress=progress,
     )
+
+
+def _pay(journal: Journal, cost: int, counter: Counter, *, cap: int, resume: bool) -> None:
+    """A release is paid for, on disk, and its records are fixed; nothing more where that was done before."""
+    entries = list(journal.entries())
+    paid = [entry for entry in entries if isinstance(entry, Planned | Opened)]
+    fixed = _fixed(counter, entries)
+    if resume and paid:
+        if paid != [Planned(cost)]:
+            raise LedgerError(
+                "the journal has paid for another release than this one, or that one was finished; go on with the "
+                "budget and the share that it was begun with"
+            )
+        return
+    if sum(entry.units for entry in paid) + cost > cap:
+        raise BudgetError(
+            "the journal has paid for a release already, and a second one would exceed its budget"
+        )
+    journal.sync(journal.append(Planned(cost), *fixed))
 
 
 def _records_only(schema: Schema) -> Schema:
@@ -232,7 +260,23 @@ def _opened(
     )
 
 
-def _replay(state: State, journal: Journal, entries: Sequence[Entry], opened: Opened) -> None:
+def _fixed(counter: Counter, entries: Sequence[Entry], *, changed: bool = False) -> list[Fixed]:
+    """What fixes the records of a journal: nothing new, where they are those that were asked before."""
+    before = [entry for entry in entries if isinstance(entry, Fixed)]
+    if before and hmac.compare_digest(true_digest(counter, before[-1].key), before[-1].digest):
+        return []
+    if before and not changed:
+        raise LedgerError(
+            "this is another table than the one that was asked before: its records, or their order, differ. Bring "
+            "that one back; or, if the table was changed on purpose, open it once with --table-changed"
+        )
+    key = secrets.token_hex(32)
+    return [Fixed(key, true_digest(counter, key))]
+
+
+def _replay(
+    state: State, journal: Journal, entries: Sequence[Entry], opened: Opened, fixed: Sequence[Fixed]
+) -> None:
     """The state of a journal; what an unclean stop has left open is burned. New entries are durable at the end."""
     earlier = [entry for entry in entries if isinstance(entry, Opened)]
     if earlier and earlier != [opened]:
@@ -247,9 +291,10 @@ def _replay(state: State, journal: Journal, entries: Sequence[Entry], opened: Op
         added.append(opened)
     else:
         added.append(Reopened())
-        if state.open_slot is not None and not isinstance(entries[-1], Closed):
+        if state.open_slot is not None and state.serving:  # a test may be open (`journal.Rested`)
             state.open_slot.close()
             added.append(Burned(state.slots))
+    added.extend(fixed)
     for entry in added:
         state.apply(entry)
     journal.sync(journal.append(*added))

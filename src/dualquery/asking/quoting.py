@@ -24,15 +24,17 @@ def quote_of(state: State, question: Question, test: HazardTest) -> Quote:
     return Quote(question.text, FREE, most, rule.bound(test), words)
 
 
-def purchase_quote(state: State, question: Question, error: float) -> Quote:
+def purchase_quote(state: State, question: Question, error: float, buyer: str) -> Quote:
     """Of a question that is measured with this standard error."""
     rule = state.rule
     variance = variance_of(error, rule.rows)
     if (known := state.known_within(question, variance)) is not None:
         return _measured(state, question, known)
+    bound = min(1.0, gaussian_bound(float(variance) ** 0.5, question.cells) / rule.rows)
+    if state.credit(question, variance, buyer) is not None:
+        return Quote(question.text, FREE, FREE, bound, "free: it was paid for, and not delivered")
     cost = Cost.of(units(state.purchase(question, variance).renyi(rule.order)), rule.cap)
-    bound = gaussian_bound(float(variance) ** 0.5, question.cells) / rule.rows
-    return Quote(question.text, cost, cost, min(bound, 1.0), f"{percent(cost.share)} of the budget")
+    return Quote(question.text, cost, cost, bound, f"{percent(cost.share)} of the budget")
 
 
 def _measured(state: State, question: Question, known: Known) -> Quote:

@@ -16,13 +16,12 @@ from dualquery.asking.journal import (
     Bought,
     Burned,
     Charged,
-    Closed,
     Entry,
     Fired,
     Opened,
     Planned,
     Prepaid,
-    Reopened,
+    Serving,
 )
 from dualquery.asking.rule import Rule
 from dualquery.distributions.weighted_rows import Measured, WeightedRows
@@ -58,6 +57,7 @@ class State:
         self.updates = 0
         self.slots = 0
         self.purchases = 0
+        self.serving = False  # whether a test may be under way, by what is on disk or about to be
         self._reader = reader
         self._charged: dict[int, Charged] = {}
 
@@ -79,6 +79,18 @@ class State:
         """What was measured of a question, at least as precisely as this."""
         known = self.known.get(question.text)
         return known if known is not None and known.variance <= variance else None
+
+    def credit(self, question: Question, variance: Fraction, buyer: str) -> Charged | None:
+        """A purchase of this very kind that was paid for and not delivered, because something stopped in between.
+
+        It may be measured again: one of two draws is told, and how long a count and its noise take does not depend on
+        the truth, so that the stop says nothing about the other.
+        """
+        wanted = (question.text, str(variance), buyer)
+        open_ones = self._charged.values()
+        return next(
+            (each for each in open_ones if (each.question, each.variance, each.buyer) == wanted), None
+        )
 
     def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
         moved = GroupCounts(question.group).sensitivity(self.rule.budget.neighbours)
@@ -107,6 +119,8 @@ class State:
 
     def apply(self, entry: Entry) -> None:
         """Everything but the ledger."""
+        if not isinstance(entry, Answered | Fired | Prepaid | Charged | Bought):
+            self.serving = isinstance(entry, Serving)
         if isinstance(entry, Planned | Opened):
             self.spent += entry.units
         elif isinstance(entry, Prepaid):
@@ -126,8 +140,6 @@ class State:
             self.answers[Badge.BOUGHT.value] += 1
             variance = Fraction(self._charged.pop(entry.purchase).variance)
             self._hear(self._reader.read(entry.question), Known(entry.noisy, variance, Badge.BOUGHT))
-        else:
-            assert isinstance(entry, Burned | Closed | Reopened)
 
     def _hear(self, question: Question, known: Known) -> None:
         """The hypothesis moves, and the more precise answer to the question is kept."""

@@ -1,7 +1,8 @@
-"""`dualquery serve`: init, run, status, and the tokens."""
+"""`dualquery serve`: init, run, status, log, and the tokens."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -40,7 +41,9 @@ OutFlag: TypeAlias = Annotated[
 ]
 RecordsFlag: TypeAlias = Annotated[
     int | None,
-    typer.Option("--records", "--public-rows", metavar="N", help="The number of records, where it is to be public."),
+    typer.Option(
+        "--records", "--public-rows", metavar="N", help="The number of records, where it is to be public."
+    ),
 ]
 NameFlag: TypeAlias = Annotated[
     str | None,
@@ -64,6 +67,20 @@ EarlierFlag: TypeAlias = Annotated[
 ]
 QuestionsFlag: TypeAlias = Annotated[
     int, typer.Option("--questions", metavar="K", min=1, help="One false fire in so many questions.")
+]
+ResumeFlag: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Go on with a beginning that was stopped, by the same command: nothing is charged a second time.",
+    ),
+]
+TableChangedFlag: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--table-changed",
+        help="The records are others than before, on purpose. The budget stays; the ledger notes the change.",
+    ),
 ]
 ToleranceFlag: TypeAlias = Annotated[
     float | None,
@@ -100,6 +117,7 @@ def init(
     release: EarlierFlag = None,
     questions: QuestionsFlag = 2000,
     tolerance: ToleranceFlag = None,
+    resume: ResumeFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Begin a service: open its ledger, make the first release, write it all down. **Spends** the release's share.
@@ -133,6 +151,7 @@ def init(
             release=release,
             questions=questions,
             tolerance=tolerance,
+            resume=resume,
             progress=progress,
         )
     if not quiet:
@@ -168,6 +187,7 @@ def run(
     log_json: Annotated[
         bool, typer.Option("--log-json", help="Print a line of JSON a request; no question is in it.")
     ] = False,
+    table_changed: TableChangedFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Run a service until interrupted: HTTP and a web page. `dualquery serve SERVICE` for short.
@@ -179,8 +199,6 @@ def run(
     dualquery serve service.toml --host 0.0.0.0 --tls-certificate host.pem --tls-key host.key
     ```
     """
-    from dataclasses import replace
-
     from dualquery.cli.progress import Bars
     from dualquery.service.serving import serve
     from dualquery.service.settings import read_settings
@@ -192,7 +210,9 @@ def run(
     with Bars(wanted=not quiet) as progress:
         ready = None if quiet else partial(print, flush=True)
         log = partial(print, flush=True) if log_json else None
-        serve(settings, trust=trust_ledger, log=log, ready=ready, progress=progress)
+        serve(
+            settings, trust=trust_ledger, table_changed=table_changed, log=log, ready=ready, progress=progress
+        )
 
 
 def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: JsonFlag = False) -> None:
@@ -228,10 +248,40 @@ def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: Json
     )
 
 
+def log(
+    service: ServiceArgument,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="N", min=1, help="Only so many lines, the newest.")
+    ] = None,
+    trust_ledger: TrustFlag = False,
+    json: JsonFlag = False,
+) -> None:
+    """Verify the ledger, and print its lines: what was paid, told and granted, and to whom. Costs no privacy.
+
+    Examples:
+
+    ```
+    dualquery serve log service.toml
+    dualquery serve log service.toml --last 20 --json
+    ```
+    """
+    from dualquery.cli import output
+    from dualquery.service.log import log_of
+    from dualquery.service.settings import read_settings
+
+    rows = log_of(read_settings(service), last=last, trust=trust_ledger)
+    if json:
+        output.print_json([asdict(row) for row in rows])
+        return
+    shown = [[f"{row.line}", row.kind, row.analyst, f"{row.units:,}", row.words] for row in rows]
+    output.print_table("Ledger", ["line", "kind", "analyst", "units", "what"], shown)
+
+
 serve = typer.Typer(
     help="Answer questions about a private table over HTTP.", rich_markup_mode="markdown", cls=ServeGroup
 )
 serve.command("init")(init)
 serve.command("run")(run)
 serve.command("status")(status)
+serve.command("log")(log)
 serve.add_typer(token, name="token")

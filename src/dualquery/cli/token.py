@@ -1,4 +1,4 @@
-"""`dualquery serve token add`, `revoke` and `list`."""
+"""`dualquery serve token add`, `rotate`, `revoke` and `list`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ from dualquery.cli.flags import JsonFlag
 
 if TYPE_CHECKING:
     from dualquery.service.storage import Storage
+    from dualquery.service.witness import Witness
 
 ServiceFlag: TypeAlias = Annotated[
     Path, typer.Option("--service", metavar="FILE", help="The file that `dualquery serve init` wrote.")
 ]
 AnalystArgument: TypeAlias = Annotated[str, typer.Argument(metavar="ANALYST", help="Whose token it is.")]
+
+ExpiresFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--expires",
+        metavar="WHEN",
+        help="12h, 30d, 4w or a date: the token opens nothing after that. [default: never]",
+        show_default=False,
+    ),
+]
 
 
 def add(
@@ -27,6 +38,7 @@ def add(
     owner: Annotated[
         bool, typer.Option("--owner", help="May see everybody's history, analysts and charges.")
     ] = False,
+    expires: ExpiresFlag = None,
     service: ServiceFlag = Path("service.toml"),
 ) -> None:
     """Make a token and print it, once: only its hash is kept.
@@ -34,13 +46,33 @@ def add(
     Examples:
 
     ```
-    dualquery serve token add ada --quota 0.2
+    dualquery serve token add ada --quota 0.2 --expires 30d
     dualquery serve token add steward --owner
     ```
     """
     from dualquery.service import tokens
 
-    print(tokens.add(_storage(service), analyst, quota=quota, owner=owner))
+    storage, witness = _ledger(service)
+    until = "" if expires is None else tokens.expiry(expires)
+    print(tokens.add(storage, analyst, quota=quota, owner=owner, expires=until, witness=witness))
+
+
+def rotate(
+    analyst: AnalystArgument, expires: ExpiresFlag = None, service: ServiceFlag = Path("service.toml")
+) -> None:
+    """Make another token and print it, once: the old one opens nothing from now on; role and quota stay.
+
+    Examples:
+
+    ```
+    dualquery serve token rotate ada --expires 30d
+    ```
+    """
+    from dualquery.service import tokens
+
+    storage, witness = _ledger(service)
+    until = "" if expires is None else tokens.expiry(expires)
+    print(tokens.rotate(storage, analyst, expires=until, witness=witness))
 
 
 def revoke(analyst: AnalystArgument, service: ServiceFlag = Path("service.toml")) -> None:
@@ -54,7 +86,8 @@ def revoke(analyst: AnalystArgument, service: ServiceFlag = Path("service.toml")
     """
     from dualquery.service import tokens
 
-    tokens.revoke(_storage(service), analyst)
+    storage, witness = _ledger(service)
+    tokens.revoke(storage, analyst, witness=witness)
 
 
 def list_all(service: ServiceFlag = Path("service.toml"), json: JsonFlag = False) -> None:
@@ -69,26 +102,31 @@ def list_all(service: ServiceFlag = Path("service.toml"), json: JsonFlag = False
     from dualquery.cli import output
     from dualquery.service import tokens
 
-    holders = tokens.holders(_storage(service))
+    storage, witness = _ledger(service)
+    holders = tokens.known(storage, witness).everybody
+    rows = [
+        {"name": h.name, "role": h.role, "quota": f"{float(h.quota):g}", "added": h.added, "expires": h.expires,
+         "revoked": h.revoked}
+        for h in holders
+    ]  # fmt: skip
     if json:
-        output.print_json(
-            [{"name": h.name, "role": h.role, "quota": float(h.quota), "revoked": h.revoked} for h in holders]
-        )
+        output.print_json([{**row, "quota": float(row["quota"])} for row in rows])
         return
-    rows = [[h.name, h.role, f"{float(h.quota):g}", h.added, h.revoked or "no"] for h in holders]
-    output.print_table("Tokens", ["name", "role", "quota", "added", "revoked"], rows)
+    heads = ["name", "role", "quota", "added", "expires", "revoked"]
+    output.print_table("Tokens", heads, [[row[head] or "no" for head in heads] for row in rows])
 
 
-def _storage(service: Path) -> Storage:
+def _ledger(service: Path) -> tuple[Storage, Witness]:
     from dualquery.service.settings import read_settings
     from dualquery.service.storage import Storage
+    from dualquery.service.witness import Witness
 
-    storage = Storage(read_settings(service).place)
-    storage.promise()  # refuses what is no ledger
-    return storage
+    settings = read_settings(service)
+    return Storage(settings.place), Witness(settings.path(settings.witness))
 
 
 token = typer.Typer(help="Who may ask, and how much.", rich_markup_mode="markdown")
 token.command("add")(add)
+token.command("rotate")(rotate)
 token.command("revoke")(revoke)
 token.command("list")(list_all)

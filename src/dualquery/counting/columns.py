@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import tempfile
 from typing import Any
 
@@ -17,6 +19,7 @@ from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.parities import Parities
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
+from dualquery.table.records import BitItems, Records, SparseItems, as_lists
 
 FEW = 64  # queries; more of them are counted together, by the loops of their kind
 MOST_ON_DISK = 64 * MOST_BYTES
@@ -29,14 +32,11 @@ class ColumnCounter:
     """
 
     def __init__(self, counter: Counter) -> None:
+        records = _records_of(counter)
         if isinstance(counter, SpilledCounter):
-            columns = KeptColumns(counter.records, most_bytes=MOST_ON_DISK, stored=on_disk)
-        elif isinstance(counter, MemoryCounter):
-            columns = KeptColumns(counter.records)
+            columns = KeptColumns(records, most_bytes=MOST_ON_DISK, stored=on_disk)
         else:
-            raise DualQueryError(
-                "questions one at a time need the table on this machine; give its file instead of a cluster's frame"
-            )
+            columns = KeptColumns(records)
         self._counter, self._columns = counter, columns
 
     @property
@@ -57,6 +57,31 @@ class ColumnCounter:
         if isinstance(countable, Conjunctions | Parities) and countable.size <= FEW:
             return self._columns.counts(countable)
         return self._counter.true_counts(countable, kept=kept)
+
+
+def true_digest(counter: Counter, key: str) -> str:
+    """HMAC-SHA-256 of all records in their order, under a secret key: it says whether a table is still the same.
+
+    Without the key it says nothing; it is as secret as the key all the same. Items are hashed as lists, however they
+    are stored.
+    """
+    records = _records_of(counter)
+    mac = hmac.new(bytes.fromhex(key), f"{records.rows} records".encode(), hashlib.sha256)
+    for codes in records.columns:
+        items = as_lists(codes, records.rows) if isinstance(codes, BitItems) else codes
+        for array in (items.start, items.ids) if isinstance(items, SparseItems) else (items,):
+            numbers = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            mac.update(f"\n{numbers.dtype.str} {len(numbers)}\n".encode())
+            mac.update(numbers.data)
+    return mac.hexdigest()
+
+
+def _records_of(counter: Counter) -> Records:
+    if isinstance(counter, SpilledCounter | MemoryCounter):
+        return counter.records
+    raise DualQueryError(
+        "questions one at a time need the table on this machine; give its file instead of a cluster's frame"
+    )
 
 
 def on_disk(numbers: NDArray[Any]) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from dualquery import __version__
-from dualquery.errors import DualQueryError
+from dualquery.errors import DualQueryError, LedgerError
 from dualquery.service.departures import Application, Departures, Message, Receive, Scope, Send
 from dualquery.service.desk import Desk
 from dualquery.service.limits import BodyLimit, Rate
@@ -131,7 +131,8 @@ def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], AbstractAsyncContextMa
 async def _refresh(desk: Desk) -> None:
     while True:
         await asyncio.sleep(_FRESH)
-        await asyncio.to_thread(desk.tokens.refresh)
+        with suppress(LedgerError):  # it is away: what was known stays
+            await desk.look_at_wishes()
 
 
 async def _watch(desk: Desk) -> None:

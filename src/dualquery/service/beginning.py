@@ -11,7 +11,7 @@ from dualquery.asking.opening import first_release, online
 from dualquery.asking.rehearsal import rehearse
 from dualquery.asking.rule import cap_of, check_wishes
 from dualquery.counting.counter import Counter
-from dualquery.errors import BudgetError, DualQueryError
+from dualquery.errors import BudgetError, DualQueryError, LedgerError
 from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.budget import default_delta
@@ -46,11 +46,13 @@ def begin(
     release: Path | None = None,
     questions: int = 2000,
     tolerance: float | None = None,
+    resume: bool = False,
     progress: Progress = silent,
 ) -> Settings:
     """Open the ledger, charge it, make the first release (or take an earlier one), and write the file.
 
-    The release is charged before a count is read, and stays charged if something fails later.
+    The release is charged before a count is read, and stays charged if something fails later. To `resume`, with the
+    same wishes, goes on from wherever that was, without another charge.
     """
     if out.exists():
         raise DualQueryError(f"'{out}' exists already; name another file with --out")
@@ -61,12 +63,14 @@ def begin(
     if delta is None and rows is None:
         raise BudgetError("the number of records is private between these neighbours, so give --delta")
     folder, stem = out.resolve().parent, out.stem
+    dataset = dataset or table.name.partition(".")[0]
+    where = f"{stem}-release" if release is None else _from(folder, release)
     made = Settings(
         folder=folder,
-        dataset=dataset or table.name.partition(".")[0],
+        dataset=dataset,
         table=_from(folder, table),
         schema=_from(folder, schema),
-        release=f"{stem}-release" if release is None else _from(folder, release),
+        release=where,
         ledger=f"{stem}.ledger"
         if ledger is None
         else ledger
@@ -80,15 +84,21 @@ def begin(
         public_rows=public_rows,
         questions=questions,
         tolerance=tolerance,
-        published={f"{stem}-release": f"{stem}-release"} if release is None else {},
+        published={_name_of(release, stem, dataset): where},
     )
     check_wishes(
         made.budget, share=share if release is None else None, questions=questions, tolerance=tolerance
     )
-    longest = _open(made, described, counter, share=share, earlier=release, progress=progress)
+    longest = _open(made, described, counter, share=share, earlier=release, resume=resume, progress=progress)
     made = replace(made, http=replace(made.http, quantum=quantum_for(longest)))
     write_whole(out, made.to_toml())
     return made
+
+
+def _name_of(earlier: Path | None, stem: str, dataset: str) -> str:
+    """The name under which the first release is asked: its folder's, unless the table has that name."""
+    own = f"{stem}-release"
+    return own if earlier is None or earlier.resolve().name == dataset else earlier.resolve().name
 
 
 def _open(
@@ -98,47 +108,84 @@ def _open(
     *,
     share: float,
     earlier: Path | None,
+    resume: bool,
     progress: Progress,
 ) -> float:
     """The ledger and, where there is no earlier one, the release: charged, made, saved. The seconds of a question."""
-    budget = made.budget
-    if earlier is None:
-        refuse_occupied(made.path(made.release))
+    budget, place = made.budget, made.path(made.release)
+    if not resume:
+        _refuse_begun(made)
+        if earlier is None:
+            refuse_occupied(place)
     release = None if earlier is None else Release.load(earlier)
+    if resume and earlier is None and place.exists():
+        release = Release.load(place)  # it was whole, and only the rest is missing
+    keeper = Keeper(
+        _ledger(made, resume=resume), Witness(made.path(made.witness)), dataset=made.dataset, trust=True
+    )
+    try:
+        if release is None:
+            release = first_release(
+                counter,
+                schema=schema,
+                budget=budget,
+                share=share,
+                records=made.public_rows,
+                journal=keeper,
+                resume=resume,
+                progress=progress,
+            )
+            release.save(place)
+        table = online(
+            counter,
+            schema=schema,
+            budget=budget,
+            release=release,
+            questions=made.questions,
+            tolerance=made.tolerance,
+            records=made.public_rows,
+            journal=keeper,
+            progress=progress,
+        )
+        table.close()
+    finally:
+        keeper.close()
+    return rehearse(table.rule, table.release, rows=table.rule.rows)
+
+
+def _refuse_begun(made: Settings) -> None:
+    """A ledger that is there is the budget of this table, even where its beginning was stopped."""
+    is_file = "://" not in made.place
+    if is_file and (not Path(made.place).exists() or not Path(made.place).stat().st_size):
+        return
+    if not Storage(made.place).empty:
+        raise LedgerError(
+            "there is a ledger of a service already. If its beginning was stopped, give the same command with "
+            "--resume; a ledger in another place would be a second budget for the same table"
+        )
+
+
+def _ledger(made: Settings, *, resume: bool) -> Storage:
+    """A new ledger; or the one that a beginning has left, if it is about the same."""
+    budget = made.budget
     promise: dict[str, object] = {
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "neighbours": str(budget.neighbours),
     }
+    wanted = promised(made.dataset, promise, cap=cap_of(budget))
     _make_private(made.place)
     storage = Storage(made.place, new=True)
-    storage.create(promised(made.dataset, promise, cap=cap_of(budget)))
-    keeper = Keeper(storage, Witness(made.path(made.witness)), dataset=made.dataset, trust=True)
-    if release is None:
-        release = first_release(
-            counter,
-            schema=schema,
-            budget=budget,
-            share=share,
-            records=made.public_rows,
-            journal=keeper,
-            progress=progress,
+    if storage.empty:
+        storage.create(wanted)
+        return storage
+    found = storage.promise()
+    if (found.dataset, found.promise, found.cap) != (wanted.dataset, wanted.promise, wanted.cap):
+        raise LedgerError(
+            "this ledger was begun for another dataset, budget or neighbours; give --resume with the same command as "
+            "the first time"
         )
-        release.save(made.path(made.release))
-    table = online(
-        counter,
-        schema=schema,
-        budget=budget,
-        release=release,
-        questions=made.questions,
-        tolerance=made.tolerance,
-        records=made.public_rows,
-        journal=keeper,
-        progress=progress,
-    )
-    table.close()
-    keeper.close()
-    return rehearse(table.rule, table.release, rows=table.rule.rows)
+    return storage
 
 
 def quantum_for(longest: float) -> float:

@@ -30,6 +30,7 @@ from dualquery.service.storage import AwayError
 T = TypeVar("T")
 MOST_AT_ONCE = 64  # questions that one sync may wait for
 HANGING = 5.0  # seconds after which what is under way is not expected to end
+LONGEST_STOP = 30.0  # seconds
 
 
 @dataclass(eq=False)
@@ -108,7 +109,9 @@ class Clerk:
         self._keeper.stopping.set()
         self._jobs.put(None)
         self._making.shutdown(wait=False, cancel_futures=True)
-        self._thread.join()
+        self._thread.join(
+            LONGEST_STOP
+        )  # whatever the disk and the network do; what is lost is an unclean stop
 
     def _work(self) -> None:
         going_on = True
@@ -119,7 +122,7 @@ class Clerk:
             self._online.close()
             self._keeper.flush()
         except LedgerError:
-            pass  # an unclean stop: the next start burns one prepaid fire
+            pass  # an unclean stop: the next start burns one prepaid fire, if a test was open
         finally:
             self._keeper.close()
 
@@ -132,6 +135,8 @@ class Clerk:
             for job in self._batch:
                 if not job.dismissed:
                     self._do(job)
+            if self._jobs.empty():
+                self._online.rest()
             self._keeper.flush()
         except AwayError as problem:
             self._tell_everybody(problem)

@@ -6,6 +6,7 @@ twice, and a request that is repeated finds the reply to the first.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Mapping
@@ -120,9 +121,16 @@ class Desk:
             return {"question": asked.question, "words": "free: a published release answers it"}
         return await self.clerk.do(
             lambda online, keeper: online.quote(
-                asked.question, tolerance=asked.tolerance, error=asked.error
+                asked.question, tolerance=asked.tolerance, error=asked.error, buyer=asked.holder.name
             ).to_json()
         )
+
+    async def look_at_wishes(self) -> None:
+        """Write down what others want to be known about tokens: they wait until it is off the list."""
+        wishes = await asyncio.to_thread(self.storage.wishes)
+        if wishes:
+            await self.clerk.do(lambda online, keeper: keeper.grant(wishes))
+            await asyncio.to_thread(self.storage.unwish, list(wishes))
 
     async def budget(self, holder: Holder) -> Json:
         """What is spent and left, of the whole and of one's quota."""
@@ -208,7 +216,8 @@ class Desk:
             return online.ask(asked.question, release=asked.dataset)
         if asked.free:
             return online.ask(asked.question, test=False)
-        quote = online.quote(asked.question, tolerance=asked.tolerance, error=asked.error)
+        buyer = asked.holder.name
+        quote = online.quote(asked.question, tolerance=asked.tolerance, error=asked.error, buyer=buyer)
         self._refuse_unaffordable(online, keeper, asked, quote)
         if asked.error is None and quote.most.units:
             test = online.unprepared(asked.question, tolerance=asked.tolerance)
@@ -216,7 +225,7 @@ class Desk:
                 raise _UnpreparedError(test)
         if asked.error is None:
             return online.ask(asked.question, tolerance=asked.tolerance)
-        return online.buy(asked.question, error=asked.error)
+        return online.buy(asked.question, error=asked.error, buyer=buyer)
 
     def _refuse_unaffordable(self, online: Online, keeper: Keeper, asked: Asked, quote: Quote) -> None:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""

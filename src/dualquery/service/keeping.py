@@ -12,7 +12,7 @@ first where the ledger stands, because a commit whose answer got lost may have h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Event
 
@@ -32,6 +32,7 @@ from dualquery.asking.journal import (
 from dualquery.errors import LedgerError
 from dualquery.service.lines import TOLD, Draft, Head, Line, Promise, chained, units_of
 from dualquery.service.storage import AwayError, FencedError, Storage
+from dualquery.service.tokens import Tokens, draft_of
 from dualquery.service.witness import Witness
 
 FOUND = (Answered, Fired, Bought)
@@ -52,8 +53,9 @@ class Keeper:
         self.spent_by: dict[str, int] = {}  # of analysts
         self.release_units = 0  # what the release has taken of the cap
         self.asking = ""  # the analyst whose question is under way
+        self.tokens = Tokens()
         self.stopping = Event()
-        self.on_delay: Callable[[LedgerError], None] = lambda problem: None
+        self.on_delay: Callable[[LedgerError], None] = _give_up  # unless somebody can be told
 
     # What the core calls
 
@@ -67,8 +69,10 @@ class Keeper:
         lines = self._storage.verified(self._promise)
         self._head = Head(length=0, hash=self._promise.origin, spent=0)
         self._prices, self.spent_by, self.release_units = {}, {}, 0
+        self.tokens = Tokens()
         for line in self._witness.checked(lines, self._promise, trust=self._trust):
             self._head = line.head
+            self.tokens.hear(line)
             if line.kind in KINDS:
                 entry = read(line.body)
                 self._account(entry, line.analyst)
@@ -127,6 +131,13 @@ class Keeper:
             self._drafts.append(Draft(kind=TOLD, body="{}", units=0))
         self._drafts[-1] = replace(self._drafts[-1], reply=reply, analyst=analyst, key=key, request=request)
 
+    def grant(self, wishes: Mapping[str, str]) -> None:
+        """Write down what others want to be known about tokens, once; what nobody of us wrote is left out."""
+        for number, body in wishes.items():
+            draft = draft_of(body)
+            if draft is not None and not self.tokens.heard(number):
+                self._drafts.append(draft)
+
     def recall(self, requests: Sequence[tuple[str, str]]) -> None:
         """Look up, at once, what was replied to requests that are about to be answered: analyst and key of each."""
         self._recalled = self._storage.replied(requests) if requests else {}
@@ -170,6 +181,8 @@ class Keeper:
     def _written(self, lines: Sequence[Line]) -> None:
         self._head = lines[-1].head
         self._drafts.clear()
+        for line in lines:
+            self.tokens.hear(line)
         self._recalled |= {(line.analyst, line.key): line for line in lines if line.key is not None}
         self._witness.write(self._head, origin=self.origin)
 
@@ -189,3 +202,7 @@ class Keeper:
             self.spent_by[analyst] = self.spent_by.get(analyst, 0) + price
         elif isinstance(entry, Charged):
             self.spent_by[analyst] = self.spent_by.get(analyst, 0) + entry.units
+
+
+def _give_up(problem: LedgerError) -> None:
+    raise problem

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from dualquery.asking.journal import Charged, Entry, Opened, Planned, Prepaid
 from dualquery.errors import LedgerError
 
-FORMAT = 1
+FORMAT = 2
 MOST_UNITS = 2**62
 TOLD = "told"  # a line that holds a reply alone: the entry that it tells was on disk before
 
@@ -116,8 +116,10 @@ def chained(draft: Draft, head: Head, *, origin: str) -> Line:
 def check(line: Line, head: Head, promise: Promise) -> None:
     """LedgerError unless this very line follows from that head, within the cap."""
     draft = Draft(**{f.name: getattr(line, f.name) for f in fields(Draft)})
+    numbers = {"sequence", "units", "spent_after"}
     sound = (
-        all(type(each) is int for each in (line.sequence, line.units, line.spent_after))
+        all(type(getattr(line, f.name)) is int for f in fields(Line) if f.name in numbers)
+        and all(isinstance(getattr(line, f.name), str | None) for f in fields(Line) if f.name not in numbers)
         and 0 <= line.units <= MOST_UNITS
         and line.spent_after <= promise.cap
         and chained(draft, head, origin=promise.origin) == line

@@ -31,14 +31,9 @@ CREATE TABLE dualquery_service_lines (
 
 CREATE INDEX dualquery_service_by_analyst ON dualquery_service_lines (analyst, sequence)
 
-CREATE TABLE dualquery_service_tokens (
-    name TEXT PRIMARY KEY,
-    role TEXT NOT NULL CONSTRAINT dualquery_service_known_role CHECK (role IN ('analyst', 'owner')),
-    public_part TEXT NOT NULL CONSTRAINT dualquery_service_one_token UNIQUE,
-    hash TEXT NOT NULL,
-    quota TEXT NOT NULL,
-    added TEXT NOT NULL,
-    revoked TEXT NOT NULL
+CREATE TABLE dualquery_service_wishes (
+    id TEXT PRIMARY KEY NOT NULL,
+    body TEXT NOT NULL
 )
 
 CREATE FUNCTION dualquery_service_refuse() RETURNS trigger LANGUAGE plpgsql AS $$

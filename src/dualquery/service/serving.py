@@ -19,7 +19,6 @@ from dualquery.service.limits import Daily
 from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
 from dualquery.service.tally import Tally
-from dualquery.service.tokens import Tokens
 from dualquery.service.witness import Witness
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Items, Numeric
@@ -33,6 +32,7 @@ def opened(
     settings: Settings,
     *,
     trust: bool = False,
+    table_changed: bool = False,
     log: Callable[[str], object] | None = None,
     progress: Progress = silent,
 ) -> Iterator[Desk]:
@@ -52,11 +52,12 @@ def opened(
             published=published,
             records=settings.public_rows,
             journal=keeper,
+            table_changed=table_changed,
             progress=progress,
         )
         rehearse(table.rule, table.release)  # before anybody can hold a watch
     except BaseException:
-        storage.release()
+        keeper.close()
         raise
     clerk = Clerk(table, keeper)
     described = {
@@ -69,7 +70,7 @@ def opened(
     clerk.start()
     try:
         daily, tally = Daily(settings.http.bytes_a_day), Tally(log)
-        yield Desk(settings, storage, Tokens(storage), clerk, described, daily, tally)
+        yield Desk(settings, storage, keeper.tokens, clerk, described, daily, tally)
     finally:
         clerk.stop()
 
@@ -79,6 +80,7 @@ def serve(
     *,
     trust: bool = False,
     log: Callable[[str], object] | None = None,
+    table_changed: bool = False,
     ready: Callable[[str], object] | None = None,
     progress: Progress = silent,
 ) -> None:
@@ -94,7 +96,7 @@ def serve(
         raise DualQueryError("serving needs the extra `service`: pip install 'dualquery[service]'") from None
     http = settings.http
     sockets = bound(settings)
-    with opened(settings, trust=trust, log=log, progress=progress) as desk:
+    with opened(settings, trust=trust, table_changed=table_changed, log=log, progress=progress) as desk:
         desk.clerk.prepare_all()
         if ready is not None:
             scheme = "https" if http.certificate else "http"

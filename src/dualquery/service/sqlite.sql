@@ -30,14 +30,9 @@ CREATE TABLE dualquery_service_lines (
 
 CREATE INDEX dualquery_service_by_analyst ON dualquery_service_lines (analyst, sequence)
 
-CREATE TABLE dualquery_service_tokens (
-    name TEXT PRIMARY KEY NOT NULL,
-    role TEXT NOT NULL CHECK (role IN ('analyst', 'owner')),
-    public_part TEXT NOT NULL UNIQUE,
-    hash TEXT NOT NULL,
-    quota TEXT NOT NULL,
-    added TEXT NOT NULL,
-    revoked TEXT NOT NULL
+CREATE TABLE dualquery_service_wishes (
+    id TEXT PRIMARY KEY NOT NULL,
+    body TEXT NOT NULL
 )
 
 CREATE TRIGGER dualquery_service_only_spends BEFORE UPDATE ON dualquery_service

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sql
@@ -23,7 +24,8 @@ from dualquery.errors import LedgerError
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.place import engine_of, sentence_of
 from dualquery.service.lines import FORMAT, Head, Line, Promise, check, origin_of
-from dualquery.service.tables import LEDGERS, LINES, definitions, found, wanted
+from dualquery.service.silence import LONGEST, watch_new, watched
+from dualquery.service.tables import LEDGERS, LINES, WISHES, definitions, found, wanted
 
 _NOBODY_ELSE = 0x6475616C  # the advisory lock of the one server, in each database
 _PART = 5000  # lines that are read at once
@@ -33,6 +35,10 @@ _FIELDS = [field.name for field in fields(Line)]
 
 class AwayError(LedgerError):
     """The ledger cannot be written now. Nothing was written; try again later."""
+
+
+class TakenError(LedgerError):
+    """Another server has this ledger open."""
 
 
 class FencedError(LedgerError):
@@ -46,19 +52,27 @@ class Storage:
         self._engine = engine_of(place, new=new)
         self._writer: sql.Connection | None = None
         self._lock: int | None = None
+        self._session: tuple[int, str] | None = None  # of the writer, as the server knows it
         if self._engine.dialect.name == "postgresql":
-            event.listen(self._engine, "connect", _settings_of_a_connection)
+            event.listen(self._engine, "do_connect", _settings_of_a_connection)
+            watch_new(self._engine)
 
     @property
     def engine(self) -> sql.Engine:
         return self._engine
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was made here yet."""
+        with self.reading() as connection:
+            return not found(connection)
 
     def create(self, promise: Promise) -> None:
         """Make the tables and the first row, in a place that has no ledger of a service."""
         start = {"length": 0, "head": promise.origin, "spent": 0}
         with self._writing() as connection:
             if found(connection):
-                raise LedgerError("there is a ledger of a service already; name another place for this one")
+                raise LedgerError("there is a ledger of a service already")
             for statement in definitions(connection.dialect.name):
                 connection.exec_driver_sql(statement)
             connection.execute(sql.insert(LEDGERS).values(id=1, **asdict(promise), **start))
@@ -70,8 +84,8 @@ class Storage:
                 raise LedgerError("the file of this ledger is damaged; restore a copy")
             if found(connection) != wanted(connection.dialect.name):
                 raise LedgerError(
-                    "this is not the ledger of a service, or its tables, constraints or triggers were changed; name "
-                    "another ledger, or restore a copy"
+                    "this is not the ledger of a service as this version makes them, or its tables, constraints or "
+                    "triggers were changed; name another ledger, or restore a copy"
                 )
             row = connection.execute(sql.select(LEDGERS)).mappings().one_or_none()
         if row is None:
@@ -111,6 +125,22 @@ class Storage:
                 "the ledger of this service is not as it was written: lines are missing at its end. Restore the last "
                 "copy that agrees with the replies that were given"
             )
+
+    # Wishes: what is to be written by the server that has the ledger open.
+
+    def wishes(self) -> dict[str, str]:
+        """What others ask the server to write into the chain, each under its number."""
+        with self.reading() as connection:
+            return {row.id: row.body for row in connection.execute(sql.select(WISHES))}
+
+    def wish(self, number: str, body: str) -> None:
+        with self._changing() as connection:
+            connection.execute(sql.insert(WISHES).values(id=number, body=body))
+
+    def unwish(self, numbers: Sequence[str]) -> int:
+        """Take wishes back, or off the list; how many were still there."""
+        with self._changing() as connection:
+            return connection.execute(sql.delete(WISHES).where(WISHES.c.id.in_(numbers))).rowcount
 
     def head(self) -> Head:
         """Where the ledger stands on disk, as the writer sees it."""
@@ -210,12 +240,17 @@ class Storage:
             return
         if self._engine.dialect.name == "sqlite":
             path = unquote(urlsplit(str(self._engine.url.database)).path)
-            self._lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
             try:
+                self._lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 self.release()
-                raise LedgerError(_TAKEN) from None
+                raise TakenError(_TAKEN) from None
+            except OSError as error:
+                self.release()
+                raise AwayError(
+                    f"'{path}.lock' cannot be written: {error.strerror}; look at its folder"
+                ) from None
             return
         with self._writing():
             pass  # a connection that writes holds the lock
@@ -224,7 +259,11 @@ class Storage:
         """Let the next server in."""
         if self._writer is not None and self._engine.dialect.name != "sqlite":
             # A closed connection would give the lock back too, but only when its process at the other end notices.
-            with suppress(exc.SQLAlchemyError), self._writer.begin():
+            with (
+                suppress(exc.SQLAlchemyError),
+                watched(self._engine, self._writer),
+                self._writer.begin(),
+            ):
                 self._writer.execute(sql.select(sql.func.pg_advisory_unlock(_NOBODY_ELSE)))
         self._drop()
         if self._lock is not None:
@@ -236,35 +275,38 @@ class Storage:
     @contextmanager
     def reading(self) -> Iterator[sql.Connection]:
         """A short look, of one moment."""
-        try:
-            with self._engine.connect() as connection, connection.begin():
-                yield connection
-        except exc.DBAPIError as error:
-            raise AwayError(sentence_of(error, self._engine.dialect.name)) from None
+        with self._in_words(), self._engine.connect() as connection, connection.begin():
+            yield connection
 
     @contextmanager
-    def changing(self) -> Iterator[sql.Connection]:
-        """A short change of what is not the chain (tokens), beside a server that may be running."""
-        try:
-            with self._engine.connect() as connection:
-                connection = connection.execution_options(dualquery_begin="BEGIN IMMEDIATE")
-                with connection.begin():
-                    yield connection
-        except exc.DBAPIError as error:
-            raise AwayError(sentence_of(error, self._engine.dialect.name)) from None
+    def _changing(self) -> Iterator[sql.Connection]:
+        """A short change of what is not the chain, beside a server that may be running."""
+        with self._in_words(), self._engine.connect() as connection:
+            connection = connection.execution_options(dualquery_begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[sql.Connection]:
+        with self._in_words(self._writer):
+            try:
+                connection = self._writer or self._connected()
+                with connection.begin():
+                    yield connection
+            except BaseException:
+                self._drop()
+                raise
+
+    @contextmanager
+    def _in_words(self, connection: sql.Connection | None = None) -> Iterator[None]:
+        """Whatever the database refuses, or leaves unanswered, is a sentence."""
         try:
-            connection = self._writer or self._connected()
-            with connection.begin():
-                yield connection
+            with watched(self._engine, connection):
+                yield
         except exc.DBAPIError as error:
-            self._drop()
             raise AwayError(sentence_of(error, self._engine.dialect.name)) from None
-        except BaseException:
-            self._drop()
-            raise
+        except (exc.SQLAlchemyError, UnicodeError, OverflowError):
+            raise LedgerError("the ledger of this service is damaged; restore a copy") from None
 
     def _connected(self) -> sql.Connection:
         connection = self._engine.connect()
@@ -274,9 +316,13 @@ class Storage:
             with connection.begin():
                 if connection.exec_driver_sql("SHOW fsync").scalar() != "on":
                     raise LedgerError("this PostgreSQL server does not wait for its disk; switch fsync on")
+                if self._session is not None:  # which may not have noticed that it was hung up on
+                    connection.execute(_END, {"pid": self._session[0], "began": self._session[1]})
                 if not _locked(connection):
                     connection.close()
-                    raise LedgerError(_TAKEN)
+                    raise TakenError(_TAKEN)
+                pid, began = connection.execute(_OWN).one()
+                self._session = (pid, began)
         self._writer = connection
         return connection
 
@@ -302,10 +348,36 @@ _MOMENT = 2.0  # seconds
 _TAKEN = "another server has this ledger open; a ledger has one server at a time"
 
 
-def _settings_of_a_connection(connection: object, _record: object) -> None:
-    connection.execute("SET synchronous_commit = on")  # type: ignore[attr-defined]
-    connection.execute("SET lock_timeout = '10s'")  # type: ignore[attr-defined]
-    connection.commit()  # type: ignore[attr-defined]
+_OWN = sql.text("SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+_END = sql.text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid AND backend_start::text = :began"
+)
+# The server gives up before we do, so that it says why; and it lets go of somebody who is gone.
+_SESSION = {
+    "synchronous_commit": "on",
+    "lock_timeout": "5s",
+    "statement_timeout": "8s",
+    "idle_in_transaction_session_timeout": "30s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20s",
+}
+_LINE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": int(1000 * LONGEST),
+}
+
+
+def _settings_of_a_connection(_dialect: object, _record: object, _arguments: object, options: Any) -> None:
+    """With the first packet: nothing is asked through a connection before its limits hold."""
+    given = options.get("options", "")
+    options.update(
+        _LINE, options=" ".join([given, *(f"-c {name}={value}" for name, value in _SESSION.items())])
+    )
 
 
 def head_of(connection: sql.Connection) -> Head:

@@ -24,6 +24,13 @@ LINES = sql.Table(
     *(sql.Column(each, sql.BigInteger) for each in ("units", "spent_after")),
     *(sql.Column(each, sql.Text) for each in ("previous", "hash")),
 )
+# What a running server is asked to write into the chain by whoever gives tokens beside it.
+WISHES = sql.Table(
+    "dualquery_service_wishes",
+    METADATA,
+    sql.Column("id", sql.Text, primary_key=True),
+    sql.Column("body", sql.Text),
+)
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from dualquery.errors import LedgerError
@@ -27,16 +28,28 @@ class Witness:
     def write(self, head: Head, *, origin: str) -> None:
         """Remember a head that is on disk."""
         if self._file is None:
-            self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
-            os.ftruncate(self._file, 2 * _SIZE)
+            self._open()
+        assert self._file is not None
         text = f"{origin} {head.length} {head.hash}"
         line = f"{text} {hashlib.sha256(text.encode()).hexdigest()}\n"
-        os.pwrite(self._file, line.encode().ljust(_SIZE, b"\n"), _SIZE * (head.length % 2))
+        with suppress(OSError):  # then it is older, as after a loss of power
+            os.pwrite(self._file, line.encode().ljust(_SIZE, b"\n"), _SIZE * (head.length % 2))
+
+    def _open(self) -> None:
+        """With all the room that it will ever need, so that a disk that fills up later does not make it old."""
+        try:
+            self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+            os.posix_fallocate(self._file, 0, 2 * _SIZE)
+        except OSError as error:
+            raise LedgerError(
+                f"'{self._path}' cannot be written: {error.strerror}; look at its folder, and the space left"
+            ) from None
 
     def close(self) -> None:
         """To disk, at a clean stop."""
         if self._file is not None:
-            os.fsync(self._file)
+            with suppress(OSError):
+                os.fsync(self._file)
             os.close(self._file)
             self._file = None
 
@@ -50,8 +63,9 @@ class Witness:
         for place in (data[:_SIZE], data[_SIZE : 2 * _SIZE]):
             text, _, seal = place.decode("ascii", errors="replace").strip().rpartition(" ")
             if text and hashlib.sha256(text.encode()).hexdigest() == seal:
-                origin, length, digest = text.split(" ")
-                found.append((origin, int(length), digest))
+                words = text.split(" ")
+                if len(words) == 3 and words[1].isdecimal() and len(words[1]) < 19:
+                    found.append((words[0], int(words[1]), words[2]))
         return max(found, key=lambda each: each[1]) if found else None
 
     def checked(self, lines: Iterable[Line], promise: Promise, *, trust: bool) -> Iterable[Line]:
