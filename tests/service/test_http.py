@@ -52,8 +52,8 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_an_answer_has_a_badge_two_errors_a_cost_and_what_is_left(service: Running) -> None:
     status, reply, _ = service.ask("colour in {c0, c1} & size = s0")
     assert status == 200
-    assert reply["badge"] in ("verified", "measured")
-    assert len(reply["values"]) == len(reply["typical"]) == 1
+    assert reply["badge"] in ("not contradicted", "measured")
+    assert len(reply["values"]) == len(reply["bars_95"]) == 1
     assert 0 < reply["bound"] < 1
     assert reply["confidence"] == 0.95
     assert reply["cost"]["units"] >= 0
@@ -111,7 +111,7 @@ def test_an_exhausted_quota_is_403_with_what_is_left(service: Running) -> None:
     assert error["price"] > 0
     status, reply, _ = service.ask("age = a1 & size = s1", who="bob", free=True)
     assert status == 200
-    assert reply["badge"] == "unverified"
+    assert reply["badge"] == "not checked"
     assert reply["free"]
     assert reply["bound"] is None
 
@@ -373,7 +373,7 @@ def test_the_client_asks_buys_quotes_and_says_what_is_wrong(service: Running) ->
         reply = client.ask("colour = c1", tolerance=0.9)
         assert "confidence" in str(reply)
         assert 0 <= reply.value <= 1
-        assert "fires left" in str(client.ask("colour by shape"))
+        assert "paid checks left" in str(client.ask("colour by shape"))
         assert "budget" in client.quote("colour = c5 & age = a1", error=0.01)["words"]
         bought = client.buy("age = a3", error=0.01)
         assert bought.badge == "bought"

@@ -29,7 +29,7 @@ from dualquery.asking.published import Published
 from dualquery.asking.quoting import purchase_quote, quote_of, too_dear
 from dualquery.asking.rule import Rule, gaussian_bound, variance_of
 from dualquery.asking.state import Known, State
-from dualquery.asking.telling import Typical, answer_of, entry_of, fired_of, in_records
+from dualquery.asking.telling import Bars, answer_of, entry_of, fired_of, in_records
 from dualquery.errors import BudgetError, LedgerError, QueryError
 from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
@@ -68,7 +68,7 @@ class Online:
         )  # held while counting, drawing and appending; never while waiting for the disk, but to pay
         self._stopped: str | None = None
         self._published = Published(published)
-        self._typical = Typical(release.certificate.predicted_error)
+        self._bars = Bars(release)
         self.journal = journal
         self.release = release
         with self._unbroken():
@@ -105,6 +105,7 @@ class Online:
         """The answer to a question, tested as far as there is budget; of a published release where one is named.
 
         Without a test nothing is looked at and nothing can be charged: what was measured, or the hypothesis, answers.
+        A question that a test did not contradict is told again without another test, while the hypothesis stays.
         """
         _check_note(note)
         if release is not None:
@@ -113,12 +114,16 @@ class Online:
         law = self.rule.test_of(question, tolerance)
         with self._lock, self._unbroken():
             known = self._state.known.get(question.text)
+            tested = self._state.tested_within(question)
             slot = self._state.open_slot if test else None
             if known is not None:
                 answer = self._of_known(question, known, FREE)
                 position = self._append(entry_of(answer, self._state.updates, note))
+            elif tested is not None and (slot is None or tested <= self.rule.bound(law)):
+                answer = self._of_hypothesis(question, Badge.NOT_CONTRADICTED, tested)
+                position = self._append(entry_of(answer, self._state.updates, note))
             elif slot is None:
-                answer = self._of_hypothesis(question, Badge.UNVERIFIED, None)
+                answer = self._of_hypothesis(question, Badge.NOT_CHECKED, None)
                 position = self._append(entry_of(answer, self._state.updates, note))
             else:
                 answer, position = self._test(question, law, slot, note)
@@ -210,7 +215,7 @@ class Online:
             GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
-            answer = self._of_values(question, Badge.VERIFIED, mass / total, self.rule.bound(test))
+            answer = self._of_values(question, Badge.NOT_CONTRADICTED, mass / total, self.rule.bound(test))
             return answer, self._append(entry_of(answer, state.updates, note))
         fired = fired_of(surprise, state.slots, question, note)
         position = self._append(fired)
@@ -272,16 +277,14 @@ class Online:
     def _of_values(
         self, question: Question, badge: Badge, values: NDArray[np.float64], bound: float | None
     ) -> OnlineAnswer:
-        return answer_of(
-            question, badge, values, self._typical.of(question, values), bound, self._state.left()
-        )
+        return answer_of(question, badge, values, self._bars.of(question, values), bound, self._state.left())
 
     def _of_known(self, question: Question, known: Known, cost: Cost) -> OnlineAnswer:
         rows, deviation = self.rule.rows, float(known.variance) ** 0.5
         values = np.clip(np.array(known.noisy) / rows, 0.0, 1.0)
-        typical = (deviation / rows,) * len(values)
+        bars = (min(1.0, gaussian_bound(deviation, 1) / rows),) * len(values)
         bound = min(1.0, gaussian_bound(deviation, question.cells) / rows)
-        return answer_of(question, known.badge, values, typical, bound, self._state.left(), cost)
+        return answer_of(question, known.badge, values, bars, bound, self._state.left(), cost)
 
 
 def _check_note(note: str) -> None:

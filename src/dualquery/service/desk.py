@@ -23,7 +23,7 @@ from dualquery.service.storage import Storage
 from dualquery.service.tokens import Holder, Tokens
 
 Json = dict[str, Any]
-_FREE = 'ask with "free": true (`--free`) for an answer that is not tested'
+_FREE = 'ask with "free": true (`--free`) for an answer that is not checked'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,17 @@ class Desk:
             names = ", ".join(self.schema)
             raise ProblemError(404, "unknown_dataset", f"there is no such dataset; there are {names}")
         return found
+
+    def document(self, name: str, file: str) -> bytes:
+        """The report or the certificate of a published release, as its folder holds it; 404 where there is none."""
+        place = self.settings.published.get(name)
+        if place is None:
+            self.known(name)
+            raise ProblemError(404, "not_found", "only a published release has a report")
+        try:
+            return (self.settings.path(place) / file).read_bytes()
+        except OSError:
+            raise ProblemError(404, "not_found", f"the folder of this release has no {file}") from None
 
     def written(self, line: Line) -> Json:
         """A reply as history shows it: with who asked."""
