@@ -12,7 +12,7 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, BudgetError, LedgerError, Neighbours, PersonReplace, QueryError
 from dualquery.asking.answers import Badge
-from dualquery.asking.journal import Answered, Fired, MemoryJournal, Prepaid
+from dualquery.asking.journal import Answered, Closed, Fired, MemoryJournal, Prepaid, Reopened
 from dualquery.asking.rule import Rule
 from dualquery.errors import DualQueryError
 from dualquery.privacy.conversion import units
@@ -161,6 +161,15 @@ def test_what_was_tested_is_known_after_opening_again(open_table) -> None:
     again = open_table(journal=MemoryJournal(journal.entries()))
     refuse_to_count(again)
     assert again.ask("sex = m") == first
+
+
+def test_a_journal_from_before_badges_had_other_names_goes_on(open_table) -> None:
+    journal = MemoryJournal()
+    open_table(journal=journal).close()
+    journal.append(Reopened(), Answered("sex = m", "verified", (0.5,), 0.02, 0), Closed())
+    again = open_table(journal=MemoryJournal(journal.entries()))
+    assert again.status().answers == {"verified": 1}
+    assert again.ask("sex = m").badge is Badge.NOT_CONTRADICTED
 
 
 def test_only_so_many_tested_questions_are_remembered(open_table, monkeypatch: pytest.MonkeyPatch) -> None:
