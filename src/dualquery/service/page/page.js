@@ -104,24 +104,22 @@ async function refresh() {
   state.cap = budget.cap;
   state.owner = budget.owner;
   views.budget(at("budget"), budget);
-  showHistory(told.replies);
+  showHistory(told);
   if (!at("tolerance").options.length) setTolerances(budget.tolerances);
   if (state.owner) await showOwner();
 }
 
-function showHistory(told) {
+// A page of history, behind what is shown already; `next` is where the page behind it begins.
+function showHistory({ replies, next }, before = []) {
   // A reply from before an upgrade has no ± of 95%.
-  const replies = told.map((reply) => ({ bars_95: reply.values.map(() => null), ...reply }));
-  state.replies = replies;
-  state.oldest = replies.at(-1)?.line ?? null;
-  views.history(at("history"), replies, showAnswer, state.owner);
-  at("older").hidden = replies.length < 50;
+  state.replies = [...before, ...replies.map((reply) => ({ bars_95: reply.values.map(() => null), ...reply }))];
+  state.oldest = next === undefined ? (replies.length < 50 ? null : replies.at(-1).line) : next;
+  views.history(at("history"), state.replies, showAnswer, state.owner);
+  at("older").hidden = state.oldest === null;
 }
 
 async function older() {
-  const more = await get(`/v1/history?most=50&before=${state.oldest}`);
-  showHistory([...state.replies, ...more.replies]);
-  at("older").hidden = more.replies.length < 50;
+  showHistory(await get(`/v1/history?most=50&before=${state.oldest}`), state.replies);
 }
 
 async function showOwner() {

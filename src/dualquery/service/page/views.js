@@ -43,7 +43,7 @@ function guarantee(reply) {
   if (reply.bound === null) return "None: it was not checked.";
   const sure = `${Math.round(100 * reply.confidence)}% confidence`;
   const wide = reply.bound > 0.1 ? " That is wide: for the likely error see ±." : "";
-  if (reply.labels.length) return `Every cell is within ${points(reply.bound)} percentage points, all at once, with ${sure}.${wide}`;
+  if (reply.values.length !== 1) return `Every cell is within ${points(reply.bound)} percentage points, all at once, with ${sure}.${wide}`;
   const [low, high] = [Math.max(reply.values[0] - reply.bound, 0), Math.min(reply.values[0] + reply.bound, 1)];
   return `Between ${share(low, reply.bound).value} and ${share(high, reply.bound).value}, with ${sure}.${wide}`;
 }
@@ -58,7 +58,8 @@ export function answer(place, reply, records, download) {
   const cost = reply.free ? "Free." : `${percent(reply.cost.share)} of the budget.`;
   place.replaceChildren(
     make("h3", {}, reply.question),
-    ...(single ? one(reply, records) : many(reply, records, download)),
+    ...(!reply.values.length ? [make("p", {}, "This table was free, and is too long to be kept: ask again.")]
+      : single ? one(reply, records) : many(reply, records, download)),
     make("p", { class: "behind" }, badge(reply), ` ${BADGES[reply.badge] ?? reply.words}`),
     facts([
       ["Likely error", "± covers the true value 19 times of 20 (95%)."],
@@ -205,7 +206,7 @@ export function history(place, replies, again, owner) {
   const heads = [["question"], ["answer", "number"], ["what it is"], ["cost", "number"], ...(owner ? [["analyst"]] : [])];
   const rows = replies.map((reply) => [
     make("button", { type: "button", class: "plain history-question", click: () => again(reply) }, reply.question),
-    reply.labels.length ? `${whole(reply.values.length)} cells` : shareWithBar(reply.values[0], reply.bars_95[0]),
+    !reply.values.length ? "not kept" : reply.labels.length ? `${whole(reply.values.length)} cells` : shareWithBar(reply.values[0], reply.bars_95[0]),
     badge(reply),
     reply.free ? "free" : percent(reply.cost.share),
     ...(owner ? [reply.analyst] : []),
