@@ -165,13 +165,13 @@ def measure_stream(
         assert full is not None
         ways["full"] = queries.fractions(full)
     truth = queries.counts(records) / records.rows
-    verified = np.array([answer.badge is Badge.VERIFIED for answer in answers])
+    verified = np.array([answer.badge is Badge.NOT_CONTRADICTED for answer in answers])
     bounds = np.array([answer.bound or 1.0 for answer in answers])
     above = (np.abs(values - truth) > bounds) & verified
     return errors(records, texts, ways) | {
         "fires": online.status().updates,
         "verified": int(verified.sum()),
-        "unverified": sum(answer.badge is Badge.UNVERIFIED for answer in answers),
+        "unverified": sum(answer.badge is Badge.NOT_CHECKED for answer in answers),
         "above_bound": int(above.sum()),
         "milliseconds": 1000 * spent / questions,
     }

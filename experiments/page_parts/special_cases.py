@@ -420,7 +420,7 @@ def online_errors() -> str:
         f"{least:,} natural questions",
         "mean error",
         "max error",
-        "verified answers above the bound",
+        "not contradicted, above the bound",
         "runs",
     )
     planted = where(rows_of("online"), stream=online.PLANTED)

@@ -108,7 +108,7 @@ def test_replaying_the_journal_makes_the_same_hypothesis_to_the_byte() -> None:
     online = with_surprises(journal)
     answers = [online.ask(text) for text in SURPRISES]
     online.buy("sex = m & age >= 30", error=0.004)
-    assert {answer.badge for answer in answers} >= {Badge.MEASURED, Badge.VERIFIED}
+    assert {answer.badge for answer in answers} >= {Badge.MEASURED, Badge.NOT_CONTRADICTED}
     assert online.status().updates >= 3
     online.close()
     lines = [written(entry) for entry in journal.entries()]
@@ -149,7 +149,7 @@ def test_a_stop_with_no_test_under_way_burns_nothing() -> None:
     for _ in range(3):
         assert with_surprises(journal).status().spent == spent_at_first  # opened, and killed
     online = with_surprises(journal)
-    assert online.ask("rare = yes").badge is Badge.VERIFIED
+    assert online.ask("rare = yes").badge is Badge.NOT_CONTRADICTED
     online.ask("rare = yes", test=False)
     online.buy("sex = m", error=0.05)
     online.rest()
@@ -266,7 +266,7 @@ def test_stopped_after_any_entry_it_goes_on_and_never_spends_less() -> None:
         tests = [e for e in entries[:length] if isinstance(e, Prepaid | Fired)]
         may_be_open = marks[-1:] == [Serving()] and isinstance(tests[-1], Prepaid)
         assert len([e for e in prefix.entries() if isinstance(e, Burned)]) == may_be_open
-        assert again.ask("rare = yes").badge is not Badge.UNVERIFIED
+        assert again.ask("rare = yes").badge is not Badge.NOT_CHECKED
 
 
 def release_cost() -> int:
@@ -346,7 +346,7 @@ def test_a_journal_that_fails_stops_everything_and_tells_nothing(failing: str, a
             later()
     again = with_surprises(journal)  # over what did get written
     assert again.status().spent >= before
-    assert again.ask("rare = yes").badge is Badge.VERIFIED
+    assert again.ask("rare = yes").badge is Badge.NOT_CONTRADICTED
 
 
 def test_a_journal_of_another_table_release_budget_or_rule_is_refused() -> None:
@@ -373,7 +373,7 @@ def test_a_journal_of_another_table_release_budget_or_rule_is_refused() -> None:
         )
     with pytest.raises(LedgerError, match="give the release"):
         dualquery.online(records(), schema=DOMAIN, budget=BUDGET, journal=journal)
-    assert with_surprises(journal).ask("rare = yes").badge is Badge.VERIFIED
+    assert with_surprises(journal).ask("rare = yes").badge is Badge.NOT_CONTRADICTED
 
 
 def test_an_edited_journal_that_pays_less_is_refused() -> None:

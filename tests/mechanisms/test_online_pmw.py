@@ -150,7 +150,9 @@ def test_the_promise_holds_against_an_adversary(seeds: range) -> None:
     for seed in seeds:
         chosen, found, adversary = under_attack(200_000, seed, 700)
         assert chosen.promised_error < 0.25
-        np.testing.assert_allclose(found.values[~found.measured], np.array(adversary.asked)[~found.measured], atol=1e-9)
+        np.testing.assert_allclose(
+            found.values[~found.measured], np.array(adversary.asked)[~found.measured], atol=1e-9
+        )
         kept += bool(found.values.max() <= chosen.promised_error)
         assert chosen.updates / 3 < found.measured.sum() <= chosen.updates
     assert kept >= 0.95 * len(seeds)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,16 +106,30 @@ def test_a_wrong_token_is_said_so(visit: Any) -> None:
     assert page.is_hidden("#service")
 
 
-def test_an_answer_has_its_badge_and_two_error_bars(visit: Any) -> None:
+JARGON = ("fires", "free if easy", "tested", "verified", "typical", "hypothesis", "Rényi", "quantum")
+
+
+def test_an_answer_is_percent_and_a_count_with_95_percent_around_it(visit: Any) -> None:
     looking = visit().sign_in("ada")
     looking.ask("colour in {c0, c1} & size = s0")
     page = looking.page
     page.wait_for_selector("#answer .value")
-    assert page.inner_text("#answer .badge") in ("verified", "measured")
-    assert page.locator("#answer svg line.typical").count() == 1
-    assert page.locator("#answer svg line.bound").count() == 1
-    assert "guaranteed: off by at most" in page.inner_text("#answer")
-    assert "fires" in page.inner_text("#answer")
+    assert page.inner_text("#answer .badge") in ("not contradicted", "measured")
+    assert page.locator("#answer svg line.plus-minus").count() == 1
+    assert page.locator("#answer svg rect.guaranteed").count() == 1
+    words = page.inner_text("#answer")
+    percent, points, count, around = re.search(
+        r"([\d.]+)%\s+± ([\d.]+) percentage points\s+About ([\d,]+) of 20,000 records \(± ([\d,]+)\)", words
+    ).groups()
+    told = looking.service.request("GET", "/v1/history?most=1")[1]["replies"][0]
+    assert float(percent) / 100 == pytest.approx(told["values"][0], abs=told["bars_95"][0] / 5)
+    assert float(points) / 100 == pytest.approx(told["bars_95"][0], rel=0.4)
+    assert int(count.replace(",", "")) == pytest.approx(
+        20_000 * told["values"][0], abs=4_000 * told["bars_95"][0]
+    )
+    assert int(around.replace(",", "")) == pytest.approx(20_000 * told["bars_95"][0], rel=0.4)
+    assert re.search(r"Guaranteed\s+Between [\d.]+% and [\d.]+%, with 95% confidence", words)
+    assert "19 times of 20 (95%)" in words
     page.wait_for_selector("#history tbody tr")
     assert "colour" in page.inner_text("#history")
     assert page.locator("#budget svg rect").count() == 3
@@ -119,18 +137,101 @@ def test_an_answer_has_its_badge_and_two_error_bars(visit: Any) -> None:
     assert page.locator("#answer .value").count() == 1
 
 
-def test_tables_are_drawn_as_heat_maps_bars_and_tables(visit: Any) -> None:
+def test_the_page_speaks_plainly(visit: Any) -> None:
+    looking = visit().sign_in("steward")
+    looking.ask("age = a2 & shape = s0")
+    page = looking.page
+    page.wait_for_selector("#answer .value")
+    page.wait_for_selector("#charges tbody tr")
+    words = page.inner_text("body")
+    assert not [each for each in JARGON if each.lower() in words.lower()]
+    assert page.inner_text("h1") == "people"
+    assert len(page.inner_text("header")) < 100, "the header is a title, not a theorem"
+    assert "paid check" in page.inner_text("#budget")
+    options = page.locator("#tolerance option").all_inner_texts()
+    assert len(options) <= 3
+    assert all(re.fullmatch(r"[a-z, ]+: from [\d.]+ points on", each) for each in options)
+    assert "the usual" in page.locator("#tolerance option:checked").inner_text()
+
+
+def test_every_cell_has_its_bar_and_the_table_can_be_kept(visit: Any) -> None:
+    looking = visit(accept_downloads=True).sign_in("ada")
+    page = looking.page
+    for question, cells, heads in (
+        ("colour by shape", 24, 2),
+        ("by colour", 6, 1),
+        ("colour by shape by size", 120, 3),
+    ):
+        looking.ask(question)
+        page.locator("#answer svg.cell-bar").nth(cells - 1).wait_for(state="attached")
+        assert page.locator("#answer svg.cell-bar rect.bar").count() == cells
+        assert page.locator("#answer svg.cell-bar line.whisker").count() == cells
+        words = page.inner_text("#answer table")
+        assert words.count("%") == cells
+        assert words.count("about ") == cells
+        with page.expect_download() as waiting:
+            page.click("#save-table")
+        assert waiting.value.suggested_filename == "people.csv"
+        rows = list(csv.DictReader(Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()))
+        told = looking.service.request("GET", "/v1/history?most=1")[1]["replies"][0]
+        assert list(rows[0])[heads:] == ["share", "share_plus_minus_95", "count", "count_plus_minus_95"]
+        assert [float(row["share"]) for row in rows] == told["values"]
+        assert [float(row["share_plus_minus_95"]) for row in rows] == told["bars_95"]
+        assert [list(row.values())[:heads] for row in rows] == told["labels"]
+        assert float(rows[-1]["count"]) == pytest.approx(20_000 * told["values"][-1])
+
+
+def test_no_earlier_answer_stays_below_an_error(visit: Any) -> None:
     looking = visit().sign_in("ada")
     page = looking.page
-    looking.ask("colour by shape")
-    page.wait_for_selector("#answer svg rect.cell")
-    assert page.locator("#answer svg rect.cell").count() == 24
-    looking.ask("by colour")
-    page.wait_for_selector("#answer svg rect.bar")
-    assert page.locator("#answer svg rect.bar").count() == 6
-    looking.ask("colour by shape by size")
+    looking.ask("shape = s0")
+    page.wait_for_selector("#answer .value")
+    looking.ask("shape = s0 & siz = s1")
+    page.wait_for_selector("#question-fault:not(:empty)")
+    assert page.inner_text("#answer") == ""
+    page.click("#history .history-question >> nth=0")
+    page.wait_for_selector("#answer .value")
+    assert page.inner_text("#question-fault") == ""
+
+
+def test_the_placeholder_and_the_examples_can_be_asked(visit: Any) -> None:
+    looking = visit().sign_in("ada")
+    page = looking.page
+    page.wait_for_selector("#service:not([hidden])")
+    looking.ask(page.get_attribute("#question", "placeholder"))
+    page.wait_for_selector("#answer .value")
+    page.click("#help button >> nth=1")
+    page.click("#ask button[type=submit]")
     page.wait_for_selector("#answer table")
-    assert page.locator("#answer tbody tr").count() == 120
+    assert page.inner_text("#question-fault") == ""
+
+
+def test_a_choice_of_what_a_check_notices_fits_every_question(visit: Any) -> None:
+    """The smallest number depends on how many cells are asked: the choice is a word, and the number follows."""
+    looking = visit().sign_in("ada")
+    page = looking.page
+    page.wait_for_selector("#tolerance option", state="attached")
+    page.select_option("#tolerance", index=0)
+    for question in ("shape = s1 & age = a4", "size by age"):
+        looking.ask(question)
+        page.wait_for_selector("#answer h3")
+        assert page.inner_text("#question-fault") == ""
+
+
+def test_certificate_and_report_can_be_kept(visit: Any) -> None:
+    looking = visit(accept_downloads=True).sign_in("ada")
+    page = looking.page
+    page.wait_for_selector("#documents button")
+    kept = {}
+    for button in page.locator("#documents button").all():
+        with page.expect_download() as waiting:
+            button.click()
+        kept[waiting.value.suggested_filename] = Path(waiting.value.path()).read_bytes()
+    folder = looking.service.desk.settings.path("stale")
+    assert kept.keys() == {"people-certificate.json", "stale-certificate.json", "stale-report.html"}
+    assert kept["stale-report.html"] == (folder / "report.html").read_bytes()
+    assert kept["stale-certificate.json"] == (folder / "certificate.json").read_bytes()
+    assert json.loads(kept["people-certificate.json"])["epsilon"] == 1.0
 
 
 def test_an_error_points_at_the_mistake(visit: Any) -> None:
@@ -171,16 +272,17 @@ def test_the_price_is_quoted_before_asking_and_a_purchase_is_made(visit: Any) ->
     page = visit().sign_in("ada").page
     page.wait_for_selector("#service:not([hidden])")
     page.fill("#question", "age = a5 & shape = s3")
-    page.locator("#quote", has_text="free if easy, at most").wait_for()
+    page.locator("#quote", has_text="usually free, at most").wait_for()
     page.check("input[name=how][value=buy]")
-    page.fill("#error", "0.01")
+    page.fill("#error", "2")
     page.locator("#quote", has_text="of the budget").wait_for()
     page.click("#ask button[type=submit]")
     page.wait_for_selector("#answer .badge.bought")
-    assert "cost" in page.inner_text("#answer")
+    assert "± 2 percentage points" in page.inner_text("#answer"), "what was asked for, 95%"
+    assert "of the budget" in page.inner_text("#answer")
 
 
-def test_a_quota_that_is_exhausted_is_said_and_what_is_not_tested_is_free(visit: Any) -> None:
+def test_a_quota_that_is_exhausted_is_said_and_what_is_not_checked_is_free(visit: Any) -> None:
     looking = visit().sign_in("bob")
     looking.ask("age = a7 & shape = s3")
     page = looking.page
@@ -188,11 +290,11 @@ def test_a_quota_that_is_exhausted_is_said_and_what_is_not_tested_is_free(visit:
     assert "quota" in page.inner_text("#question-fault")
     page.check("input[name=how][value=free]")
     page.click("#ask button[type=submit]")
-    page.wait_for_selector("#answer .badge.unverified")
+    page.wait_for_selector("#answer .badge.not-checked")
     page.select_option("#which", "stale")
     looking.ask("colour = c0")
     page.wait_for_selector("#answer .badge.release")
-    assert "free" in page.inner_text("#answer")
+    assert "Free." in page.inner_text("#answer")
     assert page.is_hidden("#owner")
 
 
@@ -200,7 +302,7 @@ def test_an_owner_sees_analysts_and_charges(visit: Any) -> None:
     page = visit().sign_in("steward").page
     page.wait_for_selector("#owner tbody tr")
     assert "ada" in page.inner_text("#analysts")
-    assert "prepaid" in page.inner_text("#charges")
+    assert "paid in advance" in page.inner_text("#charges")
 
 
 def test_nothing_inline_runs_and_nothing_comes_from_elsewhere(visit: Any) -> None:
@@ -225,7 +327,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Any, scheme:
     looking.sign_in("ada")
     looking.ask("colour by shape")
     page = looking.page
-    page.wait_for_selector("#answer svg")
+    page.wait_for_selector("#answer table")
     assert page.evaluate("document.documentElement.scrollWidth <= 360")
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     ink = page.evaluate("getComputedStyle(document.body).color")

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from dualquery.privacy.conversion import UNITS
+from dualquery.releases.release import with_bar
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
@@ -17,21 +18,23 @@ class Badge(Enum):
     """Where an answer comes from, and so what stands behind it."""
 
     RELEASE = "release"  # a published release said so; nothing was tested
-    VERIFIED = "verified"  # the hypothesis said so, and the test against the table stayed silent
+    NOT_CONTRADICTED = (
+        "not contradicted"  # the hypothesis said so, and the test against the table stayed silent
+    )
     MEASURED = "measured"  # the test fired, and the count was measured with fresh noise
     BOUGHT = "bought"  # measured at a precision that the analyst named and paid for
-    UNVERIFIED = "unverified"  # the hypothesis said so, and nothing was left to test it
+    NOT_CHECKED = "not checked"  # the hypothesis said so, and no test was wanted, or nothing was left for one
 
     def words(self) -> str:
         return _BADGE_WORDS[self]
 
 
 _BADGE_WORDS = {
-    Badge.RELEASE: "from a published release: free, and not tested",
-    Badge.VERIFIED: "from the hypothesis, which a test against the table did not contradict: free",
-    Badge.MEASURED: "measured with fresh noise, because the hypothesis was far off",
+    Badge.RELEASE: "from a published release: free, and not checked",
+    Badge.NOT_CONTRADICTED: "an estimate that a check against the table did not contradict: free",
+    Badge.MEASURED: "measured with fresh noise, because the estimate was far off",
     Badge.BOUGHT: "measured with the precision that was paid for",
-    Badge.UNVERIFIED: "from the hypothesis, with no budget left to test it",
+    Badge.NOT_CHECKED: "an estimate that was not checked against the table: free",
 }
 
 
@@ -69,14 +72,15 @@ class Left:
 class OnlineAnswer:
     """Fractions of the table. A single question has one value and no labels; a table has both for each cell.
 
-    `typical` is about one standard error of each value. `bound` is guaranteed: with the stated confidence no value
-    is off by more, all cells at once; None where nothing is guaranteed.
+    `bars_95` is the ± of each value: it is off by at most that, 19 times of 20; predicted for an estimate, known for
+    a measurement. `bound` is guaranteed: with the stated confidence no value is off by more, all cells at once; None
+    where nothing is guaranteed.
     """
 
     question: str
     badge: Badge
     values: tuple[float, ...]
-    typical: tuple[float | None, ...]
+    bars_95: tuple[float | None, ...]
     bound: float | None
     cost: Cost
     left: Left
@@ -87,7 +91,7 @@ class OnlineAnswer:
     @property
     def repeatable(self) -> bool:
         """Whether asking again, without a test, says the same as long as nothing was measured since."""
-        return self.cost.units == 0 and self.badge is not Badge.VERIFIED
+        return self.cost.units == 0 and self.badge is not Badge.NOT_CONTRADICTED
 
     @property
     def value(self) -> float:
@@ -96,23 +100,21 @@ class OnlineAnswer:
         return value
 
     def __str__(self) -> str:
-        """`0.142 ± 0.003 (verified; off by at most 0.015 with 95% confidence)`."""
-        if self.labels:
-            return f"{self.question}: {len(self.values)} cells ({self._behind()})"
-        error = "" if self.typical[0] is None else f" ± {self.typical[0]:.2g}"
-        return f"{self.value:.4f}{error} ({self._behind()})"
+        """`0.142 ± 0.006 (95%); not contradicted, guaranteed within 0.015 (95%)`."""
+        head = f"{self.question}: {len(self.values)} cells" if self.labels else self._with_bar()
+        sure = "" if self.bound is None else f", guaranteed within {self.bound:.2g} ({self.confidence:.0%})"
+        return f"{head}; {self.badge.value}{sure}"
 
-    def _behind(self) -> str:
-        if self.bound is None:
-            return self.badge.value
-        return f"{self.badge.value}; off by at most {self.bound:.2g} with {self.confidence:.0%} confidence"
+    def _with_bar(self) -> str:
+        (bar,) = self.bars_95
+        return with_bar(self.value, bar) + (f" ({CONFIDENCE:.0%})" if bar else "")
 
     def to_json(self) -> dict[str, Json]:
         return {
             "question": self.question,
             "badge": self.badge.value,
             "values": list(self.values),
-            "typical": list(self.typical),
+            "bars_95": list(self.bars_95),
             "bound": self.bound,
             "confidence": self.confidence,
             "attributes": list(self.attributes),
@@ -133,6 +135,7 @@ class Quote:
         float | None
     )  # that an answer would be guaranteed within; None where there is nothing left to test with
     words: str
+    tolerances: tuple[float, ...] = ()  # that may be named for this question, where it would be tested
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -141,6 +144,7 @@ class Quote:
             "most": self.most.to_json(),
             "bound": self.bound,
             "words": self.words,
+            "tolerances": list(self.tolerances),
         }
 
 
@@ -157,7 +161,7 @@ class Status:
     spent: int
     left: Left
     price: Cost  # of a fire with its measurement
-    bound: float  # of a verified answer, at the tolerance that is used where none is named
+    bound: float  # of an answer that is not contradicted, at the tolerance that is used where none is named
     tolerances: tuple[float, ...]  # that may be named
     updates: int  # of the hypothesis
     answers: dict[str, int]  # given so far, by badge

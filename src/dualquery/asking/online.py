@@ -32,7 +32,7 @@ from dualquery.asking.published import Published
 from dualquery.asking.quoting import purchase_quote, quote_of, too_dear
 from dualquery.asking.rule import Rule, gaussian_bound, variance_of
 from dualquery.asking.state import Known, State
-from dualquery.asking.telling import Typical, answer_of, entry_of, fired_of, in_records
+from dualquery.asking.telling import Bars, answer_of, entry_of, fired_of, in_records
 from dualquery.errors import BudgetError, LedgerError, QueryError
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.conversion import units
@@ -79,7 +79,7 @@ class Online:
         )
         self._published = Published(published)
         self._prepared: tuple[HazardTest, ...] = ()
-        self._typical = Typical(release.certificate.predicted_error)
+        self._bars = Bars(release)
         self.journal = journal
         self.release = release
         with self._unbroken():
@@ -116,6 +116,7 @@ class Online:
         """The answer to a question, tested as far as there is budget; of a published release where one is named.
 
         Without a test nothing is looked at and nothing can be charged: what was measured, or the hypothesis, answers.
+        A question that a test did not contradict is told again without another test, while the hypothesis stays.
         """
         _check_note(note)
         if release is not None:
@@ -124,7 +125,11 @@ class Online:
         law = self.rule.test_of(question, tolerance)
         with self._lock, self._unbroken():
             slot = self._state.open_slot if test else None
-            if slot is None or question.text in self._state.known:
+            tested = self._state.tested_within(question)
+            done = question.text in self._state.known or (
+                tested is not None and tested <= self.rule.bound(law)
+            )
+            if slot is None or done:
                 answer = self._untested(question)
                 position = self._append(entry_of(answer, self._state.updates, note))
             else:
@@ -271,7 +276,7 @@ class Online:
             GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
-            answer = self._of_values(question, Badge.VERIFIED, mass / total, self.rule.bound(test))
+            answer = self._of_values(question, Badge.NOT_CONTRADICTED, mass / total, self.rule.bound(test))
             return answer, self._append(entry_of(answer, state.updates, note))
         fired = fired_of(surprise, state.slots, question, note)
         position = self._append(fired)
@@ -339,25 +344,25 @@ class Online:
         return answer
 
     def _untested(self, question: Question) -> OnlineAnswer:
-        """What was measured, or what the hypothesis says."""
+        """What was measured, or what the hypothesis says, which a test may not have contradicted as it stands."""
         known = self._state.known.get(question.text)
         if known is not None:
             return self._of_known(question, known, FREE)
-        return self._of_values(question, Badge.UNVERIFIED, self._state.hypothesis.fractions(question), None)
+        tested = self._state.tested_within(question)
+        badge = Badge.NOT_CHECKED if tested is None else Badge.NOT_CONTRADICTED
+        return self._of_values(question, badge, self._state.hypothesis.fractions(question), tested)
 
     def _of_values(
         self, question: Question, badge: Badge, values: NDArray[np.float64], bound: float | None
     ) -> OnlineAnswer:
-        return answer_of(
-            question, badge, values, self._typical.of(question, values), bound, self._state.left()
-        )
+        return answer_of(question, badge, values, self._bars.of(question, values), bound, self._state.left())
 
     def _of_known(self, question: Question, known: Known, cost: Cost) -> OnlineAnswer:
         rows, deviation = self.rule.rows, float(known.variance) ** 0.5
         values = np.clip(np.array(known.noisy) / rows, 0.0, 1.0)
-        typical = (deviation / rows,) * len(values)
+        bars = (min(1.0, gaussian_bound(deviation, 1) / rows),) * len(values)
         bound = min(1.0, gaussian_bound(deviation, question.cells) / rows)
-        return answer_of(question, known.badge, values, typical, bound, self._state.left(), cost)
+        return answer_of(question, known.badge, values, bars, bound, self._state.left(), cost)
 
 
 def _check_note(note: str) -> None:

@@ -16,12 +16,15 @@ def quote_of(state: State, question: Question, test: HazardTest) -> Quote:
     rule, known = state.rule, state.known.get(question.text)
     if known is not None:
         return _measured(state, question, known)
+    tested, bound = state.tested_within(question), rule.bound(test)
+    if tested is not None and (state.open_slot is None or tested <= bound):
+        return Quote(question.text, FREE, FREE, tested, "free: it has been checked")
     if state.open_slot is None:
-        words = "free, and not verified: nothing is left to test it with"
+        words = "free, and not checked: nothing is left to check it with"
         return Quote(question.text, FREE, FREE, None, words)
     most = Cost.of(rule.price, rule.cap)
-    words = f"free if easy, at most {percent(most.share)} of the budget"
-    return Quote(question.text, FREE, most, rule.bound(test), words)
+    words = f"usually free, at most {percent(most.share)} of the budget"
+    return Quote(question.text, FREE, most, bound, words, rule.tolerances_of(question.cells))
 
 
 def purchase_quote(state: State, question: Question, error: float, buyer: str) -> Quote:
@@ -52,7 +55,7 @@ def too_dear(state: State, question: Question, price: int) -> str:
     within = (
         f"an error of {rounded_up(least)} is within it"
         if least < MOST_ERROR
-        else "ask, which is free if easy"
+        else "ask, which is usually free"
     )
     cost, rest = percent(price / rule.cap), percent(left.share)
     return f"this purchase costs {cost} of the budget, and {rest} is left; {within}"

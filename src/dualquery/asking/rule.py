@@ -153,7 +153,11 @@ class Rule:
     @cached_property
     def tolerances(self) -> tuple[float, ...]:
         """The bounds on the menu of a single question."""
-        return tuple(self.bound(test) for test in self._menu(1))
+        return self.tolerances_of(1)
+
+    def tolerances_of(self, cells: int) -> tuple[float, ...]:
+        """The bounds on the menu of a question of so many cells."""
+        return tuple(self.bound(test) for test in self._menu(cells))
 
     def to_json(self) -> str:
         """The rule as the journal writes it."""

@@ -6,6 +6,7 @@ journal is written, and then `apply` changes the rest, so that both ways lead to
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,6 +33,8 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.question import Question, QuestionReader
+
+MOST_TESTED = 100_000  # questions that are remembered as tested, some 100 bytes each
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class State:
         self.serving = False  # whether a test may be under way, by what is on disk or about to be
         self._reader = reader
         self._charged: dict[int, Charged] = {}
+        self._tested: dict[bytes, float] = {}  # by digest of a question: the bound of a test that was silent
 
     @property
     def open_slot(self) -> Slot | None:
@@ -91,6 +95,13 @@ class State:
         return next(
             (each for each in open_ones if (each.question, each.variance, each.buyer) == wanted), None
         )
+
+    def tested_within(self, question: Question) -> float | None:
+        """The bound within which a test did not contradict the hypothesis as it stands; None where none was made.
+
+        It follows from what was told. To test again would tell more, for the chance of another fire.
+        """
+        return self._tested.get(_digest(question.text))
 
     def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
         moved = GroupCounts(question.group).sensitivity(self.rule.budget.neighbours)
@@ -128,6 +139,8 @@ class State:
             self.slots = entry.slot
         elif isinstance(entry, Answered):
             self.answers[entry.badge] += 1
+            if entry.badge == Badge.NOT_CONTRADICTED.value and entry.bound is not None:
+                self._keep_tested(_digest(entry.question), entry.bound)
         elif isinstance(entry, Fired):
             self.answers[Badge.MEASURED.value] += 1
             question = self._reader.read(entry.question)
@@ -152,6 +165,17 @@ class State:
             )
         )
         self.updates += 1
+        self._tested.clear()
+
+    def _keep_tested(self, digest: bytes, bound: float) -> None:
+        """The strictest test counts; of very many questions the latest are kept."""
+        self._tested[digest] = min(bound, self._tested.pop(digest, bound))
+        if len(self._tested) > MOST_TESTED:
+            del self._tested[next(iter(self._tested))]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _require(condition: bool, what: str) -> None:

@@ -9,29 +9,36 @@ from numpy.typing import NDArray
 
 from dualquery.asking.answers import FREE, Badge, Cost, Left, OnlineAnswer
 from dualquery.asking.journal import Answered, Fired
+from dualquery.mechanisms.error_bars import STUDENT, bar_from_mean, narrowest
 from dualquery.privacy.curator import TableSurprise
 from dualquery.queries.question import Question
-from dualquery.releases.prediction import PredictedError
+from dualquery.releases.release import Release
 
 
-class Typical:
-    """The predicted error of answers, for many of them at once."""
+class Bars:
+    """The 95% bars of what rows that began as a release answer: t · curve(q), as if replicas erred as the curve says.
 
-    def __init__(self, predicted: PredictedError) -> None:
-        self._predicted = predicted
+    Replicas of the release say nothing of a hypothesis that has moved since; its curves are what there is.
+    """
+
+    def __init__(self, release: Release) -> None:
+        self._predicted = release.certificate.predicted_error
+        self._least = narrowest(release.certificate["records"]["rows"], release.artefact.rows or 1)
 
     def of(self, question: Question, values: NDArray[np.float64]) -> tuple[float | None, ...]:
         if not self._predicted.curves.curves:
-            return (self._predicted.mean,) * len(values)
+            mean = self._predicted.mean
+            return (None if mean is None else bar_from_mean(mean),) * len(values)
         order = np.full(len(values), int((question.group.scope() >= 0).sum(axis=1).max()))
-        return tuple(self._predicted.curves.at(values, order)[0].tolist())
+        widths = STUDENT * self._predicted.curves.at(values, order)[0]
+        return tuple(np.clip(widths, self._least, 1.0).tolist())
 
 
 def answer_of(
     question: Question,
     badge: Badge,
     values: NDArray[np.float64],
-    typical: tuple[float | None, ...],
+    bars_95: tuple[float | None, ...],
     bound: float | None,
     left: Left,
     cost: Cost = FREE,
@@ -40,7 +47,7 @@ def answer_of(
         question.text,
         badge,
         tuple(values.tolist()),
-        typical,
+        bars_95,
         bound,
         cost,
         left,

@@ -24,12 +24,12 @@ def ask(
     buy: Annotated[
         float | None,
         typer.Option(
-            "--buy", metavar="ERROR", help="Have it measured with this standard error, for its price."
+            "--buy",
+            metavar="ERROR",
+            help="Have it measured with this standard error, for its price; the ± is then about twice that.",
         ),
     ] = None,
-    free: Annotated[
-        bool, typer.Option("--free", help="The hypothesis alone: no test, no cost, not verified.")
-    ] = False,
+    free: Annotated[bool, typer.Option("--free", help="The hypothesis alone: no test, no cost.")] = False,
     quote: Annotated[bool, typer.Option("--quote", help="Say what it would cost, and ask nothing.")] = False,
     dataset: Annotated[
         str | None,
@@ -43,7 +43,9 @@ def ask(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Ask a service a question. **Free if easy**, and at most the price of a fire; with `--buy`, its price.
+    """Ask a service a question. **Usually free**, at most the price of a paid check; with `--buy`, its price.
+
+    The ± is 95%: 19 times of 20 the answer is off by at most that.
 
     Examples:
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -41,7 +43,7 @@ def add(
     expires: ExpiresFlag = None,
     service: ServiceFlag = Path("service.toml"),
 ) -> None:
-    """Make a token and print it, once: only its hash is kept.
+    """Make a token and print it, once: only its hash is kept. How many paid checks the quota buys is said beside it.
 
     Examples:
 
@@ -51,10 +53,23 @@ def add(
     ```
     """
     from dualquery.service import tokens
+    from dualquery.service.standing import checks_of
 
     storage, witness = _ledger(service)
     until = "" if expires is None else tokens.expiry(expires)
     print(tokens.add(storage, analyst, quota=quota, owner=owner, expires=until, witness=witness))
+    print(_bought(*checks_of(storage, quota)), file=sys.stderr)  # so that the token can be piped
+
+
+def _bought(checks: int, least: float) -> str:
+    """A quota in words."""
+    if checks:
+        many = "1 paid check" if checks == 1 else f"{checks:,} paid checks"
+        return f"This quota buys {many}. A check is free unless it finds the answer far off."
+    enough = f" A quota of {math.ceil(1000 * least) / 1000:g} buys one." if least <= 1 else ""
+    return (
+        f"This quota buys no check, so answers will be unchecked, or those that others had checked.{enough}"
+    )
 
 
 def rotate(

@@ -9,6 +9,7 @@ keeping.py    the journal of the core, on disk: many questions, one sync
 standing.py   what is spent and left, from the ledger alone
 clerk.py      the one thread that asks the table, question after question, and replies once that is on disk
 tokens.py     who may ask, as what, and how much of the budget
+describing.py what is public about a dataset: attributes, examples, the promise
 desk.py       where requests come in: quotas, and replies that were given before
 departures.py answers leave at fixed moments
 limits.py     how large, how slow, how often, how much a day

@@ -26,8 +26,10 @@ _FRESH = 1.0  # seconds after which a revoked token opens nothing
 _PAGE = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page/icon.svg": ("icon.svg", "image/svg+xml"),
     "/page/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/page/asking.js": ("asking.js", "text/javascript; charset=utf-8"),
+    "/page/numbers.js": ("numbers.js", "text/javascript; charset=utf-8"),
     "/page/completion.js": ("completion.js", "text/javascript; charset=utf-8"),
     "/page/pictures.js": ("pictures.js", "text/javascript; charset=utf-8"),
     "/page/views.js": ("views.js", "text/javascript; charset=utf-8"),

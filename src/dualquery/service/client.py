@@ -56,21 +56,18 @@ class Reply:
         return str(self.data["badge"])
 
     def __str__(self) -> str:
-        """`0.142 ± 0.003`, the bound, the badge and the price."""
+        """`0.142 ± 0.006 (95%)`, the badge, the bound and the price."""
+        bars = self.data["bars_95"]
         if self.data["labels"]:
-            rows = zip(self.data["labels"], self.values, self.data["typical"], strict=True)
-            head = "\n".join(f"{_with_error(v, e):<20} {', '.join(labels)}" for labels, v, e in rows)
+            rows = zip(self.data["labels"], self.values, bars, strict=True)
+            head = "\n".join(f"{_with_bar(v, bar):<26} {', '.join(labels)}" for labels, v, bar in rows)
         else:
-            head = _with_error(self.value, self.data["typical"][0])
+            head = _with_bar(self.value, bars[0])
         bound = self.data["bound"]
-        sure = (
-            ""
-            if bound is None
-            else f"; off by at most {bound:.2g} with {self.data['confidence']:.0%} confidence"
-        )
+        sure = "" if bound is None else f", guaranteed within {bound:.2g} ({self.data['confidence']:.0%})"
         share = self.data["cost"]["share"]
         price = "free" if self.data["free"] else f"{100 * share:.2g}% of the budget"
-        return f"{head}\n{self.badge}{sure}; {price}; {self.data['left']['fires']} fires left"
+        return f"{head}\n{self.badge}{sure}; {price}; {self.data['left']['fires']} paid checks left"
 
 
 class Client:
@@ -167,10 +164,10 @@ def _read(status: int, body: bytes) -> Any:
     return found
 
 
-def _with_error(value: float, error: float | None) -> str:
-    """`0.142 ± 0.003`: one digit of the error, two where it begins with 1, and the value to match."""
-    if not error:
+def _with_bar(value: float, bar: float | None) -> str:
+    """`0.142 ± 0.006 (95%)`: the bar with one digit, two where it begins with 1, and the value to match."""
+    if not bar:
         return f"{value:.4f}"
-    digits = -math.floor(math.log10(error))
-    digits = min(max(digits + (round(error * 10**digits, 1) < 2), 0), 12)
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
+    digits = -math.floor(math.log10(bar))
+    digits = min(max(digits + (round(bar * 10**digits, 1) < 2), 0), 12)
+    return f"{value:.{digits}f} ± {bar:.{digits}f} (95%)"

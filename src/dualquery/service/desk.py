@@ -29,10 +29,10 @@ from dualquery.service.tokens import Holder, Tokens
 
 Json = dict[str, Any]
 WHOLE = 10_000  # bytes of a reply that is always kept
-_CELLS = ("values", "typical", "labels")  # what is long in a reply
+_CELLS = ("values", "bars_95", "labels")  # what is long in a reply
 _NOT_KEPT = '{"sha256":'
 PAGE = 1_000_000  # bytes of history that are given at once, but one reply at the least
-_FREE = 'ask with "free": true (`--free`) for an answer that is not tested'
+_FREE = 'ask with "free": true (`--free`) for an answer that is not checked'
 
 
 class _UnpreparedError(DualQueryError):
@@ -98,6 +98,17 @@ class Desk:
             ready = 0
         head = self.clerk.head
         return self.tally.metrics({"ready": ready, "ledger_lines": head.length, "spent_units": head.spent})
+
+    def document(self, name: str, file: str) -> bytes:
+        """The report or the certificate of a published release, as its folder holds it; 404 where there is none."""
+        place = self.settings.published.get(name)
+        if place is None:
+            self.known(name)
+            raise ProblemError(404, "not_found", "only a published release has a report")
+        try:
+            return (self.settings.path(place) / file).read_bytes()
+        except OSError:
+            raise ProblemError(404, "not_found", f"the folder of this release has no {file}") from None
 
     async def ask(self, asked: Asked) -> bytes:
         """The reply, on disk before it is returned; the one given before, where the key was used before."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from dualquery.releases.folder import REPORT
+from dualquery.releases.seal import CERTIFICATE
 from dualquery.service.departures import start_again
 from dualquery.service.desk import Asked, Desk
 from dualquery.service.problems import ProblemError
@@ -117,6 +120,23 @@ async def dataset(dataset: str, desk: DeskOf, holder: HolderOf) -> dict[str, Any
     return desk.known(dataset)
 
 
+@routes.get("/datasets/{dataset}/certificate")
+async def certificate(dataset: str, desk: DeskOf, holder: HolderOf) -> Response:
+    """What was done and what is promised, all of it public."""
+    if dataset in desk.settings.published:
+        content = await asyncio.to_thread(desk.document, dataset, CERTIFICATE)
+    else:
+        content = json.dumps(desk.known(dataset)["promise"], indent=2).encode("ascii")
+    return Response(content, media_type="application/json")
+
+
+@routes.get("/datasets/{dataset}/report", response_class=HTMLResponse)
+async def report(dataset: str, desk: DeskOf, holder: HolderOf) -> Response:
+    """The report of a published release: a page for people."""
+    content = await asyncio.to_thread(desk.document, dataset, REPORT)
+    return HTMLResponse(content)
+
+
 @routes.get("/datasets/{dataset}/budget")
 async def budget(dataset: str, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
     """What is spent and left, of the whole and of your quota; a release costs nothing."""
@@ -128,7 +148,7 @@ async def budget(dataset: str, desk: DeskOf, holder: HolderOf) -> dict[str, Any]
 
 @routes.post("/datasets/{dataset}/quote")
 async def quote(dataset: str, body: QuoteRequest, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
-    """The price, before asking: free if easy, at most so much."""
+    """The price, before asking: usually free, at most so much."""
     asked = Asked(
         holder=holder, dataset=dataset, question=body.question, tolerance=body.tolerance, error=body.error
     )

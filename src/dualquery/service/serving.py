@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from dualquery.asking.opening import online
 from dualquery.asking.rehearsal import rehearse
@@ -13,6 +12,7 @@ from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.releases.release import Release
 from dualquery.service.clerk import Clerk
+from dualquery.service.describing import of_release, of_table
 from dualquery.service.desk import Desk
 from dualquery.service.keeping import Keeper
 from dualquery.service.limits import Daily
@@ -20,11 +20,7 @@ from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
 from dualquery.service.tally import Tally
 from dualquery.service.witness import Witness
-from dualquery.table.dates import Dates
-from dualquery.table.domain import Column, Domain, Items, Numeric
 from dualquery.table.schema import read_schema
-
-MOST_VALUES = 1000  # of an attribute, that are listed
 
 
 @contextmanager
@@ -61,11 +57,8 @@ def opened(
         raise
     clerk = Clerk(table, keeper)
     described = {
-        settings.dataset: _described(settings.dataset, "interactive", table.domain, table.certificate()),
-        **{
-            name: _described(name, "release", release.domain, dict(release.certificate["budget"]))
-            for name, release in published.items()
-        },
+        settings.dataset: of_table(settings.dataset, table, declared=settings.public_rows is not None),
+        **{name: of_release(name, release) for name, release in published.items()},
     }
     clerk.start()
     try:
@@ -115,31 +108,3 @@ def _stopped_like_an_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _described(name: str, kind: str, domain: Domain, promise: Mapping[str, Any]) -> dict[str, Any]:
-    """What is public about a dataset: its attributes with their values, and the promise."""
-    return {
-        "name": name,
-        "kind": kind,
-        "free": kind == "release",
-        "attributes": [_attribute(column) for column in domain.columns],
-        "promise": promise,
-    }
-
-
-def _attribute(column: Column) -> dict[str, Any]:
-    """An attribute as somebody who asks needs to know it; of very many values the first."""
-    if isinstance(column, Items):
-        return {
-            "name": column.name,
-            "kind": "items",
-            "first": column.first,
-            "count": column.count,
-            "values": [],
-        }
-    if isinstance(column, Numeric) and not isinstance(column, Dates):
-        ends = {"low": column.edges[0], "high": column.edges[-1]}
-        return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **ends}
-    kind = "ordered" if isinstance(column, Dates) or column.ordered else "categorical"
-    return {"name": column.name, "kind": kind, "values": list(column.labels[:MOST_VALUES])}

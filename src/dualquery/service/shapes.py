@@ -18,13 +18,13 @@ class _Strict(BaseModel):
 
 
 class AskRequest(_Strict):
-    """A question that is tested: free if easy, and at most the price of a fire otherwise."""
+    """A question that is tested: free unless the test finds the answer far off, and then the price of a fire."""
 
     question: Text
     tolerance: Fraction | None = Field(
         default=None, description="How far off an answer may be before it should be noticed."
     )
-    free: bool = Field(default=False, description="The hypothesis alone: no test, no cost, not verified.")
+    free: bool = Field(default=False, description="The hypothesis alone: no test, no cost, not checked.")
 
 
 class BuyRequest(_Strict):
@@ -47,10 +47,12 @@ class Answer(BaseModel):
 
     dataset: str
     question: str = Field(description="As it was understood.")
-    badge: str = Field(description="release, verified, measured, bought or unverified")
+    badge: str = Field(description="release, not contradicted, measured, bought or not checked")
     words: str = Field(description="What the badge means.")
     values: list[float]
-    typical: list[float | None] = Field(description="About one standard error of each value.")
+    bars_95: list[float | None] = Field(
+        description="The ± of each value: 19 times of 20 it is off by at most that."
+    )
     bound: float | None = Field(
         description="With this confidence no value is off by more; null: no guarantee."
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -18,6 +20,7 @@ from dualquery.asking.journal import (
     Prepaid,
     read,
 )
+from dualquery.privacy.budget import decimal
 from dualquery.service.lines import Head
 from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
@@ -62,6 +65,19 @@ class Standing:
             "line": self.head.length,
             "hash": self.head.hash,
         }
+
+
+def checks_of(storage: Storage, quota: float) -> tuple[int, float]:
+    """How many fires a quota pays for, and the least quota that pays for one; by the first lines of the ledger."""
+    promise, release = storage.promise(), 0
+    for line in storage.verified(promise):
+        entry = read(line.body) if line.kind in KINDS else None
+        if isinstance(entry, Planned | Opened):
+            release += entry.units
+        if isinstance(entry, Opened):
+            price, whole = json.loads(entry.rule)["price"], entry.cap - release
+            return int(decimal(quota) * whole) // price, price / whole if whole else math.inf
+    return 0, math.inf
 
 
 def standing(settings: Settings, *, trust: bool = False) -> Standing:

@@ -24,7 +24,7 @@ export class Problem extends Error {
   }
 }
 
-async function request(method, path, body, headers = {}) {
+async function answered(method, path, body, headers = {}) {
   let response;
   try {
     response = await fetch(path, {
@@ -35,12 +35,15 @@ async function request(method, path, body, headers = {}) {
   } catch {
     throw new Problem(0, { message: "the service does not answer; try again" });
   }
-  const found = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Problem(response.status, found.error ?? {});
-  return found;
+  if (!response.ok) throw new Problem(response.status, (await response.json().catch(() => ({}))).error ?? {});
+  return response;
 }
 
+const request = async (...parts) => (await answered(...parts)).json().catch(() => ({}));
+
 export const get = (path) => request("GET", path);
+
+export const getFile = async (path) => (await answered("GET", path)).blob();
 
 export const quote = (dataset, body) => request("POST", `/v1/datasets/${encodeURIComponent(dataset)}/quote`, body);
 
