@@ -31,9 +31,7 @@ from dualquery.releases.aside import written_aside
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.keys import read_private_key
 from dualquery.releases.release import Release
-from dualquery.releases.report import report_html
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, sealed
-from dualquery.releases.special import leaving_of
 from dualquery.table.decoding import decode
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -67,6 +65,8 @@ def save(
     sign: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write a release, signed by the key in the file `sign`: all of it, or nothing."""
+    from dualquery.releases.report import report_html
+
     path = Path(folder)
     key = None if sign is None else read_private_key(sign)
     refuse_occupied(path)
@@ -116,21 +116,15 @@ def load(folder: str | os.PathLike[str]) -> Release:
     """The release that a folder holds, once its seal and all its files have been found to be as they were."""
     path = Path(folder)
     certificate = read_certificate(path)
-    data = next((name for name in (SYNTHETIC, ANSWERS) if name in certificate["files"]), None)
-    special = leaving_of(certificate["files"])
-    if data is None and special is None:
-        raise ReleaseError(f"the certificate in '{path}' names no data file")
     try:
         domain = certificate.schema.domain
-        if special is not None:
-            tables = {name: pyarrow.parquet.read_table(path / name) for name in special.files}
-            return Release(certificate, domain, special.read(domain, tables))
-        assert data is not None, "one of them is there"
-        if data == SYNTHETIC:
-            records = encode(path / data, domain)
+        if SYNTHETIC in certificate["files"]:
+            records = encode(_read(path / SYNTHETIC), domain)
             replicas = _read_replicas(path / REPLICAS_FILE, certificate, records)
             return Release(certificate, domain, SyntheticRecords(records), replicas)
-        table = pyarrow.parquet.read_table(path / data)
+        if ANSWERS not in certificate["files"]:
+            return Release(certificate, domain, _read_special(path, certificate))
+        table = _read(path / ANSWERS)
         answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())
         return Release(certificate, domain, answers)
     except OSError as error:
@@ -139,6 +133,21 @@ def load(folder: str | os.PathLike[str]) -> Release:
         ) from None
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException, DataError, SchemaError):
         raise ReleaseError(f"the release '{path}' is damaged, or was changed by hand") from None
+
+
+def _read(file: Path) -> pa.Table:
+    """One of our files. (`pyarrow.parquet.read_table` would import pandas, where it is installed, to do the same.)"""
+    with pyarrow.parquet.ParquetFile(file) as parquet:
+        return parquet.read()
+
+
+def _read_special(path: Path, certificate: Certificate) -> Filed:
+    from dualquery.releases.special import leaving_of
+
+    special = leaving_of(certificate["files"])
+    if special is None:
+        raise ReleaseError(f"the certificate in '{path}' names no data file")
+    return special.read(certificate.schema.domain, {name: _read(path / name) for name in special.files})
 
 
 def _write_replicas(release: Release, file: Path) -> None:
@@ -153,7 +162,7 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     number, draw = said["number"], Draw(said["records"], said["seed"])
     if not number:
         return ()
-    rows = encode(file, released.domain)
+    rows = encode(_read(file), released.domain)
     if number != REPLICAS or rows.rows % number or draw.records > MOST_DRAWN:
         raise DataError("the replicas are not as many as the certificate says")
     tables = tables_drawn(released, draw)

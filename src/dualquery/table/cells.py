@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -89,17 +90,33 @@ def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
     return Distinct(values, np.concatenate([_positions(chunk.indices, len(values)) for chunk in chunks]))
 
 
+def as_numpy(numbers: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    """Numbers of Arrow; NaN for null. (`to_numpy` would import pandas, where it is installed.)"""
+    if numbers.null_count:
+        return numbers.to_numpy(zero_copy_only=False)
+    if isinstance(numbers, pa.ChunkedArray):
+        return np.concatenate(
+            [np.from_dlpack(chunk) for chunk in numbers.chunks or [pa.nulls(0, numbers.type)]]
+        )
+    return np.from_dlpack(numbers)
+
+
+def from_numpy(numbers: NDArray[np.int64]) -> pa.Array:
+    """The way back, of whole numbers; with `pa.array` it is the same."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
 def near_numbers(cells: pa.ChunkedArray) -> Distinct | None:
     """All whole numbers between the least and the largest of a column, where they are few: nothing to hash."""
     if not pa.types.is_integer(cells.type) or cells.null_count or not len(cells):
         return None
-    parts = [chunk.to_numpy() for chunk in cells.chunks if len(chunk)]
+    parts = [as_numpy(chunk) for chunk in cells.chunks if len(chunk)]
     least, most = _ends(parts)
     if most - least >= _FEW or most >= 1 << 63:
         return None
     # Whole numbers of any type wrap around at 256 alike.
     index = [part.astype(np.uint8) - np.uint8(least % 256) for part in parts]
-    values = pa.array(range(least, most + 1), cells.type)
+    values = from_numpy(np.arange(least, most + 1)).cast(cells.type)
     return Distinct(values, index[0] if len(index) == 1 else np.concatenate(index))
 
 
@@ -111,7 +128,7 @@ def _ends(parts: list[NDArray[np.integer]]) -> tuple[int, int]:
 def _positions(indices: pa.Array, empty: int) -> NDArray[np.integer]:
     if indices.null_count:
         indices = indices.cast(pa.int64()).fill_null(empty)
-    return indices.to_numpy().astype(np.uint8 if empty <= _FEW else np.int64, copy=False)
+    return as_numpy(indices).astype(np.uint8 if empty <= _FEW else np.int64, copy=False)
 
 
 def texts_of(values: pa.Array, name: str) -> list[str | None]:
@@ -163,12 +180,12 @@ def numbers_of(values: pa.Array, name: str) -> tuple[NDArray[np.float64], NDArra
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan), np.zeros(len(values), np.bool_)
     if is_numeric(values.type):
-        floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        floats = as_numpy(values.cast(pa.float64(), safe=False))
         return floats, np.zeros(len(values), np.bool_)
     trimmed = pc.utf8_trim_whitespace(pa.array(texts_of(values, name), pa.large_string()))
     trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.large_string()), trimmed)
     try:
-        floats = trimmed.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        floats = as_numpy(trimmed.cast(pa.float64()))
         return floats, np.zeros(len(values), np.bool_)
     except pa.ArrowInvalid:
         # Only a table that is about to be refused, or that says "?" for missing, comes this slow way.
