@@ -133,5 +133,5 @@ def _draw(law: Law, count: int, entropy: Entropy) -> NDArray[np.int64]:
                     again = np.append(again, position)
                 else:
                     batch[cells[position]] = settled
-            cells = cells[np.sort(again)]
+            cells = cells[again]
     return out

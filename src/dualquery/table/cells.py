@@ -11,7 +11,7 @@ may be (`spellings`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,9 +101,20 @@ def as_numpy(numbers: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     return np.from_dlpack(numbers)
 
 
-def from_numpy(numbers: NDArray[np.int64]) -> pa.Array:
-    """The way back, of whole numbers; with `pa.array` it is the same."""
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+def from_numpy(numbers: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The way back, with nulls where they are missing: what `pa.array` does, without pandas."""
+    valid = None if missing is None or not missing.any() else np.packbits(~missing, bitorder="little")
+    buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(np.ascontiguousarray(numbers))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
+
+
+def from_texts(texts: Sequence[str]) -> pa.Array:
+    """The same of texts."""
+    each = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, each)]).astype(np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(each), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(each))]
+    )
 
 
 def near_numbers(cells: pa.ChunkedArray) -> Distinct | None:
