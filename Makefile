@@ -5,6 +5,7 @@ BENCH ?= $(basename $(notdir $(shell grep -l '__main__' benchmarks/*.py)))
 
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 # Without venv (Debian leaves it out) the environment is made by virtualenv, fetched for the purpose.
 MAKER := $(VENV)-maker
@@ -27,20 +28,26 @@ help:
 	@echo "make lock          write requirements-dev.lock, the exact versions for development"
 	@echo "make clean    remove the environments and everything made here"
 
-$(READY): pyproject.toml
+# What the program needs; the rest, for tests and development, is several times as large and comes with $(READY).
+$(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Python 3.11 or later is needed; name one with PYTHON=..." >&2; exit 2; }
-	@echo "Making the environment in $(VENV); this happens once and takes a minute or two."
+	@echo "Making the environment in $(VENV); this happens once and takes a minute."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
 	    rm -rf $(VENV) $(MAKER); \
 	    $(PYTHON) -m pip install --quiet --target $(MAKER) virtualenv && \
 	    PYTHONPATH=$(MAKER) $(PYTHON) -m virtualenv --quiet $(VENV); } || \
 	    { echo "Neither venv nor pip works for $(PYTHON); on Debian: apt-get install python3-venv" >&2; exit 2; }
 	@rm -rf $(MAKER)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(READY): $(CORE)
+	@echo "Adding what tests and development need; this happens once and takes a minute or two."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
-demo: $(READY)
+demo: $(CORE)
 	@rm -rf demo-release
 	@$(BIN)/dualquery demo --out demo-release
 

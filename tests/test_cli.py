@@ -153,6 +153,32 @@ def test_help_is_quick_and_complete() -> None:
         assert name in done.stdout
 
 
+@pytest.mark.parametrize("mechanism", ["dualquery", "projection"])
+def test_a_question_is_quick(place: Path, tmp_path: Path, mechanism: str) -> None:
+    """To answer one nothing is compiled or loaded that was, and no package is imported that has nothing to do."""
+    arguments = release_arguments(place, tmp_path / "out", "--seed", "1", "--quiet")
+    if mechanism == "projection":  # with replicas
+        arguments = [each for each in arguments if each not in QUICK]
+    assert run(arguments) == 0
+    probe = (
+        "import sys; from dualquery.cli import run; code = run(sys.argv[1:]); "
+        "idle = {'numba', 'llvmlite', 'pandas', 'scipy', 'pyarrow.dataset', 'sqlalchemy', 'matplotlib', "
+        "'dualquery.privacy.curator', 'dualquery.mechanisms.choose', 'dualquery.releases.report'}; "
+        "assert not idle & set(sys.modules), idle & set(sys.modules); sys.exit(code)"
+    )
+    for question in ("age >= 55 & smokes = yes", "sex = male | !(commute = car)"):
+        done = subprocess.run(
+            [sys.executable, "-c", probe, "answer", str(tmp_path / "out"), question],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": SOURCE},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("0.")
+
+
 @pytest.mark.parametrize("name", ["release", "plan", "answer", "evaluate", "demo", "schema draft", "schema"])
 def test_every_command_has_help(command: Run, name: str) -> None:
     code, out, _ = command(*name.split(), "--help")

@@ -207,29 +207,34 @@ def test_a_seed_repeats_the_noise_on_any_number_of_threads(count: int) -> None:
         assert (other_seed != draws[0][0]).any()
 
 
-def test_a_seed_is_never_handed_to_a_sampler_that_ignores_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("OpenDP draws from the system's entropy")
+@pytest.mark.parametrize("law", LAWS)
+def test_few_words_and_many_are_worth_the_same(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed gives the same noise by big integers alone and by compiled loops, and leaves the same bits behind."""
+    draws, left, most = [], [], noise.FEW
+    for few in (0, most):
+        monkeypatch.setattr(noise, "FEW", few)
+        entropy = SeededEntropy(5)
+        draws.append(np.concatenate([noise._draw(law, most, entropy) for _ in range(100)]))
+        left.append(entropy.below(1 << 64, 1))
+    np.testing.assert_array_equal(*draws)
+    assert left[0] == left[1]
 
-    monkeypatch.setattr(noise, "_from_opendp", refuse)
-    discrete_gaussian(3, variance=Fraction(4), entropy=SeededEntropy(1))
-    discrete_laplace(3, scale=Fraction(4), entropy=SeededEntropy(1))
-    discrete_laplace(noise.FEW + 1, scale=Fraction(4), entropy=SystemEntropy())
-    with pytest.raises(AssertionError):
-        discrete_laplace(noise.FEW, scale=Fraction(4), entropy=SystemEntropy())
+
+def test_few_draws_need_no_compiled_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("tables are built for many draws")
+
+    monkeypatch.setattr(noise, "decide", refuse)
+    for entropy in (SystemEntropy(), SeededEntropy(1)):
+        assert discrete_gaussian(noise.FEW, variance=Fraction(4), entropy=entropy).shape == (noise.FEW,)
+        with pytest.raises(AssertionError, match="many"):
+            discrete_laplace(noise.FEW + 1, scale=Fraction(4), entropy=entropy)
 
 
 def test_system_entropy_few_and_many() -> None:
     for count in (0, 1, 500, 5000):
         assert discrete_gaussian(count, variance=Fraction(9), entropy=SystemEntropy()).shape == (count,)
         assert discrete_laplace(count, scale=Fraction(9), entropy=SystemEntropy()).shape == (count,)
-
-
-@given(st.fractions(min_value=Fraction(1, 10**6), max_value=10**12), st.sampled_from([1, 2]))
-def test_opendp_never_gets_less_noise_than_asked_for(value: Fraction, power: int) -> None:
-    scale = noise._double_above(value, power=power)
-    assert Fraction(scale) ** power >= value
-    assert Fraction(scale) ** power <= value * (1 + Fraction(1, 2**50))
 
 
 @pytest.mark.parametrize("size", [0, -1])

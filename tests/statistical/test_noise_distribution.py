@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dualquery.privacy.noise import discrete_gaussian, discrete_laplace
+from dualquery.privacy.noise import FEW, discrete_gaussian, discrete_laplace
 from dualquery.privacy.noise_kernels import thresholds
 from dualquery.privacy.noise_law import Law, settle
 from dualquery.randomness import SeededEntropy, SystemEntropy
@@ -114,13 +114,26 @@ def test_discrete_laplace_against_opendp(scale: float) -> None:
     assert two_samples(ours, theirs) > PASS
 
 
+def few_at_a_time(draw: Callable[..., Draws], **law: Fraction) -> Draws:
+    """40,000 draws, so few in each call that no compiled loop is called."""
+    return np.concatenate([draw(FEW, entropy=SystemEntropy(), **law) for _ in range(40_000 // FEW)])
+
+
 def test_few_draws_come_from_the_same_law() -> None:
-    """Calls of up to a thousand draws go to OpenDP; 40 of them together, against the exact probabilities."""
-    draws = np.concatenate(
-        [discrete_gaussian(1000, variance=Fraction(50), entropy=SystemEntropy()) for _ in range(40)]
-    )
+    draws = few_at_a_time(discrete_gaussian, variance=Fraction(50))
     assert goodness_of_fit(draws, gaussian_weights(50.0), 100) > PASS
     assert goodness_of_fit(draws, gaussian_weights(50.0 * 1.15**2), 100) < PASS
+    draws = few_at_a_time(discrete_laplace, scale=Fraction(7, 2))
+    assert goodness_of_fit(draws, laplace_weights(3.5), 200) > PASS
+    assert goodness_of_fit(draws, laplace_weights(3.5 * 1.15), 200) < PASS
+
+
+def test_few_draws_against_opendp() -> None:
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
+    theirs = np.array(dp.m.make_gaussian(*space, scale=300.0)([0] * 80_000))
+    assert two_samples(few_at_a_time(discrete_gaussian, variance=Fraction(300**2)), theirs) > PASS
+    assert two_samples(few_at_a_time(discrete_gaussian, variance=Fraction(345**2)), theirs) < PASS
 
 
 def test_a_word_on_a_threshold_falls_as_often_as_its_fraction_says() -> None:

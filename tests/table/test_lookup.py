@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dualquery.table import lookup
 from dualquery.table.cells import distinct
 from dualquery.table.domain import Domain, Numeric
 from dualquery.table.encoding import encode
@@ -13,18 +14,24 @@ from dualquery.table.lookup import bins_of, looked_up
 
 
 @pytest.mark.parametrize("bins", [1, 2, 7, 64, 65, 300])
-def test_bins_are_those_of_a_bisection(bins: int) -> None:
+def test_bins_are_those_of_a_bisection(bins: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(bins)
     edges = np.sort(rng.choice(1000, bins + 1, replace=False)) / 8
     numbers = np.concatenate([edges, np.nextafter(edges, -1), rng.uniform(-20, 150, 500), [-np.inf, np.inf]])
     expected = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, bins - 1)
     assert np.array_equal(bins_of(edges, numbers), expected)
+    monkeypatch.setattr(lookup, "FEW", 0)  # as if there were many
+    assert np.array_equal(bins_of(edges, numbers), expected)
 
 
 @pytest.mark.parametrize("largest", [1, 127, 128, 32767, 32768, 70_000])
-def test_codes_keep_their_values_in_a_smaller_type(largest: int) -> None:
+def test_codes_keep_their_values_in_a_smaller_type(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = np.array([0, -3, largest, -1])
-    assert looked_up(codes, np.array([3, 2, 2, 1, 0])).tolist() == [-1, largest, largest, -3, 0]
+    index, expected = [3, 2, 2, 1, 0], [-1, largest, largest, -3, 0]
+    for few in (lookup.FEW, 0):
+        monkeypatch.setattr(lookup, "FEW", few)
+        for kind in (np.int64, np.uint8):
+            assert looked_up(codes, np.array(index, kind)).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import numpy as np
 
 from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
-from dualquery.audits.chance import own_sampler
 from dualquery.audits.events import Feature
 from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, MANY, REPLACED, Pair
 from dualquery.counting.memory import MemoryCounter
@@ -64,13 +63,15 @@ def runs_of(setting: Setting) -> Sampler:
     """Plan once, as the public would; run as often as asked."""
 
     def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
-        mechanism, chance = MECHANISMS[setting.mechanism], own_sampler(entropy)
+        mechanism = MECHANISMS[setting.mechanism]
         task = Task(setting.workload, setting.pair.public_rows, setting.budget)
         plan = mechanism.plan_for(task, setting.options)
         counter, found, claim = MemoryCounter(setting.pair.tables[side]), [], Claim(0.0)
         for _ in range(runs):
             ledger = Ledger(setting.budget)
-            outcome = mechanism.run(plan, Curator(counter, ledger, chance), chance.public_generator(), silent)
+            outcome = mechanism.run(
+                plan, Curator(counter, ledger, entropy), entropy.public_generator(), silent
+            )
             found.append({**published(outcome), "events": float(len(ledger.events))})
             if ledger.events:
                 spent = ledger.spent()

@@ -13,7 +13,6 @@ import numpy as np
 
 from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
-from dualquery.audits.chance import own_sampler
 from dualquery.audits.pairs import ALONE, BITS, REPLACED, Pair
 from dualquery.audits.thresholds import NOTHING
 from dualquery.counting.counter import Counter, Integers
@@ -74,10 +73,10 @@ class SlotSession:
         noise = Gaussian(QUIET * moved.l2_squared)
 
         def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
-            chance, found = own_sampler(entropy), []
+            found = []
             table = Told(counts, tuple(truths[side].tolist()))
             for _ in range(runs):
-                curator = Curator(MemoryCounter(self.pair.tables[side]), Ledger(self.budget), chance)
+                curator = Curator(MemoryCounter(self.pair.tables[side]), Ledger(self.budget), entropy)
                 found.append(self._held(curator, table, hypotheses, noise))
                 tell(1)
             patterns, values = zip(*found, strict=True)

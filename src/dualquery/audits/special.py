@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
-from dualquery.audits.chance import own_sampler
 from dualquery.audits.pairs import Pair, pair
 from dualquery.audits.verbs import measurements
 from dualquery.counting.memory import MemoryCounter
@@ -87,14 +86,16 @@ def runs_of(setting: Setting) -> Sampler:
     """Plan once, as the public would; run as often as asked; the adversary asks what is free afterwards."""
 
     def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
-        mechanism, chance = SPECIAL[setting.mechanism], own_sampler(entropy)
+        mechanism = SPECIAL[setting.mechanism]
         task = Task(setting.workload, setting.pair.public_rows, setting.budget)
         plan = mechanism.plan_for(task, setting.options)
         counter, claim = MemoryCounter(setting.pair.tables[side]), Claim(0.0)
         found: list[NDArray[np.float64]] = []
         for _ in range(runs):
             ledger = Ledger(setting.budget)
-            outcome = mechanism.run(plan, Curator(counter, ledger, chance), chance.public_generator(), silent)
+            outcome = mechanism.run(
+                plan, Curator(counter, ledger, entropy), entropy.public_generator(), silent
+            )
             answers = [outcome.artefact.fractions(group) for group in setting.workload.groups]
             found.append(np.concatenate([*answers, [float(len(ledger.events))]]))
             spent = ledger.spent()

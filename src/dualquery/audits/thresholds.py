@@ -14,7 +14,6 @@ import numpy as np
 
 from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
-from dualquery.audits.chance import own_sampler
 from dualquery.audits.exact import exact_hazard
 from dualquery.audits.pairs import ALONE, REPLACED, Pair
 from dualquery.audits.verbs import OPPOSED
@@ -76,10 +75,9 @@ class Session:
 
         def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
             counter, found, spent = MemoryCounter(self.pair.tables[side]), [], Claim(0.0)
-            chance = own_sampler(entropy)
             for _ in range(runs):
                 ledger = Ledger(self.budget)
-                found.append(self._held(Curator(counter, ledger, chance), asked))
+                found.append(self._held(Curator(counter, ledger, entropy), asked))
                 paid = ledger.spent()
                 spent = max(spent, Claim(paid.epsilon, paid.delta), key=lambda claim: claim.epsilon)
                 tell(1)

@@ -101,8 +101,8 @@ def _kernels() -> int:
     """How many kernels the loaded modules have: what a first run may have to compile."""
     from numba.core.registry import CPUDispatcher
 
+    from dualquery.compiled import Later
+
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("dualquery.")]
-    kernels = {
-        id(each) for module in modules for each in vars(module).values() if isinstance(each, CPUDispatcher)
-    }
-    return len(kernels)
+    known = {id(each): each for module in modules for each in vars(module).values()}
+    return sum(isinstance(each, CPUDispatcher | Later) for each in known.values())

@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit, popcount
 from dualquery.queries.cuts import Bits, Cuts
-from dualquery.queries.kernels import popcount
 from dualquery.queries.workload import Workload
 
 Array = NDArray[np.float64]

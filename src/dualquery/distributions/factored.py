@@ -12,9 +12,9 @@ from collections.abc import Callable
 from math import prod
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
+from dualquery.compiled import threads
 from dualquery.distributions.histogram import Histogram, Table
 from dualquery.distributions.kernels import evaluate_products, evaluate_products_threaded, fitting_products
 from dualquery.distributions.products import Products
@@ -192,7 +192,7 @@ class RunningAnswers:
         if products.size < SERIAL_QUERIES:
             evaluate_products(*arguments, 0, products.size)
         else:
-            evaluate_products_threaded(*arguments, get_num_threads())
+            evaluate_products_threaded(*arguments, threads())
 
 
 def _product(first: Histogram, second: Histogram) -> Histogram:

@@ -14,9 +14,9 @@ from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
+from dualquery.compiled import threads
 from dualquery.distributions.kernels import (
     add_rows,
     head_survival,
@@ -168,7 +168,7 @@ class Histogram:
 
     @property
     def _threads(self) -> int:
-        return min(get_num_threads(), len(self._weights))
+        return min(threads(), len(self._weights))
 
 
 def check_cells(cells: int) -> None:

@@ -8,7 +8,8 @@ in the nearest cache, so every loop below runs over contiguous numbers.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+
+from dualquery.compiled import njit, prange
 
 
 @njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})

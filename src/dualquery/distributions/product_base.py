@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.distributions.products import Products
 from dualquery.queries.predicates import NONE
 

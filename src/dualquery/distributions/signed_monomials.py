@@ -17,9 +17,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.distributions.multiplicative_weights import Schedule
 from dualquery.game.moves import HeardQuery
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dualquery.compiled import njit
 
 Cells = NDArray[np.uint64]
 Reals = NDArray[np.float64]

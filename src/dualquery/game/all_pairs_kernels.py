@@ -8,8 +8,8 @@ then sums of its rows, one an attribute: long vectors side by side, some thirty 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 
+from dualquery.compiled import njit, prange
 from dualquery.game.residual_kernels import (
     _BITS,
     _DRAWS_PER_WORD,

@@ -13,8 +13,8 @@ microseconds.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 
+from dualquery.compiled import njit, prange
 from dualquery.game.residual_kernels import (
     _BITS,
     _DRAWS_PER_WORD,

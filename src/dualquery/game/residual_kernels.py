@@ -9,7 +9,8 @@ gives the same rows on any number of threads.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+
+from dualquery.compiled import njit, prange
 
 _BITS = 12
 _MASK = np.uint64((1 << _BITS) - 1)

@@ -19,24 +19,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Integers
-from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.mechanisms.error_bars import REPLICAS, Replica
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, silent
-from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.draws import Stream
-from dualquery.queries.rules import obeyed
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+
+if TYPE_CHECKING:  # a release that is read again needs the tables, and no mechanism
+    from dualquery.counting.counter import Countable, Integers
+    from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
 
 MOST_DRAWN = 1_000_000  # rows, and bytes; of a larger table each row drawn stands for several records
 MOST_BYTES = 100_000_000
@@ -63,6 +59,8 @@ class Repeated:
     """A counter of rows that each stand for so many records."""
 
     def __init__(self, rows: Records, times: int) -> None:
+        from dualquery.counting.memory import MemoryCounter
+
         self._counter = MemoryCounter(rows)
         self._times = times
 
@@ -124,6 +122,13 @@ def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:
 
 def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Records, seed: int) -> Records:
     """What the mechanism makes of a table drawn; its number of records is told as that of the private one was."""
+    from dualquery.mechanisms.mechanism import silent
+    from dualquery.privacy.curator import Curator
+    from dualquery.privacy.ledger import Ledger
+    from dualquery.privacy.scores import MOST_PUBLIC_ROWS
+    from dualquery.queries.rules import obeyed
+    from dualquery.randomness import SeededEntropy
+
     rng, task = np.random.default_rng([seed, REPLICAS]), plan.task  # another stream than the draw's
     times = -(-task.rows // table.rows)
     told = times * table.rows

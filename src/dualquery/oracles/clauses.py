@@ -17,9 +17,9 @@ from enum import Enum
 from typing import TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.oracles.arrays import Ints, Longs
 from dualquery.queries.predicates import NONE, Predicates
 

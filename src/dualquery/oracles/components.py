@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from dualquery.compiled import njit
 from dualquery.oracles.arrays import Flags, Ints, Words
 from dualquery.oracles.presolve import OPEN, Rest
 from dualquery.oracles.problem import Forward, Problem, complete, draw, grouped, rows_from

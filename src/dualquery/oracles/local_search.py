@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from dualquery.compiled import njit
 from dualquery.oracles.arrays import Flags, Ints, Longs, Words
 from dualquery.oracles.choices import compile_clauses
 from dualquery.oracles.clauses import Clauses, Status, merge

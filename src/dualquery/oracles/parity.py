@@ -9,9 +9,9 @@ from its solution as well as from home.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.oracles.arrays import Flags, Ints, Longs
 from dualquery.oracles.problem import Problem, grouped
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.oracles.arrays import Flags, Ints, Longs, Words
 from dualquery.oracles.parity import lone_parity
 from dualquery.oracles.problem import Problem, draw, shift

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from dualquery.compiled import njit
 from dualquery.oracles.arrays import Ints, Longs, Words
 
 

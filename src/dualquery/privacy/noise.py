@@ -1,9 +1,9 @@
 """Integer noise for integer counts: discrete Laplace and discrete Gaussian, exact.
 
-Few draws from the system's entropy are made by OpenDP's samplers; many, and all seeded ones, by our own,
-whose every output has exactly the probability of its law (`noise_law`), at one 64-bit word a draw. The words
-are drawn in order by the caller's thread and each cell has its own, so a seed gives the same noise on any
-number of threads.
+Every output has exactly the probability of its law (`noise_law`), at one 64-bit word a draw. What a word is worth
+is settled in big integers where words are few, and by compiled loops where they are many, with the same result.
+The words are drawn in order by the caller's thread and each cell has its own, so a seed gives the same noise on
+any number of threads.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,11 @@ from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise_kernels import decide
 from dualquery.privacy.noise_law import Law, settle
-from dualquery.randomness import Entropy, SystemEntropy
+from dualquery.randomness import Entropy
 
-FEW = 1000  # up to here OpenDP is about as fast as building our tables
+FEW = (
+    16  # words that big integers settle in less time than it takes to build the tables of the compiled loops
+)
 _BATCH = 1 << 17  # words at a time: they stay in the cache
 
 
@@ -106,24 +107,13 @@ class Laplace:
 
 
 def discrete_laplace(count: int, *, scale: Fraction, entropy: Entropy) -> NDArray[np.int64]:
-    """`count` independent integers, P(x) ∝ exp(−|x|/b). (OpenDP rounds b up to a double.)"""
-    law = Law.laplace(scale)
-    if _few(count, entropy):
-        return _from_opendp(count, "laplace", _double_above(scale, power=1))
-    return _draw(law, count, entropy)
+    """`count` independent integers, P(x) ∝ exp(−|x|/b)."""
+    return _draw(Law.laplace(scale), count, entropy)
 
 
 def discrete_gaussian(count: int, *, variance: Fraction, entropy: Entropy) -> NDArray[np.int64]:
-    """`count` independent integers, P(x) ∝ exp(−x²/(2σ²)). (OpenDP rounds σ up to a double.)"""
-    law = Law.gaussian(variance)
-    if _few(count, entropy):
-        return _from_opendp(count, "gaussian", _double_above(variance, power=2))
-    return _draw(law, count, entropy)
-
-
-def _few(count: int, entropy: Entropy) -> bool:
-    # OpenDP brings its own entropy, the system's; a seed must never be ignored
-    return count <= FEW and isinstance(entropy, SystemEntropy)
+    """`count` independent integers, P(x) ∝ exp(−x²/(2σ²))."""
+    return _draw(Law.gaussian(variance), count, entropy)
 
 
 def _draw(law: Law, count: int, entropy: Entropy) -> NDArray[np.int64]:
@@ -134,38 +124,14 @@ def _draw(law: Law, count: int, entropy: Entropy) -> NDArray[np.int64]:
         cells = np.arange(len(batch))
         while len(cells) > 0:
             words = entropy.words(len(cells))
-            dropped, undecided = decide(law, words, cells, batch)
-            again = [dropped]
+            again, undecided = np.empty(0, np.int64), np.arange(len(words))
+            if len(words) > FEW:
+                again, undecided = decide(law, words, cells, batch)
             for position in undecided:
                 settled = settle(law, int(words[position]), entropy)
                 if settled is None:
-                    again.append(np.array([position]))
+                    again = np.append(again, position)
                 else:
                     batch[cells[position]] = settled
-            cells = cells[np.concatenate(again)]
+            cells = cells[again]
     return out
-
-
-@lru_cache(maxsize=16)
-def _opendp_measurement(name: str, scale: float) -> Any:
-    import opendp.prelude as dp  # late: half a second that most runs do not need
-
-    dp.enable_features("contrib")
-    integers = dp.vector_domain(dp.atom_domain(T="i64"))
-    if name == "laplace":
-        return dp.m.make_laplace(integers, dp.l1_distance(T="i64"), scale=scale)
-    return dp.m.make_gaussian(integers, dp.l2_distance(T="i64"), scale=scale)
-
-
-def _from_opendp(count: int, name: str, scale: float) -> NDArray[np.int64]:
-    if count == 0:
-        return np.empty(0, np.int64)
-    return np.array(_opendp_measurement(name, scale)([0] * count), np.int64)
-
-
-def _double_above(value: Fraction, *, power: int) -> float:
-    """The smallest double x, or the next, with x^power ≥ value: noise is never less than was paid for."""
-    nearest = float(value) if power == 1 else math.sqrt(value)
-    while Fraction(nearest) ** power < value:
-        nearest = math.nextafter(nearest, math.inf)
-    return nearest

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.privacy.noise_law import BLOCK_BITS, Law, enclose
 
 GUIDE_BITS = 12

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
+
+from dualquery.compiled import njit, prange
 
 TABLE_BITS = 11
 CHUNK = 2048  # candidates summed, and later searched, together

@@ -9,10 +9,9 @@ over the records.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
-from dualquery.queries.kernels import popcount
+from dualquery.compiled import njit, popcount, prange
 
 MOST_ORDER = 3
 LEAST_TABLES = 16  # below it the general loop is as fast

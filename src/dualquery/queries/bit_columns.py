@@ -13,11 +13,17 @@ from numpy.typing import NDArray
 
 from dualquery.queries.kernels import join_bits, set_code_bits, set_item_bits
 from dualquery.queries.predicates import NONE, Predicates
-from dualquery.table.records import BitItems, Records, SparseItems
+from dualquery.table.records import BitItems, Records, SparseItems, pack_bits
 
 SLAB_BYTES = 512 << 20  # bit columns held at once
 VALUE_BYTES = 16 << 20  # bit columns of the values of one attribute, of some of the slab's records
 LEAST_ROWS = 64 * 128  # of a slab
+FEW = 1 << 23  # cells of bit columns
+
+
+def few(columns: int, rows: int) -> bool:
+    """Whether numpy walks so many columns in less time than it takes to load compiled loops."""
+    return columns * rows <= FEW
 
 
 def slabs(predicates: Predicates, records: Records) -> Iterator[tuple[int, int]]:
@@ -52,6 +58,12 @@ def _code_bits(
     bits: NDArray[np.uint64],
 ) -> None:
     """Bit columns of one attribute. Where predicates share values, each value gets a column, and they are joined."""
+    if few(len(mine), len(codes)):
+        for p in mine:
+            accepts = np.zeros(size, np.bool_)
+            accepts[predicates.accepted(int(p))] = True
+            bits[p] = pack_bits(accepts[codes][None])[0]
+        return
     accepted = np.concatenate([predicates.accepted(int(p)) for p in mine])
     owner = np.full(size, NONE, np.int64)
     if len(np.unique(accepted)) == len(accepted):
@@ -83,10 +95,18 @@ def _item_bits(
     else:
         # Several predicates may ask for one item (`= 1` and `= 0`): fill one of them, copy to the rest.
         unique, where, inverse = np.unique(item, return_index=True, return_inverse=True)
-        owner = np.full(int(codes.ids.max(initial=0)) + 1 if len(codes.ids) else 1, NONE, np.int64)
-        known = unique < len(owner)
-        owner[unique[known]] = mine[where[known]]
-        set_item_bits(codes.start, codes.ids, owner, first, rows, bits)
+        if few(len(unique), len(codes.ids)):
+            begin, end = codes.start[first], codes.start[first + rows]
+            for p, wanted in zip(mine[where], unique, strict=True):
+                found = begin + np.flatnonzero(codes.ids[begin:end] == wanted)
+                held = np.zeros((1, rows), np.bool_)
+                held[0, np.searchsorted(codes.start, found, side="right") - 1 - first] = True
+                bits[p] = pack_bits(held)[0]
+        else:
+            owner = np.full(int(codes.ids.max(initial=0)) + 1, NONE, np.int64)
+            known = unique < len(owner)
+            owner[unique[known]] = mine[where[known]]
+            set_item_bits(codes.start, codes.ids, owner, first, rows, bits)
         bits[mine] = bits[mine[where][inverse]]
     zero = mine[predicates.values[predicates.start[mine]] == 0]
     if len(zero):

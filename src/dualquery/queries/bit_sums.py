@@ -6,32 +6,11 @@ order of adding, and how many threads share it, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, prange, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from dualquery.queries.kernels import popcount
+from dualquery.compiled import lowest_bit, njit, popcount, prange
 
 LINE = 8  # words that lie in one line of the cache
-
-
-@intrinsic
-def lowest_bit(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
-    """The place of the lowest one in a 64-bit word that is not zero, as the processor's own instruction."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        word, flag = ir.IntType(64), ir.IntType(1)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(word, [word, flag]), "llvm.cttz.i64"
-        )
-        return builder.call(function, [*arguments, ir.Constant(flag, 1)])
-
-    return types.uint64(types.uint64), generate
 
 
 @njit(cache=True, parallel=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
-from dualquery.queries.bit_columns import bits_in_place, predicate_bits, slabs
+from dualquery.compiled import threads
+from dualquery.queries.bit_columns import bits_in_place, few, predicate_bits, slabs
 from dualquery.queries.digest import Digest, canonical_rows, numbering_of
 from dualquery.queries.group import Integers, Listed, ProductRows, Progress
 from dualquery.queries.incidence import Incidence, incidence_of
@@ -21,7 +21,7 @@ from dualquery.queries.kernels import add_truth, column_sums, count_blocked, cou
 from dualquery.queries.language.texts import texts_of
 from dualquery.queries.predicates import NONE, Predicates, literal_truth
 from dualquery.table.domain import Domain
-from dualquery.table.records import Records
+from dualquery.table.records import Records, pack_bits
 
 BLOCK_BYTES = 1 << 20  # a block of all columns and negations: stays in the second-level cache
 BLOCK_WORDS_MOST = 128
@@ -116,9 +116,17 @@ def _count_slab(
     literals: NDArray[np.int32],
     counts: Integers,
 ) -> None:
+    if few(literals.size, rows):
+        everyone = pack_bits(np.ones((1, rows), np.bool_))[0]
+        for number, row in enumerate(literals):
+            held = everyone.copy()
+            for literal in row[row >= 0]:
+                held &= ~bits[column[literal >> 1]] if literal & 1 else bits[column[literal >> 1]]
+            counts[number] += int(np.bitwise_count(held).sum())
+        return
     block_words = min(BLOCK_WORDS_MOST, BLOCK_BYTES // (16 * len(column)) // 8 * 8)
     if block_words >= BLOCK_WORDS_LEAST:
-        count_blocked(bits, rows, literals, block_words, get_num_threads(), counts)
+        count_blocked(bits, rows, literals, block_words, threads(), counts)
         return
     sums = column_sums(bits, column)
     limit = bits.shape[1] // 2  # walking a list of more members is slower than reading the column

@@ -14,9 +14,9 @@ from itertools import combinations
 from math import log, prod
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit, prange
 from dualquery.queries.predicates import NONE
 
 Set = tuple[int, ...]

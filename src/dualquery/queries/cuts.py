@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.queries.digest import Digest
 from dualquery.queries.group import (
     NO_PREDICATES,

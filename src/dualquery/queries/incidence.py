@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.queries.group import increasing_sets
 from dualquery.queries.predicates import NONE, Predicates
 from dualquery.table.domain import Domain

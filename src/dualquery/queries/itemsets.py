@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.queries.group import Integers, Progress, no_progress
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 

@@ -7,9 +7,9 @@ what is counted, and several threads may count at once.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from dualquery.queries.kernels import ALL_ONES, popcount
+from dualquery.compiled import njit, popcount
+from dualquery.queries.kernels import ALL_ONES
 
 
 @njit(cache=True, nogil=True)

@@ -11,30 +11,11 @@ each is several times faster than the other somewhere (figures in benchmarks/cou
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, prange, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+
+from dualquery.compiled import njit, popcount, prange
 
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@intrinsic
-def popcount(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
-    """The number of ones in a 64-bit word, as the processor's own instruction."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(word, [word]), "llvm.ctpop.i64"
-        )
-        return builder.call(function, arguments)
-
-    return types.uint64(types.uint64), generate
 
 
 @njit(cache=True, parallel=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.bit_columns import predicate_bits, slabs
+from dualquery.queries.bit_columns import few, predicate_bits, slabs
 from dualquery.queries.digest import PAD, Digest, sorted_rows
 from dualquery.queries.group import NO_PREDICATES, Integers, Listed, ProductRows, Progress
 from dualquery.queries.kernels import count_parities
@@ -37,7 +37,12 @@ class Parities(Listed):
         )
         columns = np.where(self.attributes >= 0, np.searchsorted(used, self.attributes), NONE)
         for first, rows in slabs(ones, records):
-            count_parities(predicate_bits(ones, records, first, rows), rows, columns, counts)
+            bits = predicate_bits(ones, records, first, rows)
+            if few(self.attributes.size, rows):
+                odd = [np.bitwise_xor.reduce(bits[row[row >= 0]], axis=0) for row in columns]
+                counts += rows - np.array([int(np.bitwise_count(words).sum()) for words in odd])
+            else:
+                count_parities(bits, rows, columns, counts)
             progress(first + rows, records.rows)
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from dualquery.errors import QueryError
 from dualquery.queries.group import Group
-from dualquery.queries.language import codes, cuts, distances
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 
@@ -25,34 +25,38 @@ class Language:
     family: Callable[[Domain, str], Workload | None]  # of a SPEC; None where it is no family of this kind
 
 
-LANGUAGES: dict[str, Language] = {
-    "graph": Language(
-        "cuts",
-        cuts.example_of,
-        "cuts:random:COUNT, cuts:ranges:COUNT, cuts:ATTRIBUTE",
-        cuts.groups_of,
-        cuts.family_of,
-    ),
-    "points": Language(
-        "distances",
-        distances.example_of,
-        "points:FILE, points:random:COUNT",
-        distances.groups_of,
-        distances.family_of,
-    ),
-    "codes": Language(
-        "look-ups and lists",
-        codes.example_of,
-        "lookups:FILE, lists:FILE",
-        codes.groups_of,
-        codes.family_of,
-    ),
-}
+@cache
+def _languages() -> dict[str, Language]:
+    from dualquery.queries.language import codes, cuts, distances
+
+    return {
+        "graph": Language(
+            "cuts",
+            cuts.example_of,
+            "cuts:random:COUNT, cuts:ranges:COUNT, cuts:ATTRIBUTE",
+            cuts.groups_of,
+            cuts.family_of,
+        ),
+        "points": Language(
+            "distances",
+            distances.example_of,
+            "points:FILE, points:random:COUNT",
+            distances.groups_of,
+            distances.family_of,
+        ),
+        "codes": Language(
+            "look-ups and lists",
+            codes.example_of,
+            "lookups:FILE, lists:FILE",
+            codes.groups_of,
+            codes.family_of,
+        ),
+    }
 
 
 def language_of(domain: Domain) -> Language | None:
     """The language of a special table; None where it is a table of records, which speaks the query language."""
-    return LANGUAGES.get(domain.kind)
+    return None if domain.kind == "records" else _languages().get(domain.kind)
 
 
 def family_of(language: Language, domain: Domain, spec: str) -> Workload:

@@ -17,23 +17,24 @@ from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dualquery import __version__
 from dualquery.errors import ReleaseError
-from dualquery.mechanisms.choose import AnyMechanism
-from dualquery.mechanisms.mechanism import Plan, shown
-from dualquery.privacy.conversion import UNITS
-from dualquery.privacy.events import Event
-from dualquery.privacy.ledger import Ledger
-from dualquery.randomness import Entropy
 from dualquery.releases.prediction import PredictedError
 from dualquery.releases.shape import check_shape, read_json
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
+if TYPE_CHECKING:  # to read a certificate needs no mechanism
+    from dualquery.mechanisms.choose import AnyMechanism
+    from dualquery.mechanisms.mechanism import Plan
+    from dualquery.privacy.events import Event
+    from dualquery.privacy.ledger import Ledger
+    from dualquery.randomness import Entropy
+
 SEVERAL = (2, 5, 10)  # records, or persons, for which the certificate says what is left of the promise
 FORMAT = 4
-_PACKAGES = ("numpy", "numba", "pyarrow", "opendp")
+_PACKAGES = ("numpy", "numba", "pyarrow")
 
 
 class RowsFrom(Enum):
@@ -122,6 +123,9 @@ def certify(
     artefact: str | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
+    from dualquery.mechanisms.mechanism import shown
+    from dualquery.privacy.conversion import UNITS
+
     budget, spent, workload = ledger.budget, ledger.spent(), plan.task.workload
     return Certificate.of(
         {

@@ -31,9 +31,7 @@ from dualquery.releases.aside import written_aside
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.keys import read_private_key
 from dualquery.releases.release import Release
-from dualquery.releases.report import report_html
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, sealed
-from dualquery.releases.special import leaving_of
 from dualquery.table.decoding import decode
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
@@ -67,6 +65,8 @@ def save(
     sign: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write a release, signed by the key in the file `sign`: all of it, or nothing."""
+    from dualquery.releases.report import report_html
+
     path = Path(folder)
     key = None if sign is None else read_private_key(sign)
     refuse_occupied(path)
@@ -116,23 +116,15 @@ def load(folder: str | os.PathLike[str]) -> Release:
     """The release that a folder holds, once its seal and all its files have been found to be as they were."""
     path = Path(folder)
     certificate = read_certificate(path)
-    data = next((name for name in (SYNTHETIC, ANSWERS) if name in certificate["files"]), None)
-    special = leaving_of(certificate["files"])
-    if data is None and special is None:
-        raise ReleaseError(f"the certificate in '{path}' names no data file")
     try:
         domain = certificate.schema.domain
-        if special is not None:
-            tables = {name: pyarrow.parquet.read_table(path / name) for name in special.files}
-            return Release(certificate, domain, special.read(domain, tables))
-        assert data is not None, "one of them is there"
-        if data == SYNTHETIC:
-            _refuse_more_rows(path / data, certificate["synthetic_rows"] or 0)
-            records = encode(path / data, domain)
+        if SYNTHETIC in certificate["files"]:
+            records = encode(_read(path / SYNTHETIC, most=certificate["synthetic_rows"] or 0), domain)
             replicas = _read_replicas(path / REPLICAS_FILE, certificate, records)
             return Release(certificate, domain, SyntheticRecords(records), replicas)
-        _refuse_more_rows(path / data, certificate["workload"]["queries"])
-        table = pyarrow.parquet.read_table(path / data)
+        if ANSWERS not in certificate["files"]:
+            return Release(certificate, domain, _read_special(path, certificate))
+        table = _read(path / ANSWERS, most=certificate["workload"]["queries"])
         answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())
         return Release(certificate, domain, answers)
     except OSError as error:
@@ -143,10 +135,24 @@ def load(folder: str | os.PathLike[str]) -> Release:
         raise ReleaseError(f"the release '{path}' is damaged, or was changed by hand") from None
 
 
-def _refuse_more_rows(file: Path, most: int) -> None:
-    """A small file may claim very many rows: what it says of itself is compared before any is unpacked."""
-    if pyarrow.parquet.read_metadata(file).num_rows > most:
-        raise DataError(f"{file.name} has more rows than the certificate says")
+def _read(file: Path, most: int | None = None) -> pa.Table:
+    """One of our files. (`pyarrow.parquet.read_table` would import pandas, where it is installed, to do the same.)
+
+    A small file may claim very many rows: what it says of itself is compared before any is unpacked.
+    """
+    with pyarrow.parquet.ParquetFile(file) as parquet:
+        if most is not None and parquet.metadata.num_rows > most:
+            raise DataError(f"{file.name} has more rows than the certificate says")
+        return parquet.read()
+
+
+def _read_special(path: Path, certificate: Certificate) -> Filed:
+    from dualquery.releases.special import leaving_of
+
+    special = leaving_of(certificate["files"])
+    if special is None:
+        raise ReleaseError(f"the certificate in '{path}' names no data file")
+    return special.read(certificate.schema.domain, {name: _read(path / name) for name in special.files})
 
 
 def _write_replicas(release: Release, file: Path) -> None:
@@ -161,8 +167,7 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     number, draw = said["number"], Draw(said["records"], said["seed"])
     if not number:
         return ()
-    _refuse_more_rows(file, REPLICAS * released.rows)
-    rows = encode(file, released.domain)
+    rows = encode(_read(file, most=REPLICAS * released.rows), released.domain)
     if number != REPLICAS or rows.rows % number or draw.records > MOST_DRAWN:
         raise DataError("the replicas are not as many as the certificate says")
     tables = tables_drawn(released, draw)

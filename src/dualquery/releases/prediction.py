@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualquery.mechanisms.error_bars import LEVEL, CurvePoint, ErrorCurves, Replica, learned_curves
-from dualquery.mechanisms.mechanism import Plan
 from dualquery.queries.draws import Stream
 from dualquery.table.records import Records
+
+if TYPE_CHECKING:
+    from dualquery.mechanisms.mechanism import Plan
 
 HISTOGRAM_BARS = 30
 SAMPLE = 5_000  # queries of a group that the histogram is made of

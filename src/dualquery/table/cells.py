@@ -11,8 +11,9 @@ may be (`spellings`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -119,17 +120,44 @@ def written(
     return pa.chunked_array([pa.array(out, pa.large_string())])
 
 
+def as_numpy(numbers: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    """Numbers of Arrow; NaN for null. (`to_numpy` would import pandas, where it is installed.)"""
+    if numbers.null_count:
+        return numbers.to_numpy(zero_copy_only=False)
+    if isinstance(numbers, pa.ChunkedArray):
+        return np.concatenate(
+            [np.from_dlpack(chunk) for chunk in numbers.chunks or [pa.nulls(0, numbers.type)]]
+        )
+    return np.from_dlpack(numbers)
+
+
+def from_numpy(numbers: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The way back, with nulls where they are missing: what `pa.array` does, without pandas."""
+    valid = None if missing is None or not missing.any() else np.packbits(~missing, bitorder="little")
+    buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(np.ascontiguousarray(numbers))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
+
+
+def from_texts(texts: Sequence[str]) -> pa.Array:
+    """The same of texts."""
+    each = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, each)]).astype(np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(each), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(each))]
+    )
+
+
 def near_numbers(cells: pa.ChunkedArray) -> Distinct | None:
     """All whole numbers between the least and the largest of a column, where they are few: nothing to hash."""
     if not pa.types.is_integer(cells.type) or cells.null_count or not len(cells):
         return None
-    parts = [chunk.to_numpy() for chunk in cells.chunks if len(chunk)]
+    parts = [as_numpy(chunk) for chunk in cells.chunks if len(chunk)]
     least, most = _ends(parts)
     if most - least >= _FEW or most >= 1 << 63:
         return None
     # Whole numbers of any type wrap around at 256 alike.
     index = [part.astype(np.uint8) - np.uint8(least % 256) for part in parts]
-    values = pa.array(range(least, most + 1), cells.type)
+    values = from_numpy(np.arange(least, most + 1)).cast(cells.type)
     return Distinct(values, index[0] if len(index) == 1 else np.concatenate(index))
 
 
@@ -141,7 +169,7 @@ def _ends(parts: list[NDArray[np.integer]]) -> tuple[int, int]:
 def _positions(indices: pa.Array, empty: int) -> NDArray[np.integer]:
     if indices.null_count:
         indices = indices.cast(pa.int64()).fill_null(empty)
-    return indices.to_numpy().astype(np.uint8 if empty <= _FEW else np.int64, copy=False)
+    return as_numpy(indices).astype(np.uint8 if empty <= _FEW else np.int64, copy=False)
 
 
 def texts_of(values: pa.Array, name: str) -> list[str | None]:
@@ -199,7 +227,7 @@ def numbers_of(values: pa.Array, name: str) -> tuple[NDArray[np.float64], NDArra
     trimmed = pc.utf8_trim_whitespace(pa.array(texts_of(values, name), pa.large_string()))
     trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.large_string()), trimmed)
     try:
-        floats = trimmed.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        floats = as_numpy(trimmed.cast(pa.float64()))
         return floats, np.zeros(len(values), np.bool_)
     except pa.ArrowInvalid:
         # Only a table that is about to be refused, or that says "?" for missing, comes this slow way.
@@ -216,7 +244,7 @@ def floats_of(cells: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
     """
     if pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.string())
-    return np.asarray(cells.cast(pa.float64(), safe=False), np.float64)
+    return as_numpy(cells.cast(pa.float64(), safe=False))
 
 
 def number_in(text: str) -> float | None:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dualquery.table.cells import from_numpy, from_texts
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Column, Items, Numeric
 from dualquery.table.records import Codes, ColumnCodes, Records, SparseItems, as_lists
@@ -47,7 +48,7 @@ def decode(records: Records) -> pa.Table:
             # Records that agree on what it depends on agree on the number, too.
             on = np.stack([np.asarray(codes[name]) for name in rule.on], axis=1)
             _, first, group = np.unique(on, axis=0, return_index=True, return_inverse=True)
-            decoded[rule.attribute] = decoded[rule.attribute].take(pa.array(first[group.ravel()]))
+            decoded[rule.attribute] = decoded[rule.attribute].take(from_numpy(first[group.ravel()]))
     return pa.table(decoded)
 
 
@@ -91,7 +92,8 @@ def _decoded(column: Column, codes: ColumnCodes, rows: int, numbers: NDArray[np.
         sparse = codes if isinstance(codes, SparseItems) else as_lists(codes, rows)
         long = int(sparse.start[-1]) > np.iinfo(np.int32).max
         lists, offset = (pa.LargeListArray, np.int64) if long else (pa.ListArray, np.int32)
-        return lists.from_arrays(sparse.start.astype(offset), pa.array(sparse.ids + np.int32(column.first)))
+        start, ids = sparse.start.astype(offset), sparse.ids + np.int32(column.first)
+        return lists.from_arrays(from_numpy(start), from_numpy(ids))
     assert isinstance(codes, np.ndarray)
     if isinstance(column, Categorical):
         return _categories(column, codes)
@@ -111,22 +113,22 @@ def _categories(column: Categorical, codes: Codes) -> pa.Array:
     kind = next(t for t in (np.int8, np.int16, np.int32) if len(values) <= np.iinfo(t).max + 1)
     ranked = column.ordered and column.unknown in (None, column.missing)
     return pa.DictionaryArray.from_arrays(
-        pa.array(places.astype(kind), mask=missing), pa.array(values, pa.string()), ordered=ranked
+        from_numpy(places.astype(kind), missing), from_texts(values), ordered=ranked
     )
 
 
 def _numbers(column: Numeric, numbers: NDArray[np.float64], missing: NDArray[np.bool_]) -> pa.Array:
     """Numbers in the type that was declared."""
     if not in_units(column):
-        return pa.array(numbers, mask=missing)
+        return from_numpy(numbers, missing)
     units = numbers.astype(np.int64)
     if isinstance(column, Dates):
         return column.readable(units, missing)
     if column.exact:
         return _exact(units, missing, column.decimals or 0)
     if column.integer:
-        return pa.array(units, mask=missing)
-    return pa.array(units / 10 ** (column.decimals or 0), mask=missing)
+        return from_numpy(units, missing)
+    return from_numpy(units / 10 ** (column.decimals or 0), missing)
 
 
 def _exact(units: NDArray[np.int64], missing: NDArray[np.bool_], decimals: int) -> pa.Array:

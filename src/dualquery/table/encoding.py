@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.cells import (
+    as_numpy,
     by_kind,
     distinct,
     floats_of,
@@ -271,12 +272,12 @@ def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
         lines = [(text or "").translate(breaks) for text in texts_of(held.values, column.name)] + [""]
         text = "".join([f"{lines[i]}\n" for i in held.index])
         cells = pa.chunked_array([transactions(text.encode(), where=where)])
-    lengths = pc.list_value_length(cells).fill_null(0).to_numpy().astype(np.int64)
+    lengths = as_numpy(pc.list_value_length(cells).fill_null(0)).astype(np.int64)
     flat = pc.list_flatten(cells)
     if flat.null_count:
         raise DataError(f"{where} has a list of items with an empty place in it")
     try:
-        ids = flat.cast(pa.int64()).to_numpy() - column.first
+        ids = as_numpy(flat.cast(pa.int64())) - column.first
     except pa.ArrowException:
         raise DataError(f"{where} holds something other than item ids, which are whole numbers") from None
     if len(ids) and not (ids.min() >= 0 and ids.max() < column.count):

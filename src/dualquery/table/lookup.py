@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dualquery.compiled import njit
 
 FEW_BINS = 64  # a comparison with each edge is faster than a bisection for each number
 AT_ONCE = 2048  # numbers that stay in the nearest cache
+FEW = 1 << 18  # cells that numpy looks up in less time than it takes to load compiled loops
 
 
 def looked_up(codes: NDArray[np.int64], index: NDArray[np.integer]) -> NDArray[np.signedinteger]:
     """codes[index], in the smallest type that holds the codes and the reasons why a cell has none."""
     small = codes.astype(_signed(int(codes.max(initial=0))))
-    if index.dtype != np.uint8 or small.dtype != np.int8 or int(index.max(initial=0)) >= len(codes):
+    if (
+        len(index) <= FEW
+        or index.dtype != np.uint8
+        or small.dtype != np.int8
+        or int(index.max(initial=0)) >= len(codes)
+    ):
         return np.take(small, index)
     table = np.zeros(256, np.int8)
     table[: len(small)] = small[:256]
@@ -30,7 +37,7 @@ def bins_of(edges: NDArray[np.float64], numbers: NDArray[np.float64]) -> NDArray
     What NaN gets is for the caller to replace.
     """
     bins = len(edges) - 1
-    if bins > FEW_BINS:
+    if bins > FEW_BINS or len(numbers) <= FEW:
         return np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, bins - 1)
     codes = np.zeros(len(numbers), np.int8)
     _add_passed(edges[1:-1], numbers, codes)

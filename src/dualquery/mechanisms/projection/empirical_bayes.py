@@ -9,9 +9,9 @@ released numbers.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.game.moves import Cells
 
 RATIOS = np.array([0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0])  # deviations of θ in units of the mean

@@ -8,7 +8,8 @@ added up in its own eigenvectors and turned back once a step.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dualquery.compiled import njit
 
 
 @njit(cache=True)

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.game.moves import Cells
 from dualquery.game.residual import Set
 from dualquery.mechanisms.projection.small_matrices import one_thread
