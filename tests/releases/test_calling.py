@@ -14,7 +14,8 @@ from typing import Any
 import pandas
 import pytest
 from hypothesis import example as example_of
-from hypothesis import given, settings
+from hypothesis import given as drawn
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import dualquery
@@ -150,7 +151,7 @@ FLOATS = st.floats() | st.floats(1e-14, 1e9) | st.floats(-14, 9).map(lambda powe
 
 
 @settings(max_examples=120, deadline=None)
-@given(
+@drawn(
     epsilon=FLOATS,
     delta=FLOATS,
     accounting=st.sampled_from(list(Accounting)),

@@ -161,7 +161,9 @@ def test_rows_are_counted_before_they_are_read(
     for module, function in ((folders, "encode"), (pyarrow.parquet, "read_table")):
         real = getattr(module, function)
         monkeypatch.setattr(
-            module, function, lambda file, *rest, real=real, **more: (read.append(Path(file)), real(file, *rest, **more))[1]
+            module,
+            function,
+            lambda file, *rest, real=real, **more: (read.append(Path(file)), real(file, *rest, **more))[1],
         )
     with pytest.raises(ReleaseError, match="damaged, or was changed by hand"):
         Release.load(folder)

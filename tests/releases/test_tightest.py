@@ -136,7 +136,9 @@ def test_a_plan_may_ask_for_the_next_theorem(selecting: list[Task]) -> None:
             mechanism="gaussian",
         )
     assert (
-        foreseen(DOMAIN, expected_records=500, workload=WORKLOAD, budget=limits(), mechanism="gaussian").plan.task.rows
+        foreseen(
+            DOMAIN, expected_records=500, workload=WORKLOAD, budget=limits(), mechanism="gaussian"
+        ).plan.task.rows
         == 500
     )
 
@@ -147,7 +149,11 @@ def test_where_the_number_is_measured_the_theorem_is_settled_at_a_nominal_one(se
     assert [task.rows for task in selecting] == [NOMINAL_ROWS]
     assert selecting[0].rows_variance is not None
     found = foreseen(
-        DOMAIN, expected_records=500, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE), mechanism="gaussian"
+        DOMAIN,
+        expected_records=500,
+        workload=WORKLOAD,
+        budget=limits(Neighbours.ADD_REMOVE),
+        mechanism="gaussian",
     )
     assert found.budget.accounting is Accounting.GAUSSIAN  # the plan did without what it could not pay for
 
@@ -214,6 +220,8 @@ def test_the_plan_says_which_theorem_and_why(make: Callable[..., Any]) -> None:
     assert found.plan.mechanism == "projection"
     assert found.accounting_reason == WHY[Accounting.GAUSSIAN]
     assert found.plan.task.budget == found.budget
-    measured = foreseen(DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE))
+    measured = foreseen(
+        DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE)
+    )
     assert measured.budget.epsilon == 1.0
     assert measured.plan.task.budget.epsilon < 1.0

@@ -116,7 +116,9 @@ def online(
         reader=reader,
         release=release,
         published=others,
-        certificate=_certificate(rule, opened, warnings, private and release.certificate.private, named(others, release)),
+        certificate=_certificate(
+            rule, opened, warnings, private and release.certificate.private, named(others, release)
+        ),
     )
 
 

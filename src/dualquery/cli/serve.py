@@ -40,7 +40,9 @@ OutFlag: TypeAlias = Annotated[
 ]
 RecordsFlag: TypeAlias = Annotated[
     int | None,
-    typer.Option("--records", "--public-rows", metavar="N", help="The number of records, where it is to be public."),
+    typer.Option(
+        "--records", "--public-rows", metavar="N", help="The number of records, where it is to be public."
+    ),
 ]
 NameFlag: TypeAlias = Annotated[
     str | None,

@@ -11,7 +11,6 @@ from numbers import Real
 from dualquery.errors import BudgetError
 from dualquery.privacy.neighbours import Neighbours
 
-
 MOST_USUAL_EPSILON, MOST_USUAL_DELTA = 5.0, 1e-5  # above them the user is warned
 PROMISES_LITTLE = 10.0  # from this ε on nobody may speak of "almost the same probability"
 MOST_EPSILON = 1e9  # beyond any use: it stands for "no noise" where something is checked without any
