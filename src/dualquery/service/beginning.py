@@ -12,6 +12,7 @@ from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.book.book import Place
+from dualquery.privacy.book.books import Books
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
@@ -40,6 +41,7 @@ def begin(
     public_rows: int | None = None,
     dataset: str | None = None,
     ledger: str | None = None,
+    book: str | None = None,
     share: float = 0.9,
     release: Path | None = None,
     questions: int = 2000,
@@ -48,7 +50,8 @@ def begin(
 ) -> Settings:
     """Open the ledger, charge it, make the first release (or take an earlier one), and write the file.
 
-    The release is charged before a count is read, and stays charged if something fails later.
+    The release is charged before a count is read, and stays charged if something fails later. `book` is a ledger of
+    releases that has a book for this dataset and for questions: it is charged with the whole cap of the service.
     """
     if out.exists():
         raise DualQueryError(f"'{out}' exists already; name another file with --out")
@@ -84,7 +87,10 @@ def begin(
     check_wishes(
         made.budget, share=share if release is None else None, questions=questions, tolerance=tolerance
     )
-    _open(made, described, counter, share=share, earlier=release, progress=progress)
+    books = None if book is None else Books(book)
+    if books is not None:
+        books.refuse_unaffordable(made.dataset, made.budget)
+    _open(made, described, counter, books=books, share=share, earlier=release, progress=progress)
     write_whole(out, made.to_toml())
     return made
 
@@ -94,6 +100,7 @@ def _open(
     schema: Schema,
     counter: Counter,
     *,
+    books: Books | None,
     share: float,
     earlier: Path | None,
     progress: Progress,
@@ -110,6 +117,8 @@ def _open(
     }
     _make_private(made.place)
     storage = Storage(made.place, new=True)
+    if books is not None:  # with all that will ever be told, before anything is counted
+        promise["book"] = books.charge_release(made.dataset, budget, kind="service").to_json()
     storage.create(promised(made.dataset, promise, cap=cap_of(budget)))
     keeper = Keeper(storage, Witness(made.path(made.witness)), dataset=made.dataset, trust=True)
     if release is None:
