@@ -87,10 +87,12 @@ export function budget(place, state) {
   ];
   const quota = state.quota;
   const own = quota.units ? percent(quota.left / quota.units) : "nothing";
+  const beside = state.published.filter((each) => !each.covered).map((each) => `${each.name} (ε = ${each.epsilon})`);
   place.replaceChildren(
     budgetBar(parts),
     make("p", {}, `ε = ${state.epsilon}, δ = ${Number(state.delta.toPrecision(3))}. The release took ${percent(release)}, questions ${percent(spent - release)}; ` +
       `${percent(1 - spent)} is left, enough for ${state.left.fires} fires. Of your quota (${percent(quota.share)}) ${own} is left.`),
+    ...(beside.length ? [make("p", {}, `Published beside it, and not covered by this ε: ${beside.join(", ")}.`)] : []),
   );
 }
 
