@@ -323,6 +323,14 @@ SPECIAL_STATISTICS = [
         GroupCounts(from_texts(TRIANGLE, ["edges leaving {a}", "edges within {a, b}"]).groups[0]),
     ),
     Case("a weighted cut", WEIGHED, GroupCounts(from_texts(WEIGHED, ["edges from {a} to {b, c}"]).groups[0])),
+    Case(
+        "balance of a cut without directions",
+        MUTUAL,
+        Balance(from_texts(MUTUAL, ["edges from {a, b} to {b, c}"]), 0),
+    ),
+    Case(
+        "a cut without directions", MUTUAL, GroupCounts(from_texts(MUTUAL, ["edges leaving {a}"]).groups[0])
+    ),
     Case("distances", POSITIONS, GroupCounts(distances((0, 0), (4, 1), (2, 2))), everywhere(FARTHEST)),
     Case("distance to a corner", POSITIONS, GroupCounts(distances((4, 0)))),
     Case("balance of a distance", POSITIONS, Balance(Workload(POSITIONS, (distances((4, 4)),), "one"), 0)),

@@ -14,7 +14,8 @@ from typing import Any
 import pandas
 import pytest
 from hypothesis import example as example_of
-from hypothesis import given, settings
+from hypothesis import given as drawn
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import dualquery
@@ -71,8 +72,8 @@ def test_what_is_no_budget(given: tuple[Any, ...], part: str) -> None:
 def test_a_schema_in_every_form(schema: Schema, tmp_path: Path) -> None:
     file = tmp_path / "schema.toml"
     file.write_text(example.SCHEMA, encoding="utf-8")
-    for given in (schema, schema.domain, file, str(file), tomllib.loads(example.SCHEMA)):
-        assert schema_from(given) == schema
+    for form in (schema, schema.domain, file, str(file), tomllib.loads(example.SCHEMA)):
+        assert schema_from(form) == schema
     small = {
         "attribute": [
             {"name": "a b", "values": ("x", "y\n")},
@@ -150,7 +151,7 @@ FLOATS = st.floats() | st.floats(1e-14, 1e9) | st.floats(-14, 9).map(lambda powe
 
 
 @settings(max_examples=120, deadline=None)
-@given(
+@drawn(
     epsilon=FLOATS,
     delta=FLOATS,
     accounting=st.sampled_from(list(Accounting)),

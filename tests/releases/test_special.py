@@ -16,12 +16,13 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spilled import SpilledCounter
 from dualquery.distributions.cut_matrix import CutMatrix, HeardCut
 from dualquery.mechanisms.graphs.coarsenings import COARSENINGS
-from dualquery.mechanisms.graphs.frieze_kannan import FRIEZE_KANNAN
+from dualquery.mechanisms.graphs.rectangles import RectangleGraph
 from dualquery.mechanisms.graphs.shrinkage import excess
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.cuts import cuts_of
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.knots import Knots
 from dualquery.queries.workload import Workload
@@ -294,11 +295,58 @@ def test_frieze_and_kannan_under_pure_epsilon(place: Path, tmp_path: Path) -> No
     assert np.allclose(made.artefact.fractions(group), again)
 
 
+def test_without_directions_a_rectangle_is_both_ways_and_a_pair_counts_once() -> None:
+    """Pair by pair: S×T ∪ T×S, with sets that meet, loops among the pairs."""
+    number, rng = 6, np.random.default_rng(3)
+    domain = graph_of(tuple("abcdef"), directed=False)
+    sets = rng.random((2, 12, number)) < 0.5
+    sets[:, 0] = True
+    workload = Workload(domain, (cuts_of(domain, *sets),), "some cuts")
+    belief = CutMatrix(workload.groups[0])
+    for query, value in zip(rng.integers(12, size=9).tolist(), rng.random(9).tolist(), strict=True):
+        belief.hear(HeardCut(query, value))
+        assert belief.snapshot().told[query] == pytest.approx(value)
+    held = belief.snapshot()
+    pairs = [(u, v) for u in range(number) for v in range(u, number)]
+    from_, to = sets[0].astype(int), sets[1].astype(int)
+    lies = np.array(
+        [[max(from_[q, u] * to[q, v], from_[q, v] * to[q, u]) for u, v in pairs] for q in range(12)]
+    )
+    known = {
+        unpacked.tobytes() + other.tobytes(): q for q, (unpacked, other) in enumerate(zip(*sets, strict=True))
+    }
+    rows = [
+        known[(a > 0).tobytes() + (b > 0).tobytes()]
+        for a, b in zip(unpack_bits(held.sources, number), unpack_bits(held.targets, number), strict=True)
+    ]
+    weight = held.heights @ lies[rows]
+    assert np.allclose(held.told, lies @ weight)
+    assert np.allclose(held.answers(workload), lies @ weight)
+    graph = RectangleGraph(domain, held, 1.0, 0.1).to_arrow()
+    listed = {
+        (s, t): w for s, t, w in zip(*(graph[name].to_pylist() for name in graph.column_names), strict=True)
+    }
+    expected = {("abcdef"[u], "abcdef"[v]): w for (u, v), w in zip(pairs, weight, strict=True) if w > 1e-9}
+    assert listed == pytest.approx(expected)
+
+
+def test_frieze_and_kannan_without_directions(place: Path) -> None:
+    """An edge is one record: it was advised to list it both ways, which is two and costs twice."""
+    text = (place / "graph.toml").read_text().replace("[graph]", "[graph]\ndirected = false", 1)
+    (place / "mutual.toml").write_text(text)
+    budget = Budget(epsilon=20, delta=0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE)
+    made = dualquery.release(
+        place / "edges.csv",
+        schema=read_schema(place / "mutual.toml"),
+        workload="cuts:region",
+        budget=budget,
+        mechanism="frieze-kannan",
+    )
+    assert made.certificate["records"]["rows"] == 3000
+    assert evaluate(made, place / "edges.csv").mean_error < 0.02
+
+
 def test_a_class_of_queries_that_a_mechanism_cannot_play_costs_nothing(place: Path) -> None:
-    domain = graph_of(("a", "b", "c"), directed=False)
-    workload = from_texts(domain, ["edges leaving {a}"])
-    with pytest.raises(QueryError, match="directed graphs"):
-        FRIEZE_KANNAN.plan_for(Task(workload, 10, ADDED), {})
     schema = read_schema(place / "graph.toml")
     with pytest.raises(DualQueryError, match="plays tables of records"):
         dualquery.release(

@@ -33,7 +33,6 @@ CASES = [
     (CODES, PATIENTS, "icd = C71.9 & born = 1984", ["--mechanism", "projection"], "projection"),
     # What only the plan refuses, which follows a number of records that is still to be measured.
     (GRAPH, EDGES, "edges leaving {a}", ["--mechanism", "coarsenings", "--rounds", "5"], "--rounds"),
-    (GRAPH + "directed = false\n", EDGES, "edges leaving {a}", ["--mechanism", "frieze-kannan"], "directed"),
     (POINTS, PLACES, "distance to (lat = 50)", ["--rounds", "0"], "round"),
     (
         POINTS,

@@ -70,7 +70,11 @@ def test_a_table_is_one_question(service: Running) -> None:
 
 
 def test_a_published_release_is_free_and_says_so(service: Running) -> None:
-    before = service.request("GET", "/v1/datasets/people/budget")[1]["spent"]
+    budget = service.request("GET", "/v1/datasets/people/budget")[1]
+    assert [(each["name"], each["epsilon"], each["covered"]) for each in budget["published"]] == [
+        ("stale", 0.2, True)  # the one that this service starts from
+    ]
+    before = budget["spent"]
     status, reply, _ = service.request(
         "POST", "/v1/datasets/stale/ask", {"question": "colour = c0"}, who="bob"
     )

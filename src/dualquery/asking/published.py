@@ -26,8 +26,8 @@ def refuse_not_private(published: Mapping[str, Release]) -> None:
 def named(published: Mapping[str, Release], start: Release) -> list[dict[str, Json]]:
     """What is published beside a table, each with its own promise, and whether the table's promise covers it.
 
-    The release that the table starts from is paid for out of its cap. Any other has a promise of its own, and if it is
-    about the same people the two add up.
+    The release that the table starts from is paid for out of its cap. Any other has a promise of its own, and if it
+    is about the same people the two add up.
     """
     found: list[dict[str, Json]] = []
     for name, release in published.items():

@@ -31,6 +31,10 @@ def create(
     ],
     neighbours: NeighboursFlag = Neighbours.REPLACE,
     records_per_person: RecordsPerPersonFlag = None,
+    questions: Annotated[
+        bool,
+        typer.Option("--questions", help="A service that answers questions can be charged to it, too."),
+    ] = False,
     json: JsonFlag = False,
 ) -> None:
     """Open a book: a cap on all releases of a dataset together.
@@ -45,7 +49,9 @@ def create(
     """
     from dualquery.privacy.book.books import create as create_book
 
-    made = create_book(ledger, name=dataset, epsilon=epsilon, delta=delta, neighbours=neighbours)
+    made = create_book(
+        ledger, name=dataset, epsilon=epsilon, delta=delta, neighbours=neighbours, questions=questions
+    )
     _print([made], json=json)
 
 
@@ -147,7 +153,7 @@ def _facts(statement: Statement) -> dict[str, str]:
 
 
 def _unit(book: Book) -> str:
-    return "ρ" if book.currency == "rho" else "ε"
+    return {"rho": "ρ", "epsilon": "ε", "renyi": f"D, order {book.order},"}[book.currency]
 
 
 def _amounts(*units: int) -> list[str]:

@@ -58,6 +58,16 @@ LedgerFlag: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+BookFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--book",
+        metavar="LEDGER",
+        show_default=False,
+        help="The ledger of all releases of the dataset (`dualquery ledger create --questions`): it is charged with "
+        "the whole budget.",
+    ),
+]
 ShareFlag: TypeAlias = Annotated[
     float, typer.Option("--share", metavar="S", help="Of the budget, for the first release.")
 ]
@@ -113,6 +123,7 @@ def init(
     records: RecordsFlag = None,
     dataset: NameFlag = None,
     ledger: LedgerFlag = None,
+    book: BookFlag = None,
     share: ShareFlag = 0.9,
     release: EarlierFlag = None,
     questions: QuestionsFlag = 2000,
@@ -147,6 +158,7 @@ def init(
             public_rows=records,
             dataset=dataset,
             ledger=ledger,
+            book=book,
             share=share,
             release=release,
             questions=questions,

@@ -4,6 +4,14 @@ The belief is a matrix D = Σ_t d_t 1_{S_t} 1_{T_t}ᵀ. A cut (S, T) with value 
 Euclidean sense) to where the cut is answered right: d = (v − D(S, T)) / (|S| |T|). Nothing but sets is kept:
 rectangles meet in |S ∩ S'| · |T ∩ T'| entries, so that all answers move by d times two counts of bits (Gupta, Roth,
 Ullman 2012).
+
+Without directions an entry is a pair {u, v}, loops among them, and a rectangle is S×T ∪ T×S, each pair once. With
+P = S ∩ T its indicator over ordered pairs is 1_{S×T} + 1_{T×S} − 1_{P×P}. Two of them meet, by multiplying out, and
+by halving what is no loop, in
+
+    |S ∩ S'| |T ∩ T'| + |S ∩ T'| |T ∩ S'| − |S ∩ P'| |T ∩ P'| − |P ∩ S'| |P ∩ T'| + m(m + 1)/2,   m = |P ∩ P'|
+
+pairs; with itself one meets in all of its |S||T| − |P|(|P| − 1)/2.
 """
 
 from __future__ import annotations
@@ -57,7 +65,13 @@ class CutMatrix:
 
     def hear(self, challenge: HeardCut) -> None:
         q = challenge.query
-        met = met_by(self._cuts.sources[q], self._cuts.targets[q], self._cuts.sources, self._cuts.targets)
+        met = met_by(
+            self._cuts.sources[q],
+            self._cuts.targets[q],
+            self._cuts.sources,
+            self._cuts.targets,
+            self._cuts.domain.directed,
+        )
         height = (challenge.value - self._answers[q]) / max(1.0, float(met[q]))
         self._answers += height * met
         self._queries.append(q)
@@ -73,18 +87,36 @@ def crossing(sources: Bits, targets: Bits, heights: Array, cuts: Cuts) -> Array:
     """What a sum of rectangles sends across each cut."""
     out = np.zeros(cuts.size)
     for source, target, height in zip(sources, targets, heights.tolist(), strict=True):
-        out += height * met_by(source, target, cuts.sources, cuts.targets)
+        out += height * met_by(source, target, cuts.sources, cuts.targets, cuts.domain.directed)
     return out
 
 
 @njit(cache=True)
-def met_by(source, target, sources, targets):  # type: ignore[no-untyped-def]
-    """|S ∩ S'| · |T ∩ T'| with each of some rectangles."""
+def met_by(source, target, sources, targets, directed):  # type: ignore[no-untyped-def]
+    """In how many entries a rectangle meets each of some rectangles; without directions, both as S×T ∪ T×S."""
     out = np.empty(sources.shape[0])
     for q in range(sources.shape[0]):
-        down, across = np.int64(0), np.int64(0)
-        for w in range(source.shape[0]):
-            down += np.int64(popcount(source[w] & sources[q, w]))
-            across += np.int64(popcount(target[w] & targets[q, w]))
-        out[q] = float(down) * float(across)
+        out[q] = _product(source, target, sources[q], targets[q])
+        if not directed:
+            inner, others = source & target, sources[q] & targets[q]
+            both = float(_common(inner, others))
+            out[q] += _product(source, target, targets[q], sources[q]) + both * (both + 1) / 2
+            out[q] -= _product(source, target, others, others) + _product(
+                inner, inner, sources[q], targets[q]
+            )
     return out
+
+
+@njit(cache=True)
+def _product(a, b, c, d):  # type: ignore[no-untyped-def]
+    """|A ∩ C| · |B ∩ D|."""
+    return float(_common(a, c)) * float(_common(b, d))
+
+
+@njit(cache=True)
+def _common(a, b):  # type: ignore[no-untyped-def]
+    """|A ∩ B|."""
+    found = np.int64(0)
+    for w in range(a.shape[0]):
+        found += np.int64(popcount(a[w] & b[w]))
+    return found

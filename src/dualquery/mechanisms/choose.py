@@ -90,8 +90,8 @@ def _not_of_all(option: str, mechanism: AnyMechanism, task: Task) -> str:
     ]
     given = "--" + option.replace("_", "-")
     return (
-        f"{given} means nothing to the mechanism '{mechanism.name}', which would be chosen here; leave it out, or name "
-        f"a mechanism that has it with --mechanism: {', '.join(having) or 'none plays this kind of table'}"
+        f"{given} means nothing to the mechanism '{mechanism.name}', which would be chosen here; leave it out, or "
+        f"name a mechanism that has it with --mechanism: {', '.join(having) or 'none plays this kind of table'}"
     )
 
 

@@ -90,13 +90,13 @@ def _check(certificate: Certificate, statements: Mapping[str, Statement], folder
     told = {f"{word}_{currency.value}": written(amount) for word, amount in amounts.items()}
     told["release"] = charge.release
     if any(entry.get(key) != value for key, value in told.items()) or not _paid(
-        certificate["budget"], charge.what, charge.units, currency, statement
+        certificate["budget"], charge.what, charge.units, statement
     ):
         raise LedgerError(f"the certificate in '{folder}' says something else than the charge in its book")
     return charge.release
 
 
-def _paid(budget: Mapping[str, Any], what: str, units: int, currency: Currency, statement: Statement) -> bool:
+def _paid(budget: Mapping[str, Any], what: str, units: int, statement: Statement) -> bool:
     """Whether the budget on a certificate is the one that was charged.
 
     Its price is computed again, with room for the last digits of another machine's logarithms.
@@ -108,7 +108,7 @@ def _paid(budget: Mapping[str, Any], what: str, units: int, currency: Currency, 
             neighbours=Neighbours.REPLACE,  # of no consequence for the price
             accounting=Accounting(budget["accounting"]),
         )
-        price = currency.price(found)
+        price = statement.book.price(found)
     except (KeyError, TypeError, ValueError, BudgetError):
         return False
     same = what.endswith(f"epsilon {found.epsilon!r}, delta {found.delta!r}, {found.accounting.value}")

@@ -2,7 +2,7 @@
 
     schema      a Schema, a Domain, the path of a TOML file, or a dict with the same keys as the file
     workload    a SPEC (`marginals:3`), a list of query texts (SPECs may stand among them), or a Workload
-    budget      a Budget, or ε alone: the neighbours replace a record then, and δ is min(1/n², 10⁻⁶), as on the command line
+    budget      a Budget, or ε alone: the neighbours replace a record then, and δ is min(1/n², 10⁻⁶), as for commands
 
 Whatever a caller gets wrong is a DualQueryError.
 """

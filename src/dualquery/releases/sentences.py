@@ -191,8 +191,12 @@ def _book(certificate: Certificate) -> list[str]:
     book = certificate.get("book")
     if book is None:
         return []
-    currency = "ρ" if "cap_rho" in book else "ε"
-    charged, spent, cap = (float(value) for key, value in book.items() if key.endswith(("_rho", "_epsilon")))
+    currency, ending = next(
+        (words, ending)
+        for words, ending in (("ρ", "rho"), ("ε", "epsilon"), ("a Rényi divergence", "renyi"))
+        if f"cap_{ending}" in book
+    )
+    charged, spent, cap = (float(book[f"{word}_{ending}"]) for word in ("charged", "spent", "cap"))
     return [
         f"Before the first count was read, all that it might cost ({currency} = {number_above(charged)}) was "
         f"charged to the book “{book['name']}” as number {book['sequence']}: all releases together have spent "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,7 @@ from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
 from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.book.book import Place
+from dualquery.privacy.book.books import Books
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
@@ -42,6 +44,7 @@ def begin(
     public_rows: int | None = None,
     dataset: str | None = None,
     ledger: str | None = None,
+    book: str | None = None,
     share: float = 0.9,
     release: Path | None = None,
     questions: int = 2000,
@@ -52,7 +55,8 @@ def begin(
     """Open the ledger, charge it, make the first release (or take an earlier one), and write the file.
 
     The release is charged before a count is read, and stays charged if something fails later. To `resume`, with the
-    same wishes, goes on from wherever that was, without another charge.
+    same wishes, goes on from wherever that was, without another charge. `book` is a ledger of releases that has a book
+    for this dataset and for questions: it is charged with the whole cap of the service.
     """
     if out.exists():
         raise DualQueryError(f"'{out}' exists already; name another file with --out")
@@ -89,7 +93,19 @@ def begin(
     check_wishes(
         made.budget, share=share if release is None else None, questions=questions, tolerance=tolerance
     )
-    longest = _open(made, described, counter, share=share, earlier=release, resume=resume, progress=progress)
+    books = None if book is None else Books(book)
+    if books is not None and not resume:
+        books.refuse_unaffordable(made.dataset, made.budget)
+    longest = _open(
+        made,
+        described,
+        counter,
+        books=books,
+        share=share,
+        earlier=release,
+        resume=resume,
+        progress=progress,
+    )
     made = replace(made, http=replace(made.http, quantum=quantum_for(longest)))
     write_whole(out, made.to_toml())
     return made
@@ -106,6 +122,7 @@ def _open(
     schema: Schema,
     counter: Counter,
     *,
+    books: Books | None,
     share: float,
     earlier: Path | None,
     resume: bool,
@@ -120,9 +137,7 @@ def _open(
     release = None if earlier is None else Release.load(earlier)
     if resume and earlier is None and place.exists():
         release = Release.load(place)  # it was whole, and only the rest is missing
-    keeper = Keeper(
-        _ledger(made, resume=resume), Witness(made.path(made.witness)), dataset=made.dataset, trust=True
-    )
+    keeper = Keeper(_ledger(made, books), Witness(made.path(made.witness)), dataset=made.dataset, trust=True)
     try:
         if release is None:
             release = first_release(
@@ -165,7 +180,7 @@ def _refuse_begun(made: Settings) -> None:
         )
 
 
-def _ledger(made: Settings, *, resume: bool) -> Storage:
+def _ledger(made: Settings, books: Books | None) -> Storage:
     """A new ledger; or the one that a beginning has left, if it is about the same."""
     budget = made.budget
     promise: dict[str, object] = {
@@ -177,15 +192,28 @@ def _ledger(made: Settings, *, resume: bool) -> Storage:
     _make_private(made.place)
     storage = Storage(made.place, new=True)
     if storage.empty:
-        storage.create(wanted)
+        if books is not None:  # with all that will ever be told, before anything is counted
+            promise["book"] = books.charge_release(made.dataset, budget, kind="service").to_json()
+        storage.create(promised(made.dataset, promise, cap=cap_of(budget)))
         return storage
     found = storage.promise()
-    if (found.dataset, found.promise, found.cap) != (wanted.dataset, wanted.promise, wanted.cap):
+    if (found.dataset, _without_book(found.promise), found.cap) != (
+        wanted.dataset,
+        wanted.promise,
+        wanted.cap,
+    ):
         raise LedgerError(
             "this ledger was begun for another dataset, budget or neighbours; give --resume with the same command as "
             "the first time"
         )
     return storage
+
+
+def _without_book(promise: str) -> str:
+    """What was promised, without the entry of the book that has paid for it."""
+    said = json.loads(promise)
+    said.pop("book", None)
+    return json.dumps(said, sort_keys=True)
 
 
 def quantum_for(longest: float) -> float:

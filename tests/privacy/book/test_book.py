@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from sqlalchemy import exc
 
 from dualquery import Accounting, Budget, BudgetError, DualQueryError, LedgerError, Neighbours
+from dualquery.privacy.book import tables
 from dualquery.privacy.book.book import Currency, Statement, written
 from dualquery.privacy.book.books import Books, below, create
 from dualquery.privacy.book.place import engine_of
 from dualquery.privacy.book.prepaid import PrepaidLedger
 from dualquery.privacy.caps import gaussian_rho_units, pure_cap, rho_cap
-from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
+from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 
@@ -123,7 +124,7 @@ def test_a_book_of_pure_releases(place: str) -> None:
 
 @pytest.mark.parametrize("accounting", [Accounting.THEOREM_4_3, Accounting.RENYI])
 def test_what_does_not_add_up_is_refused(accounting: Accounting) -> None:
-    with pytest.raises(BudgetError, match="use zcdp"):
+    with pytest.raises(BudgetError, match="--questions" if accounting is Accounting.RENYI else "use zcdp"):
         Currency.RHO.price(budget(accounting=accounting))
     with pytest.raises(BudgetError, match="pure"):
         Currency.EPSILON.price(budget(accounting=accounting))
@@ -373,3 +374,77 @@ def test_names_that_cannot_be_printed_are_refused(tmp_path: Path, name: str) -> 
 def test_written_units_are_exact() -> None:
     assert written(24355970359) == "0.024355970359"
     assert written(12 * UNITS + 1) == "12.000000000001"
+
+
+# ── Books for questions ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def service(epsilon: float, delta: float = 1e-6) -> Budget:
+    return Budget(epsilon=epsilon, delta=delta, accounting=Accounting.RENYI)
+
+
+def questions_book(place: str) -> Books:
+    create(place, name="people", epsilon=2.0, delta=1e-6, neighbours=Neighbours.REPLACE, questions=True)
+    return Books(place)
+
+
+def test_one_book_holds_releases_and_a_service(place: str) -> None:
+    """All at one order: α ρ for a release, the cap of a service at its own, larger order."""
+    books = questions_book(place)
+    book = books.read().book
+    assert (book.currency, book.order) == ("renyi", best_order(epsilon=2.0, delta=1e-6))
+    assert book.cap == renyi_cap(epsilon=2.0, delta=1e-6, order=book.order)
+    assert book.price(budget(0.5)) == book.order * rho_units_of(epsilon=0.5, delta=1e-6)
+    assert book.price(service(2.0)) == book.cap
+    first = books.charge_release("people", budget(0.5)).charge
+    second = books.charge_release("people", service(1.0), kind="service").charge
+    assert (first.what.split(":")[0], second.what.split(":")[0]) == ("release", "service")
+    spent = books.read().book
+    assert spent.spent == first.units + second.units
+    assert 1.0 < spent.epsilon_spent <= 2.0
+    with pytest.raises(BudgetError, match="too little is left"):
+        books.charge_release("people", service(1.5), kind="service")
+    assert books.read().book == spent
+    books.charge_release("people", budget(float(below(spent.epsilon_left))))
+    assert books.read().book.left < book.cap / 100
+
+
+def test_what_no_book_for_questions_can_add_up_is_refused(place: str) -> None:
+    books = questions_book(place)
+    book = books.read().book
+    with pytest.raises(BudgetError, match="says nothing about a larger one"):
+        book.price(service(1.0, delta=0.1))
+    with pytest.raises(BudgetError, match="need a delta"):
+        create(place, name="b", epsilon=1, delta=0, neighbours=Neighbours.REPLACE, questions=True)
+    create(place, name="others", epsilon=2.0, delta=1e-6, neighbours=Neighbours.REPLACE)
+    with pytest.raises(BudgetError, match="--questions"):
+        books.charge_release("others", service(1.0), kind="service")
+    assert books.read("others").charges == ()
+
+
+def test_the_price_of_a_fire_grows_with_the_order() -> None:
+    """So that what a service pays at its own order covers what it costs at the smaller one of a book."""
+    for epsilon in (Fraction(1, 1000), Fraction(1, 200), Fraction(1, 60)):
+        prices = [fire_units(epsilon=epsilon, sensitivity=1, order=order) for order in range(2, 60)]
+        assert prices == sorted(prices)
+
+
+def test_a_ledger_from_before_books_for_questions_is_as_good_as_ever(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    old = tuple(text.replace(", 'renyi')", ")") for text in tables.definitions("sqlite"))
+    assert old != tables.definitions("sqlite")
+    with monkeypatch.context() as before:
+        before.setattr(tables, "definitions", lambda dialect: old)
+        books = open_book(str(tmp_path / "old.ledger"))
+    books.charge_release(None, budget(0.5))
+    assert len(books.read().charges) == 1
+    with pytest.raises(LedgerError, match="break its own rules"):
+        create(
+            str(tmp_path / "old.ledger"),
+            name="b",
+            epsilon=1,
+            delta=1e-6,
+            neighbours=Neighbours.REPLACE,
+            questions=True,
+        )

@@ -15,7 +15,6 @@ import numpy as np
 
 from dualquery.counting.counter import Integers
 from dualquery.distributions.cut_matrix import CutMatrix, HeardCut, Rectangles
-from dualquery.errors import QueryError
 from dualquery.game.best_response_query_player import BestResponseQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Transcript
@@ -62,11 +61,6 @@ def plan(task: Task, wanted: RoundsWishes) -> Plan[RoundParameters]:
     """Half of the budget selects, half measures, in equal rounds."""
     domain = task.domain
     assert isinstance(domain, Graph)
-    if not domain.directed:
-        raise QueryError(
-            "frieze-kannan plays cuts of directed graphs, where a cut is one rectangle; use coarsenings, or declare "
-            "directed = true and list each edge both ways"
-        )
     rounds = wanted.rounds or _usual_rounds(task)
     paid = PricedRounds.of(task, rounds, SignedErrors.unheard(task.workload, task.rows))
     noise = paid.noise

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dualquery.distributions.cut_matrix import Rectangles, crossing
 from dualquery.errors import QueryError
@@ -20,6 +21,12 @@ from dualquery.table.graph import Graph
 from dualquery.table.records import pack_bits, unpack_bits
 
 RECTANGLES = "rectangles.parquet"
+
+
+def _summed(from_: NDArray[np.uint8], to: NDArray[np.uint8], heights: Fractions) -> Fractions:
+    """Σ_t d_t 1_{S_t} 1_{T_t}ᵀ, entry by entry."""
+    summed: Fractions = (from_ * heights[:, None]).T @ to.astype(np.float64)
+    return summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +60,11 @@ class RectangleGraph:
         weight = np.zeros((number, number) if number**2 <= MOST_PAIRS else (0, 0))
         if len(weight):
             from_, to = (unpack_bits(each, number) for each in (self.held.sources, self.held.targets))
-            weight = (
-                (from_ * self.held.heights[:, None]).T
-                @ to.astype(np.float64)
-                * self.edges
-                * self.domain.heaviest
-            )
+            weight = _summed(from_, to, self.held.heights)
+            if not self.domain.directed:  # S×T ∪ T×S, both of which have S∩T × S∩T; each pair stands once
+                inner = from_ & to
+                weight = np.triu(weight + weight.T - _summed(inner, inner, self.held.heights))
+            weight *= self.edges * self.domain.heaviest
         source, target = np.nonzero(weight > 1e-9)
         return edge_table(self.domain, source, target, weight[source, target])
 

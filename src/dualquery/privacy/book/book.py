@@ -11,7 +11,15 @@ from typing import TypeAlias
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.caps import pure_cap, rho_cap
-from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
+from dualquery.privacy.conversion import (
+    UNITS,
+    best_order,
+    epsilon_of,
+    renyi_cap,
+    renyi_epsilon,
+    rho_units_of,
+)
+from dualquery.privacy.conversion import units as units_of
 from dualquery.privacy.neighbours import Neighbours
 
 Place: TypeAlias = str | os.PathLike[str]  # of a ledger: a file or a URL
@@ -26,10 +34,19 @@ class Currency(Enum):
 
     RHO = "rho"
     EPSILON = "epsilon"
+    RENYI = "renyi"  # divergence at one whole order: what questions one at a time can be paid by
 
-    def price(self, budget: Budget) -> int:
+    def price(self, budget: Budget, order: int = 1) -> int:
         """What a release within a budget is charged: the most that its own ledger can pay, whatever it pays."""
-        units = rho_cap(budget) if self is Currency.RHO else pure_cap(budget)
+        if self is Currency.RENYI:
+            units = renyi_price(budget, order)
+        elif self is Currency.RHO and budget.accounting is Accounting.RENYI:
+            raise BudgetError(
+                "a service that answers questions is charged to a book for questions; make one with "
+                "`dualquery ledger create --questions`"
+            )
+        else:
+            units = rho_cap(budget) if self is Currency.RHO else pure_cap(budget)
         if not 0 < units <= MOST_UNITS:
             raise BudgetError(
                 f"a budget of epsilon = {budget.epsilon:g} is too small or too large to be charged"
@@ -58,6 +75,17 @@ class Book:
     spent: int
 
     @property
+    def order(self) -> int:
+        """The Rényi order at which a book adds up, where it adds up divergence; it follows from ε and δ."""
+        if self.currency != Currency.RENYI.value:
+            return 1
+        return best_order(epsilon=float(self.epsilon), delta=float(self.delta))
+
+    def price(self, budget: Budget) -> int:
+        """What a release, or a service, within a budget is charged."""
+        return Currency(self.currency).price(budget, self.order)
+
+    @property
     def left(self) -> int:
         return self.cap - self.spent
 
@@ -66,6 +94,9 @@ class Book:
         """The ε of everything so far, at the δ of the cap, rounded up."""
         if self.currency == Currency.EPSILON.value:
             return self.spent / UNITS
+        if self.currency == Currency.RENYI.value:
+            spent = renyi_epsilon(Fraction(self.spent, UNITS), order=self.order, delta=float(self.delta))
+            return min(spent, float(self.epsilon))
         return min(epsilon_of(Fraction(self.spent, UNITS), delta=float(self.delta)), float(self.epsilon))
 
     @property
@@ -75,10 +106,11 @@ class Book:
             return float(self.epsilon)
         if self.currency == Currency.EPSILON.value:
             return max(0.0, self.left / UNITS * (1 - 1e-12))
-        if self.left == 0:
+        left = self.left // self.order  # as ρ
+        if left == 0:
             return 0.0
-        found = epsilon_of(Fraction(self.left, UNITS), delta=float(self.delta))
-        while found > 0 and rho_units_of(epsilon=found, delta=float(self.delta)) > self.left:
+        found = epsilon_of(Fraction(left, UNITS), delta=float(self.delta))
+        while found > 0 and rho_units_of(epsilon=found, delta=float(self.delta)) > left:
             found *= 1 - 1e-9
         return found
 
@@ -132,8 +164,35 @@ class Entry:
         }
 
 
-def cap_units(*, epsilon: float, delta: float, neighbours: Neighbours) -> tuple[Currency, int]:
-    """What (ε, δ) may be spent in a book: ρ = rho_of(ε, δ), or ε itself where δ = 0."""
+def renyi_price(budget: Budget, order: int) -> int:
+    """What a budget may cost at a whole Rényi order: α times its ρ, or the cap of a service at its own order.
+
+    The divergence of every event, a fire's price included, grows with the order (docs/ledger.md). So the cap of a
+    service at a larger order is a bound at this one, event by event; at a smaller one it says nothing.
+    """
+    if budget.accounting is not Accounting.RENYI:
+        return units_of(order * Fraction(rho_cap(budget), UNITS))
+    own = best_order(epsilon=budget.epsilon, delta=budget.delta)
+    if own < order:
+        raise BudgetError(
+            f"the book adds up Rényi divergence at the order {order}, and a service of epsilon = {budget.epsilon:g} "
+            f"and delta = {budget.delta:g} at {own}, which says nothing about a larger one; use the delta of the "
+            "book, and at most its epsilon"
+        )
+    return renyi_cap(epsilon=budget.epsilon, delta=budget.delta, order=own)
+
+
+def cap_units(
+    *, epsilon: float, delta: float, neighbours: Neighbours, questions: bool = False
+) -> tuple[Currency, int]:
+    """What (ε, δ) may be spent in a book: ρ = rho_of(ε, δ), or ε itself where δ = 0; for questions, divergence."""
+    if questions:
+        if delta == 0:
+            raise BudgetError(
+                "questions one at a time need a delta; give the book one, or leave --questions out"
+            )
+        service = Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=Accounting.RENYI)
+        return Currency.RENYI, Currency.RENYI.price(service, best_order(epsilon=epsilon, delta=delta))
     accounting = Accounting.PURE if delta == 0 else Accounting.ZCDP
     budget = Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
     currency = Currency.EPSILON if delta == 0 else Currency.RHO
@@ -150,7 +209,14 @@ def covers(book: Book) -> bool:
     epsilon, delta = float(book.epsilon), float(book.delta)
     if delta == 0:
         return book.currency == Currency.EPSILON.value and book.cap <= decimal(epsilon) * UNITS
-    implied = epsilon_of(Fraction(book.cap, UNITS), delta=delta)
-    return book.currency == Currency.RHO.value and implied <= epsilon * (
-        1 + 1e-9
-    )  # another library's logarithms
+    cap = Fraction(book.cap, UNITS)
+    if book.currency == Currency.RENYI.value:
+        try:
+            implied = renyi_epsilon(cap, order=book.order, delta=delta)
+        except BudgetError:  # no book has such an ε and δ
+            return False
+    elif book.currency == Currency.RHO.value:
+        implied = epsilon_of(cap, delta=delta)
+    else:
+        return False
+    return implied <= epsilon * (1 + 1e-9)  # another library's logarithms

@@ -16,7 +16,7 @@ import sqlalchemy as sql
 
 from dualquery.errors import BudgetError, LedgerError
 from dualquery.privacy.book import tables
-from dualquery.privacy.book.book import FORMAT, Book, Charge, Currency, Entry, Place, Statement, cap_units
+from dualquery.privacy.book.book import FORMAT, Book, Charge, Entry, Place, Statement, cap_units
 from dualquery.privacy.book.chain import check_name, hash_of, origin_of, verified
 from dualquery.privacy.book.place import engine_of, transaction
 from dualquery.privacy.book.tables import BOOKS, CHARGES
@@ -59,23 +59,34 @@ class Books:
             connection.execute(sql.insert(CHARGES).values(book=number, **asdict(charge)))
         return Entry(replace(before.book, spent=charge.spent_after), charge)
 
-    def charge_release(self, name: str | None, budget: Budget) -> Entry:
-        """Charge all that a release within this budget may cost, before it begins."""
+    def charge_release(self, name: str | None, budget: Budget, *, kind: str = "release") -> Entry:
+        """Charge all that a release, or a service, within this budget may cost, before it begins."""
         book = refuse_other_relation(self.read(name).book, budget)
-        what = f"release: epsilon {budget.epsilon!r}, delta {budget.delta!r}, {budget.accounting.value}"
-        return self.charge(book.name, units=Currency(book.currency).price(budget), what=what)
+        what = f"{kind}: epsilon {budget.epsilon!r}, delta {budget.delta!r}, {budget.accounting.value}"
+        return self.charge(book.name, units=book.price(budget), what=what)
 
     def refuse_unaffordable(self, name: str | None, budget: Budget) -> None:
         """What `charge_release` would refuse now, before anybody has read a table for nothing."""
         book = refuse_other_relation(self.read(name).book, budget)
-        price = Currency(book.currency).price(budget)
+        price = book.price(budget)
         if price > book.left:
             raise BudgetError(_too_little(book, price))
 
 
-def create(place: Place, *, name: str, epsilon: float, delta: float, neighbours: Neighbours) -> Statement:
-    """A book for a dataset, in a new ledger or in one that has other books. δ = 0: a book of pure releases."""
-    currency, cap = cap_units(epsilon=epsilon, delta=delta, neighbours=neighbours)
+def create(
+    place: Place,
+    *,
+    name: str,
+    epsilon: float,
+    delta: float,
+    neighbours: Neighbours,
+    questions: bool = False,
+) -> Statement:
+    """A book for a dataset, in a new ledger or in one that has other books. δ = 0: a book of pure releases.
+
+    `questions`: a service of the dataset, which answers questions one at a time, can be charged to it, too.
+    """
+    currency, cap = cap_units(epsilon=epsilon, delta=delta, neighbours=neighbours, questions=questions)
     book = Book(
         format=FORMAT,
         name=check_name(name),

@@ -4,7 +4,7 @@ CREATE TABLE dualquery_books (
     name TEXT NOT NULL CONSTRAINT dualquery_one_book_a_name UNIQUE,
     nonce TEXT NOT NULL,
     neighbours TEXT NOT NULL,
-    currency TEXT NOT NULL CONSTRAINT dualquery_known_currency CHECK (currency IN ('rho', 'epsilon')),
+    currency TEXT NOT NULL CONSTRAINT dualquery_known_currency CHECK (currency IN ('rho', 'epsilon', 'renyi')),
     epsilon TEXT NOT NULL,
     delta TEXT NOT NULL,
     cap BIGINT NOT NULL CONSTRAINT dualquery_some_cap CHECK (cap > 0),

@@ -4,7 +4,7 @@ CREATE TABLE dualquery_books (
     name TEXT NOT NULL UNIQUE,
     nonce TEXT NOT NULL,
     neighbours TEXT NOT NULL,
-    currency TEXT NOT NULL CHECK (currency IN ('rho', 'epsilon')),
+    currency TEXT NOT NULL CHECK (currency IN ('rho', 'epsilon', 'renyi')),
     epsilon TEXT NOT NULL,
     delta TEXT NOT NULL,
     cap BIGINT NOT NULL CHECK (typeof(cap) = 'integer' AND cap > 0),

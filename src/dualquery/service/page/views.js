@@ -194,11 +194,13 @@ export function budget(place, state) {
   ];
   const quota = state.quota;
   const mine = Math.floor(quota.left / state.price.units);
+  const beside = state.published.filter((each) => !each.covered).map((each) => `${each.name} (ε = ${each.epsilon})`);
   place.replaceChildren(
     budgetBar(parts),
     make("ul", { class: "legend" }, ...parts.map(({ name, words, share: part }) => make("li", { class: `key-${name}` }, `${words} ${percent(part)}`))),
     make("p", {}, `Left for everybody: ${paidChecks(state.left.fires)}. Your quota pays for ${mine >= state.left.fires ? "all of them" : paidChecks(mine)}.`),
     make("p", { class: "soft" }, `A check is free unless it finds the estimate far off. Then the answer is measured anew, which costs ${percent(state.price.share)} of the budget.`),
+    ...(beside.length ? [make("p", {}, `Published beside it, and not covered by this ε: ${beside.join(", ")}.`)] : []),
   );
 }
 
