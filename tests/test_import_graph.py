@@ -63,7 +63,6 @@ BLIND = (
     "dualquery.mechanisms.projection.tree",
     "dualquery.mechanisms.projection.posterior",
     "dualquery.mechanisms.projection.choosing",
-    "dualquery.mechanisms.projection.low_rank",
 )
 UNSEEN = {"privacy", "counting"}  # by the blind
 

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ def stream() -> Found:
     online = dualquery.online(table, schema=records.domain, release=before, budget=budget, seed=5)
     names = [column.name for column in records.domain.columns]
     told = []
-    for a, b in zip(names, names[1:], strict=False):
+    for a, b in pairwise(names):
         answer = online.ask(f"{a} by {b}")
         told.append([answer.badge.value, [float(v) for v in answer.values], answer.cost.units])
     return {"answers": text_digest(told), "badges": "".join(each[0][0] for each in told)}

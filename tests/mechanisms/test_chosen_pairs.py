@@ -1,4 +1,4 @@
-"""Small tables and many columns: the rule, the stages, the gate, the choice, and few directions."""
+"""Small tables and many columns: the rule, the stages, the gate and the choice."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from dualquery.mechanisms.projection.choosing import (
     best_pairs,
     error_of_ones,
     expected_counts,
-    may_have_few_directions,
     null_misfit,
 )
 from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Last, Rule
 from dualquery.mechanisms.projection.game import PROJECTION, ByTables
-from dualquery.mechanisms.projection.low_rank import directions_of
 from dualquery.mechanisms.projection.measuring import relative_sensitivity, unit_variance
 from dualquery.mechanisms.projection.posterior import denoised, posterior_means
 from dualquery.mechanisms.projection.tables import MeasuredTables
@@ -268,75 +266,6 @@ def test_a_pair_that_would_be_noisy_is_passed_over():
     assert best_pairs(misfit, 1, np.array([900.0, 10.0, 10.0])).tolist() == [1]
 
 
-def test_few_directions_are_looked_for_only_by_wide_margins():
-    sizes = np.full(60, 5)
-    pairs = 60 * 59 // 2
-    strong = Misfit(np.full(pairs, 2000.0), np.full(pairs, 2000.0))
-    cheap = Gate(0.0, 0.001)
-
-    def looked_for(misfit=strong, gate=cheap, sizes=sizes, deviation=0.005, chosen=100):
-        return may_have_few_directions(misfit, gate, sizes, 10_000.0, deviation, chosen=chosen)
-
-    assert looked_for()
-    assert not looked_for(sizes=sizes[:20])  # few attributes
-    assert not looked_for(misfit=Misfit(strong.noisy / 10, strong.likely / 10))  # weak dependence
-    assert not looked_for(gate=Gate(0.0, 0.1))  # one-way tables that need the budget
-    assert not looked_for(deviation=0.1)  # nothing would be seen
-    few = np.zeros(pairs)
-    few[:80] = 90_000.0
-    assert not looked_for(misfit=Misfit(few, few))  # some pairs hold it all
-
-
-# ── Few directions ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def all_pairs_measured(records: Records, deviation: float, seed: int) -> MeasuredTables:
-    """Interactions of all pairs with noise of this deviation, in records."""
-    rng = np.random.default_rng(seed)
-    width = records.domain.width
-    sets = [*((j,) for j in range(width)), *combinations(range(width), 2)]
-    tables = Tables(records.domain, tuple(sets))
-    counts = tables.counts(records)
-    interactions, variance = {(): np.array(float(records.rows))}, {(): 0.0}
-    for t, members in enumerate(sets):
-        noise = deviation if len(members) == 2 else deviation / 10
-        cells = counts[tables.cells_of(t)].reshape(tables.shape_of(t))
-        interactions[members] = centred(cells + rng.normal(0, noise, cells.shape))
-        variance[members] = noise**2
-    return MeasuredTables(records.domain, interactions, variance, float(records.rows))
-
-
-def test_directions_stand_out_where_classes_are_hidden():
-    records = classes(40, 4, 4000, 3)
-    measured = all_pairs_measured(records, 100.0, 0)
-    found = directions_of(measured, np.random.default_rng(0))
-    assert found is not None
-    assert found.number == 3  # four classes
-    width = records.domain.width
-    sets = list(combinations(range(width), 2))
-    tables = Tables(records.domain, tuple(sets))
-    truth = tables.counts(records) / records.rows
-    first = found.first_value
-    blocks = [found.pairs[first[i] : first[i + 1], first[j] : first[j + 1]].ravel() for i, j in sets]
-    ones = measured.ones()
-    product = np.concatenate([np.outer(ones[i], ones[j]).ravel() for i, j in sets])
-    assert np.abs(np.concatenate(blocks) - truth).sum() < 0.5 * np.abs(product - truth).sum()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_no_directions_are_seen_in_noise(seed):
-    measured = all_pairs_measured(independent(40, 4, 4000, seed), 100.0, seed)
-    assert directions_of(measured, np.random.default_rng(0)) is None
-
-
-def test_a_release_by_few_directions_is_better_than_one_way_tables():
-    records = classes(45, 4, 8000, 5)
-    plan, released, _ = play(records, rows=6000)
-    assert "in few directions" in plan.reason
-    _, alone, _ = play(records, rows=6000, order=1)
-    assert mean_l1(records, released) < 0.7 * mean_l1(records, alone)
-
-
 # ── The way, end to end ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -408,13 +337,11 @@ def test_the_plan_says_which_way_it_goes_and_why():
     rule = Rule.of(plan.task)
     assert "1,000 records are few for 105 pairs of attributes" in plan.reason
     assert f"the {rule.chosen} that matter most get the rest" in plan.reason
-    assert "few directions" not in plan.reason
     assert shown(plan.parameters)["measured"] == "one-way tables, then chosen pairs"
     assert shown(plan.parameters)["chosen"] == rule.chosen
     assert [step.words.split()[0] for step in plan.steps] == ["measure"] * 3
     assert 0 < plan.mean_error < plan.max_error <= 1
     wide = PROJECTION.plan_for(task_of((2, 3, 5, 8) * 20, 3000), {})
-    assert "in few directions" in wide.reason
     assert wide.seconds < 60
 
 

@@ -7,7 +7,6 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.projection import pace
-from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.items import plan_items
 from dualquery.mechanisms.projection.pace import Pace
@@ -169,17 +168,6 @@ def test_item_plan_shares_by_hand():
     assert plan.noise(
         Task(random_conjunctions(records.domain, 2, 100, seed=0), 1000, budget)
     ) == pytest.approx(np.sqrt(190 / (2 * 0.53 * rho)) / 1000)
-
-
-def test_adaptive_projection_chooses_tables_and_stays_within_budget():
-    plan, outcome, ledger = play(TABLE, QUERIES, mechanism=ADAPTIVE_PROJECTION, rounds=6)
-    assert plan.parameters.measurements == 6
-    kinds = [type(event).__name__ for event in ledger.events]
-    assert kinds.count("Selection") == 6
-    assert ledger.spent().epsilon <= 1.0
-    assert np.abs(errors(TABLE, outcome, QUERIES)).mean() < 0.012
-    with pytest.raises(DualQueryError, match="--rounds"):
-        play(TABLE, QUERIES, mechanism=ADAPTIVE_PROJECTION, rounds=1000)
 
 
 def test_rows_are_as_many_as_asked_and_equal_parts_of_every_chain():

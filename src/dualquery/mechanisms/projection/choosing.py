@@ -5,7 +5,6 @@ Nothing here knows of privacy: everything is public by now.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,15 +22,6 @@ LEVELS = 100  # that a misfit may have
 HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
 WORTH = 0.8  # of the cost: pairs mend the worst tables, which the mean hardly shows
 PENALTY = 0.4  # for the noise that measuring a pair brings
-LEAST_WIDTH = 40  # attributes from which on dependence is looked for in few directions
-STRONG = (
-    0.1  # mean misfit of all pairs, as a fraction of the records, that makes a search for directions worth it
-)
-DIFFUSE = 0.3  # of the whole misfit, the most that the chosen pairs may hold for such a search
-MOST_COST = 0.2  # of the mean misfit, what a search in vain may cost
-FEW_DIRECTIONS = 8  # dependence of so many directions must be visible
-VISIBLE = 1.4  # an eigenvalue, in half edges of the noise; from one on it is in principle
-PEAKED = 1.5  # the length of an interaction, in that of one whose cells all have the same misfit
 
 
 @dataclass(frozen=True)
@@ -48,10 +38,6 @@ class Misfit:
         scaled = excess / deviation
         likely = posterior_means(scaled, np.linspace(scaled.min() - 1e-9, scaled.max() + 1e-9, LEVELS))
         return Misfit(excess, deviation * likely)
-
-    def largest(self, number: int) -> float:
-        """The sum of the largest."""
-        return float(np.sort(self.likely)[::-1][:number].sum())
 
 
 def expected_counts(ones: Mapping[int, Cells], pairs: Sequence[Set], total: float) -> Cells:
@@ -112,22 +98,3 @@ def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:
     """The pairs of largest misfit, less part of what the noise of measuring them brings, both in records."""
     order = np.argsort(-(misfit.noisy - PENALTY * noise), kind="stable")
     return np.sort(order[:chosen])
-
-
-def may_have_few_directions(
-    misfit: Misfit, gate: Gate, sizes: NDArray[np.int64], total: float, deviation: float, *, chosen: int
-) -> bool:
-    """Whether to measure all pairs and look for few directions in which all attributes depend on each other.
-
-    Only where dependence is strong and lies in no few pairs, where it would be seen if it had `FEW_DIRECTIONS`, and
-    where a search in vain costs little. `deviation` is that of a cell of an interaction, as a fraction.
-    """
-    if len(sizes) < LEAST_WIDTH:
-        return False
-    mean = float(misfit.likely.mean()) / total
-    held = misfit.largest(chosen) / max(1e-9, float(misfit.likely.sum()))
-    if mean < STRONG or held > DIFFUSE or gate.cost > MOST_COST * mean:
-        return False
-    length = PEAKED * mean / HALF_NORMAL / float(np.mean(sizes))  # of an interaction, from its L1
-    eigenvalue = length * math.sqrt(2 * len(misfit.likely) / FEW_DIRECTIONS)
-    return eigenvalue > VISIBLE * deviation * math.sqrt(float((sizes - 1).sum()))

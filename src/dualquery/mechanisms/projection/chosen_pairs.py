@@ -4,8 +4,7 @@ To measure all pairs is wrong where records are few for the number of pairs: noi
 would have told. Here one-way tables are measured first, then the *misfit* of every pair, its distance from the
 product of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
 public numbers (`choosing`): a gate says whether pairs would gain more than they cost; then the rest of the budget
-goes to the K pairs of largest misfit, or, where dependence is everywhere, to all of them, in case few directions
-explain it (`low_rank`), or back to the one-way tables. docs/small-tables.md has the evidence.
+goes to the K pairs of largest misfit, or back to the one-way tables. docs/small-tables.md has the evidence.
 """
 
 from __future__ import annotations
@@ -23,18 +22,15 @@ from dualquery.game.residual import Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.allocation import available_rho, closure
 from dualquery.mechanisms.projection.choosing import (
-    LEAST_WIDTH,
     Gate,
     Misfit,
     best_pairs,
     error_of_ones,
     expected_counts,
-    may_have_few_directions,
     null_misfit,
 )
 from dualquery.mechanisms.projection.fit import fit, product_start
 from dualquery.mechanisms.projection.fitting import Fitting, Progress, Rows, too_noisy
-from dualquery.mechanisms.projection.low_rank import directions_of, fit_directions
 from dualquery.mechanisms.projection.measuring import relative_sensitivity, unit_variance
 from dualquery.mechanisms.projection.pace import Pace
 from dualquery.mechanisms.projection.posterior import denoised
@@ -55,8 +51,7 @@ MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
 LIKELY = 1.0  # of a pair's target: of many that were chosen in vain, what was measured is noise
 # Of a random conjunction, in units of the noise of a one-way cell (benchmarks/small_tables.py):
 MEAN_ERROR, MAX_ERROR = 0.35, 6.5
-WIDE_WORK = 1.0e9  # rows of a chain × attributes × values, where all pairs may have to be fitted
-WIDE_SECONDS = 0.9e-9  # per row, attribute and value
+MANY_COLUMNS = 40  # where the share of the one-way tables falls more steeply with the number of records
 COUNT_SECONDS = 2e-9  # per record and table, two cores
 PAIR_SECONDS = 3e-4  # whatever its size: to choose, to measure, to put together
 
@@ -105,7 +100,7 @@ class Rule:
 
     def shares(self) -> Shares:
         """Fewer records, more for the one-way tables: 1/(1 + r/400), within bounds; steeper for many columns."""
-        wide = len(self.ones) >= LEAST_WIDTH
+        wide = len(self.ones) >= MANY_COLUMNS
         ones = 1 / (1 + (self.precision / 400) ** (1.5 if wide else 1.0))
         misfits = LEAST_OF_MISFITS if wide and self.unclear > DROWNED else SHARE_OF_MISFITS
         return Shares(min(MOST_OF_ONES, max(LEAST_OF_ONES, ones)), misfits)
@@ -116,7 +111,6 @@ class Last(Enum):
 
     ONES = "the one-way tables again"
     CHOSEN = "the chosen pairs"
-    ALL = "all pairs, for the few directions in which they depend on each other"
 
 
 @dataclass(frozen=True)
@@ -161,16 +155,6 @@ class ByChosenPairs:
         noise = moved * stages.unit * np.sqrt(self.chosen * cells)
         best = best_pairs(misfit, self.chosen, noise)
         gate = Gate.of(misfit, best, noise, total=known.total, cost=self._cost(task, known, again))
-        width = task.domain.width
-        if len(sets) == width * (width - 1) // 2 and may_have_few_directions(
-            misfit,
-            gate,
-            task.domain.sizes.astype(np.int64),
-            known.total,
-            stages.unit * math.sqrt(float(moved.sum())) / known.total,
-            chosen=self.chosen,
-        ):
-            return Wanted(Last.ALL, dict(zip(sets, (moved / moved.sum()).tolist(), strict=True)))
         if not gate.opens:
             return Wanted(Last.ONES, again)
         parts = np.sqrt(moved[best] * cells[best])
@@ -192,9 +176,6 @@ class ByChosenPairs:
             known = denoised(measured)
             if last is Last.CHOSEN and known.of_order(2):
                 return fit(known, pace, rng, progress, at_once=False, likely=LIKELY)
-            found = directions_of(known, rng) if last is Last.ALL else None
-            if found is not None:
-                return fit_directions(task.domain, found, pace, rng, progress)
             return independent_rows(known, pace, rng, progress)
 
         return Fitting(fitted, lambda rows, rng: Records.from_rows(task.domain, rows))
@@ -212,43 +193,30 @@ def independent_rows(
     return rows[0]
 
 
-def pace_of(task: Task, synthetic_rows: int | None) -> Pace:
-    """Shorter chains where all pairs of many attributes may have to be fitted, unless rows were asked for."""
-    width, values = task.domain.width, int(task.domain.sizes.sum())
-    usual = Pace.of(synthetic_rows)
-    if synthetic_rows is not None or width < LEAST_WIDTH:
-        return usual
-    rows = min(usual.chain_rows, max(1000, int(WIDE_WORK / (width * values))))
-    return replace(usual, chain_rows=rows, rows=usual.chains * usual.snapshots * rows)
-
-
 def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[Any]:
     """Everything but what is measured last."""
-    shares, pace = rule.shares(), pace_of(task, wanted.synthetic_rows)
+    shares, pace = rule.shares(), Pace.of(wanted.synthetic_rows)
     stages = ThreeStages.of(task, rule.ones, rule.pairs, shares)
     noisy = stages.first.variances(stages.first.chosen(stages.ones, task.domain, task.budget.neighbours))
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
-    width, values, number = task.domain.width, int(task.domain.sizes.sum()), len(rule.pairs)
+    number = len(rule.pairs)
     sizes = task.domain.sizes.astype(np.int64)
     cells = stages.candidates.size
-    wide = width >= LEAST_WIDTH
     visits = rule.chosen * (16 + 2 * float(sizes.mean()))
-    work = width * values * WIDE_SECONDS / 2.5e-9 if wide else visits
-    need = pace.bytes(width, 2 * visits * float(sizes.mean()) + (values**2 if wide else 0)) + 40 * cells
+    need = pace.bytes(task.domain.width, 2 * visits * float(sizes.mean())) + 40 * cells
     if wanted.memory is not None and need > wanted.memory:
         i, j = max(rule.pairs, key=lambda members: int(sizes[members[0]]) * int(sizes[members[1]]))
         raise DualQueryError(
             f"the tables of this workload need {need / 1e6:,.0f} MB, more than --memory allows (the largest is "
             f"{task.domain.name(i)} × {task.domain.name(j)}); ask about fewer attributes at once, or allow more"
         )
-    or_all = ", or all of them where they depend on each other in few directions," if wide else ""
     return Plan(
         mechanism="projection",
         task=task,
         reason=(
             f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
             f"({shares.ones:.0%} of the budget), then how far each pair lies from independence "
-            f"({shares.misfits:.0%}); if pairs pay, the {rule.chosen:,} that matter most{or_all} get the rest, else "
+            f"({shares.misfits:.0%}); if pairs pay, the {rule.chosen:,} that matter most get the rest, else "
             "the one-way tables do, and rows are fitted to them"
         ),
         parameters=ByChosenPairs(
@@ -257,7 +225,7 @@ def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes) -> Plan[
         steps=tuple(stage.step() for stage in stages.stages),
         mean_error=min(MEAN_ERROR * noise, 0.5),
         max_error=min(MAX_ERROR * noise, 1.0),
-        seconds=pace.seconds(work, noise) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),
+        seconds=pace.seconds(visits, noise) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),
         bytes=need,
         notes=(
             *too_noisy(noise),
