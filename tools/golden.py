@@ -80,10 +80,11 @@ def first(records: Records, rows: int) -> Records:
 
 def made(records: Records, workload: Any, budget: Budget, **options: Any) -> Found:
     """A release of encoded records, and what is kept of it."""
-    return described(dualquery.release(records, workload=workload, budget=budget, seed=7, **options), records)
+    made_now = dualquery.release(records, workload=workload, budget=budget, seed=7, **options)
+    return described(made_now, records, workload)
 
 
-def described(release: dualquery.Release, records: Records) -> Found:
+def described(release: dualquery.Release, records: Records, workload: Any = None) -> Found:
     said = json.loads(release.certificate.to_json())
     return {
         "mechanism": said["mechanism"],
@@ -92,7 +93,7 @@ def described(release: dualquery.Release, records: Records) -> Found:
         "words": text_digest([said["reason"], said["notes"]]),
         "bars": text_digest(said["predicted_error"]),
         "predicted": said["predicted_error"]["mean"],
-        "mean error": evaluate(release, records).mean_error,
+        "mean error": evaluate(release, records, workload=workload).mean_error,
     }
 
 
@@ -348,11 +349,14 @@ def main() -> None:
         print(*names, sep="\n")
         return
     before = json.loads(wanted.compare.read_text()) if wanted.compare else {}
-    found: dict[str, Found] = {}
+    found: dict[str, Found] = json.loads(wanted.out.read_text()) if wanted.out and wanted.out.exists() else {}
     different = 0
     for name in names:
         started = time.process_time()
-        found[name] = CASES[name]()
+        try:
+            found[name] = CASES[name]()
+        except Exception as problem:  # the other cases do not depend on this one
+            found[name] = {"problem": f"{type(problem).__name__}: {problem}"}
         found[name]["seconds"] = round(time.process_time() - started, 2)
         different += told(name, found[name], before.get(name))
         if wanted.out:

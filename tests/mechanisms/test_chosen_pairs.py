@@ -10,22 +10,27 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.measured import MeasuredTables
+from dualquery.fitting.pace import Pace
+from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown, silent
-from dualquery.mechanisms.projection import chosen_pairs
-from dualquery.mechanisms.projection.choosing import (
+from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection.small import (
+    ByChosenPairs,
     Gate,
     Misfit,
+    Rule,
     best_pairs,
+    cautious,
+    denoised,
     error_of_ones,
     expected_counts,
     null_misfit,
+    plan_chosen_pairs,
 )
-from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Last, Rule
-from dualquery.mechanisms.projection.game import PROJECTION, ByTables
-from dualquery.mechanisms.projection.measuring import relative_sensitivity, unit_variance
-from dualquery.mechanisms.projection.posterior import denoised, posterior_means
-from dualquery.mechanisms.projection.tables import MeasuredTables
-from dualquery.mechanisms.projection.three_stages import Shares, ThreeStages, cautious
+from dualquery.mechanisms.projection.tables import ByTables
+from dualquery.mechanisms.shares import known_at_first, relative_sensitivity, unit_variance
+from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -141,7 +146,7 @@ def test_only_pairs_of_the_workload_are_candidates():
 
 
 def test_who_protects_more_measures_more_of_the_one_way_tables():
-    shares = [Rule.of(task_of((6,) * 10, 2000, budget_of(neighbours=n))).shares().ones for n in KINDS]
+    shares = [Rule.of(task_of((6,) * 10, 2000, budget_of(neighbours=n))).shares()[0] for n in KINDS]
     replaced, added, person_added, _ = shares
     assert added < replaced < person_added
 
@@ -152,6 +157,11 @@ def test_an_accounting_without_gaussian_noise_is_refused():
         Rule.of(task_of((8,) * 15, 1000, pure))
 
 
+def planned(task: Task, rule: Rule) -> ByChosenPairs:
+    """The way, as it is planned."""
+    return plan_chosen_pairs(task, rule, ProjectionWishes(), Pace.of(600)).parameters
+
+
 # ── The stages ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -160,15 +170,15 @@ def test_an_accounting_without_gaussian_noise_is_refused():
 def test_the_stages_spend_the_budget_and_a_ledger_accepts_them(neighbours, accounting):
     task = task_of((3, 20, 7, 9), 200, budget_of(neighbours=neighbours, accounting=accounting))
     rule = Rule.of(task)
-    stages = ThreeStages.of(task, rule.ones, rule.pairs, rule.shares())
+    events = [stage.event for stage in planned(task, rule).stages]
     ledger = Ledger(task.budget)
-    ledger.charge(*stages.events)
+    ledger.charge(*events)
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-3)
     with pytest.raises(BudgetError):
-        ledger.charge(stages.events[1])
-    prices = [float(event.sensitivity_squared / event.variance) for event in stages.events]
-    shares = rule.shares()
-    wanted = np.array([shares.ones, shares.misfits, shares.rest])
+        ledger.charge(events[1])
+    prices = [float(event.sensitivity_squared / event.variance) for event in events]
+    ones, misfits = rule.shares()
+    wanted = np.array([ones, misfits, 1 - ones - misfits])
     assert np.array(prices) / sum(prices) == pytest.approx(wanted, rel=1e-2)
 
 
@@ -176,26 +186,27 @@ def test_the_stages_spend_the_budget_and_a_ledger_accepts_them(neighbours, accou
 def test_whatever_is_chosen_stays_within_what_was_paid_for(neighbours):
     task = task_of((3, 20, 7, 9, 16), 200, budget_of(neighbours=neighbours))
     rule = Rule.of(task)
-    stages = ThreeStages.of(task, rule.ones, rule.pairs, rule.shares())
+    way = planned(task, rule)
+    _, second, last = way.stages
     rng = np.random.default_rng(0)
     sets = [*rule.ones, *rule.pairs]
     for _ in range(200):
         some = [sets[i] for i in rng.choice(len(sets), rng.integers(1, len(sets)), replace=False)]
         parts = rng.dirichlet(np.full(len(some), 0.3))
-        what = stages.within(dict(zip(some, parts.tolist(), strict=True)), task)
-        assert what.sensitivity(neighbours).l2_squared <= stages.last.squared
+        what = last.chosen(dict(zip(some, parts.tolist(), strict=True)), task.domain, neighbours)
+        assert what.sensitivity(neighbours).l2_squared <= last.squared
     equal = {s: relative_sensitivity(s, task.domain, neighbours) for s in rule.pairs}
-    used = stages.within(equal, task).sensitivity(neighbours).l2_squared
-    assert used > 0.97 * stages.last.squared
-    none = np.zeros(stages.candidates.size, np.int64)
-    asked = Misfits(stages.candidates, none, np.zeros(len(rule.pairs), np.int64))
-    assert asked.sensitivity(neighbours).l2_squared == stages.second.squared
+    used = last.chosen(equal, task.domain, neighbours).sensitivity(neighbours).l2_squared
+    assert used > 0.97 * last.squared
+    none = np.zeros(way.candidates.size, np.int64)
+    asked = Misfits(way.candidates, none, np.zeros(len(rule.pairs), np.int64))
+    assert asked.sensitivity(neighbours).l2_squared == second.squared
 
 
 def test_tiny_budgets_have_coarse_shares_and_hopeless_ones_are_refused():
     task = task_of((8,) * 15, 1000, budget_of(epsilon=1e-5, accounting=Accounting.ZCDP))
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 50})
-    assert "budget is so small" in plan.notes[0]
+    assert "budget is so small" in plan.notes[-1]
     with pytest.raises(BudgetError):
         PROJECTION.plan_for(task_of((8,) * 15, 1000, budget_of(epsilon=1e-9, accounting=Accounting.ZCDP)), {})
 
@@ -212,7 +223,7 @@ def test_posterior_means_are_nearer_to_the_truth():
     rng = np.random.default_rng(0)
     truth = np.where(rng.random(600) < 0.9, 0.0, 8.0)
     noisy = truth + rng.normal(size=600)
-    better = posterior_means(noisy, np.linspace(-4, 12, 100))
+    better = shrunk(noisy, 1.0, points(np.linspace(-4, 12, 100)), steps=10)
     assert np.abs(better - truth).mean() < 0.5 * np.abs(noisy - truth).mean()
 
 
@@ -269,9 +280,9 @@ def test_a_pair_that_would_be_noisy_is_passed_over():
 # ── The way, end to end ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def decided(records: Records, monkeypatch: pytest.MonkeyPatch, **options) -> chosen_pairs.Wanted:
+def decided(records: Records, monkeypatch: pytest.MonkeyPatch, **options) -> dict[tuple[int, ...], float]:
     """What was wanted after the first two stages."""
-    seen: list[chosen_pairs.Wanted] = []
+    seen: list[dict[tuple[int, ...], float]] = []
     wanted = ByChosenPairs.wanted
     monkeypatch.setattr(
         ByChosenPairs, "wanted", lambda *arguments: seen.append(wanted(*arguments)) or seen[-1]
@@ -283,16 +294,15 @@ def decided(records: Records, monkeypatch: pytest.MonkeyPatch, **options) -> cho
 @pytest.mark.parametrize("seed", range(3))
 def test_independent_attributes_are_left_alone(seed, monkeypatch):
     chosen = decided(independent(12, 6, 800, seed), monkeypatch, seed=seed)
-    assert chosen.last is Last.ONES
-    assert {len(members) for members in chosen.shares} <= {0, 1}
+    assert {len(members) for members in chosen} <= {0, 1}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_that_depend_on_each_other_are_found(seed, monkeypatch):
     chosen = decided(in_twos(12, 6, 800, seed), monkeypatch, seed=seed)
-    assert chosen.last is Last.CHOSEN
-    assert sum((j, j + 1) in chosen.shares for j in range(0, 12, 2)) >= 5
-    assert sum(chosen.shares.values()) == pytest.approx(1)
+    assert {len(members) for members in chosen} == {2}
+    assert sum((j, j + 1) in chosen for j in range(0, 12, 2)) >= 5
+    assert sum(chosen.values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("neighbours", KINDS, ids=str)
@@ -357,11 +367,8 @@ def test_a_total_that_was_measured_before_is_joined_with_another():
     ledger = Ledger(task.budget)
     way = plan.parameters
     curator = Curator(MemoryCounter(records), ledger, SeededEntropy(0))
-    first = curator.allow(*way.stages.events)[0]
-    known = way.stages.measure_ones(curator, task, first)
+    first = way.stages[0]
+    what = first.chosen(way.ones, task.domain, task.budget.neighbours)
+    known = cautious(known_at_first(task, first.measured(curator, curator.allow(first.event)[0], what)))
     assert known.variance[()] < 400.0
     assert 400 < known.total < 560
-
-
-def test_shares_add_up():
-    assert Shares(0.8, 0.07).rest == pytest.approx(0.13)

@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import t as student
 
 from dualquery.counting.memory import MemoryCounter
+from dualquery.fitting.pace import REPLICAS
 from dualquery.mechanisms import replicas
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import UNIFORM
 from dualquery.mechanisms.error_bars import (
     LEVEL,
     POINTS,
-    REPLICAS,
     STUDENT,
     CurvePoint,
     ErrorCurves,

@@ -16,8 +16,8 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.independent import IndependentParameters
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown, silent
-from dualquery.mechanisms.projection.by_tables import ByTables
-from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs
+from dualquery.mechanisms.projection.small import ByChosenPairs
+from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget

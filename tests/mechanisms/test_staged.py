@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from dualquery.counting.memory import MemoryCounter
+from dualquery.fitting import fit
+from dualquery.fitting.pace import Pace
 from dualquery.mechanisms.mechanism import Task, silent
-from dualquery.mechanisms.projection import fit, staged
+from dualquery.mechanisms.projection import staged
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.projection.measuring import Stage, known_at_first
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.planning import plan_tables
+from dualquery.mechanisms.projection.tables import plan_tables
+from dualquery.mechanisms.shares import Stage, known_at_first
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement

@@ -25,8 +25,8 @@ from dualquery.mechanisms.mirror.explicit import MIRROR
 from dualquery.mechanisms.mirror.implicit import EUCLIDEAN
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.pmw.game import PMW
-from dualquery.mechanisms.projection.allocation import closure
 from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.shares import closure
 from dualquery.mechanisms.special import PREFERENCES
 from dualquery.privacy.budget import Accounting
 

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import Countable, Integers
 from dualquery.counting.memory import MemoryCounter
+from dualquery.fitting.pace import REPLICAS
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
-from dualquery.mechanisms.error_bars import REPLICAS, Replica
+from dualquery.mechanisms.error_bars import Replica
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, silent
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -17,24 +17,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Cells
-from dualquery.game.residual import Set
+from dualquery.fitting.allocation import Allocation, Curves, Floats, Workloads, allocate, predicted_curves
+from dualquery.fitting.fit import fit
+from dualquery.fitting.likely import MOST_VALUES, separable_prior
+from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables
+from dualquery.fitting.pace import Pace
+from dualquery.fitting.separable import sets_of_at_most
+from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.fit import fit
-from dualquery.mechanisms.projection.likely import MOST_VALUES, separable_prior
-from dualquery.mechanisms.projection.measuring import Stage, known_at_first, relative_sensitivity, unit_of
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.separable import sets_of_at_most
-from dualquery.mechanisms.projection.shares import (
-    HALF_NORMAL,
-    Allocation,
-    Curves,
-    Floats,
-    Workloads,
-    allocate,
-    predicted_curves,
-)
-from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.mechanisms.shares import Stage, known_at_first, quarter_powers, relative_sensitivity, unit_of
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.misfits import Misfits
@@ -123,30 +114,30 @@ class StagedTables:
         stages = self.stages
         allowances = curator.allow(*(stage.event for stage in stages))
 
-        def measured(number: int, shares: Shares) -> tuple[dict[Set, Cells], dict[Set, float]]:
+        def measured(number: int, shares: Shares) -> list[Measured]:
             what = stages[number].chosen(shares, task.domain, task.budget.neighbours)
             return stages[number].measured(curator, allowances[number], what)
 
-        known = known_at_first(task, *measured(0, self.ones))
+        known = known_at_first(task, measured(0, self.ones))
         if self.halves is None:
             return known, True, self
         if self.settled is not None:
             for number, shares in self.settled.items():
-                known = known.joined(*measured(number, shares))
+                known = known.joined(measured(number, shares))
             return known, self._at_once(task, known), self
         ones = known.ones()
         curves = self.curves(task, ones, known.total)
         wanted = self.allocation(curves)
         half = self._first_half(wanted)
         settled = {1: self._shares(half)}
-        known = known.joined(*measured(1, settled[1]))
+        known = known.joined(measured(1, settled[1]))
         settled[2] = self._shares(self._second_half(task, known, ones, curves, wanted, half))
-        known = known.joined(*measured(2, settled[2]))
+        known = known.joined(measured(2, settled[2]))
         if self.last is not None:
             scout = Pace.of(min(SCOUT_ROWS, max(1, pace.rows // 3)))
             picked = self._picked(curator, task, known, allowances[3], scout, rng)
             settled[4] = picked or self._shares(wanted.shares)
-            known = known.joined(*measured(4, settled[4]))
+            known = known.joined(measured(4, settled[4]))
         return known, self._at_once(task, known), replace(self, settled=settled)
 
     def _shares(self, of_sets: Floats) -> Shares:
@@ -207,12 +198,7 @@ class StagedTables:
         noisy = curator.measure(Misfits(tables, expected, slack), noise=scores.noise, within=within)
         best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
         clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]
-        cells = np.diff(tables.starts)
-        return {
-            self.larger[t]: float(relative_sensitivity(self.larger[t], task.domain, neighbours) * cells[t])
-            ** 0.25
-            for t in clear
-        }
+        return quarter_powers([self.larger[t] for t in clear], task.domain, neighbours)
 
     def _at_once(self, task: Task, known: MeasuredTables) -> bool:
         """Whether every larger set of the workload was measured, and none of their tables is large."""

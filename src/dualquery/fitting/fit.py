@@ -12,23 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dualquery.game.binary_rows import row_data_player
-from dualquery.game.moves import Cells, Residual, Transcript
-from dualquery.game.play import play
-from dualquery.game.residual import Chains, ResidualQueryPlayer, Set, Targets, TargetsMaker
-from dualquery.mechanisms.projection.likely import likely_larger, likely_pairs
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.tables import MeasuredTables
-from dualquery.mechanisms.projection.tree import tree_lean, tree_of
+from dualquery.fitting.likely import likely_larger, likely_pairs, tree_lean, tree_of
+from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
+from dualquery.fitting.pace import SCOUT, TEMPERATURE, Chains, Pace, Progress, Rows
+from dualquery.fitting.rows import Targets, TargetsMaker, play_residual, product_start
+from dualquery.game.moves import Cells, Residual, Set, Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
-from dualquery.table.records import Records, smallest_type
-
-Progress = Callable[[int, int], None]  # rounds done, of how many
-Rows = NDArray[np.unsignedinteger]
+from dualquery.table.records import Records
 
 LIKELY = 0.6  # of a pair's target, where all pairs are measured
 CERTAIN = (
@@ -148,21 +141,6 @@ def without_zeros(domain: Domain, members: Set, cells: Cells) -> Cells:
     return cells if zeros is None else np.where(zeros, 0.0, cells)
 
 
-def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np.random.Generator) -> Chains:
-    """Rows whose attributes are independent; an attribute that was not measured is uniform."""
-    kind = smallest_type(int(domain.sizes.max()))
-    out = np.empty((pace.chains, pace.chain_rows, domain.width), kind)
-    for j in range(domain.width):
-        size = int(domain.sizes[j])
-        if j in ones:
-            edges = np.cumsum(ones[j])
-            place = rng.random(out.shape[:2]) * edges[-1]
-            out[:, :, j] = np.minimum(np.searchsorted(edges, place, side="right"), size - 1)
-        else:
-            out[:, :, j] = rng.integers(0, size, out.shape[:2])
-    return out
-
-
 def fit(
     measured: MeasuredTables,
     pace: Pace,
@@ -258,18 +236,20 @@ def _as_records(domain: Domain, chains: Chains) -> Records:
     return Records.from_rows(domain, chains.reshape(-1, domain.width))
 
 
-def play_residual(
-    targets: Targets,
-    ones: Mapping[int, Cells],
-    start: Chains,
-    temperatures: Sequence[float],
-    rng: np.random.Generator,
-    progress: Progress,
-) -> Transcript[Residual, Chains]:
-    """Play the residual of some targets against chains of rows, one round a temperature."""
-    return play(
-        ResidualQueryPlayer(temperatures),
-        row_data_player(targets, ones, start, rng),
-        rounds=len(temperatures),
-        progress=progress,
-    )
+class RefittingDataPlayer:
+    """Keeps one chain of rows, refitted to everything known so far after each signed table that is heard."""
+
+    def __init__(self, known: MeasuredTables, start: Chains, rng: np.random.Generator) -> None:
+        self.known = known
+        self._rows = start
+        self._rng = rng
+
+    def reply(self, transcript: Transcript[Measured, Chains], challenge: Measured) -> Chains:
+        self.known = self.known.joined(interactions_told(challenge, self.known.domain)).counted()
+        wanted = Wanted.of(self.known, self._rng)
+        heat = [SCOUT.rows * wanted.heat(TEMPERATURE)] * SCOUT.rounds
+        played = play_residual(
+            wanted.at_once(), wanted.ones, self._rows, heat, self._rng, lambda done, total: None
+        )
+        self._rows = played.last_reply()
+        return self._rows

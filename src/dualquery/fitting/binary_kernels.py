@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from dualquery.game.residual_kernels import (
+from dualquery.fitting.row_kernels import (
     _BITS,
     _DRAWS_PER_WORD,
     _MASK,

@@ -24,12 +24,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Cells
-from dualquery.game.residual import Set
-from dualquery.mechanisms.projection.small_matrices import one_thread
+from dualquery.fitting.measured import HALF_NORMAL
+from dualquery.fitting.separable import one_thread
+from dualquery.game.moves import Cells, Set
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets are taken to depend no more than sampling makes them
-HALF_NORMAL = 0.8  # E|z| of a standard normal
 WORTHWHILE = 0.75  # a larger set is measured where that lowers its error to this part at most
 ROUNDS = 4  # of dropping larger sets that are not worth it
 STEPS = 4  # of weights, within a round
