@@ -180,7 +180,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.game.learning_data_player",
         "dualquery.game.play",
         "dualquery.fitting.rows",
-        "dualquery.fitting.row_kernels",
+        "dualquery.fitting.cpu",
         "dualquery.oracles.exact",
         "dualquery.oracles.local_search",
         "dualquery.distributions.factored",

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.fitting.binary_kernels import signed_sums
+from dualquery.fitting.cpu import signed_sums
 from dualquery.fitting.rows import (
     BINARY_ATTRIBUTES,
     BinaryRowDataPlayer,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.fitting.row_kernels import GUMBEL, LOGISTIC
+from dualquery.fitting.cpu import GUMBEL, LOGISTIC
 from dualquery.fitting.rows import (
     ItemRowDataPlayer,
     ResidualQueryPlayer,

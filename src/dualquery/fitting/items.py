@@ -60,12 +60,7 @@ def fit(
     weight = (measured.noise_of_pair / measured.noise_of_single) ** 2
     temperatures = pace.temperatures(measured.noise_of_pair)
     data_player = ItemRowDataPlayer(single, measured.pair, weight, 1.0, start, rng)
-    return play(
-        ResidualQueryPlayer(temperatures),
-        data_player,
-        rounds=len(temperatures),
-        progress=progress,
-    )
+    return play(ResidualQueryPlayer(temperatures), data_player, rounds=len(temperatures), progress=progress)
 
 
 def to_records(

@@ -20,9 +20,15 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.binary_kernels import answer_binary_rows, signed_sums
+from dualquery.fitting.cpu import (
+    answer_binary_rows,
+    answer_item_rows,
+    answer_rows,
+    signed_sums,
+    withdraw_items,
+    withdraw_rows,
+)
 from dualquery.fitting.pace import Chains, Pace, Progress
-from dualquery.fitting.row_kernels import answer_item_rows, answer_rows, withdraw_items, withdraw_rows
 from dualquery.game.moves import Cells, Replied, Residual, Set, Transcript
 from dualquery.game.play import play
 from dualquery.table.domain import Domain
@@ -131,6 +137,12 @@ class RowLayout:
             place += step
         self.cells = place
 
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], ...]:
+        """As the kernel takes them."""
+        views = (self.size, self.first_view, self.table, self.first_copy, self.copy)
+        return (*views, self.member, self.stride, self.other, self.other_stride, self.offset)
+
     def spread(self, tables: Mapping[Set, Cells]) -> NDArray[np.float32]:
         """Every table written into each of its views."""
         out = np.empty(self.cells, np.float32)
@@ -193,20 +205,10 @@ class RowDataPlayer:
         self._kind = start.dtype
 
     def reply(self, transcript: Transcript[Residual, Chains], challenge: Residual) -> Chains:
-        layout = self._layout
         answer_rows(
             self._rows,
             self._residual,
-            layout.size,
-            layout.first_view,
-            layout.table,
-            layout.first_copy,
-            layout.copy,
-            layout.member,
-            layout.stride,
-            layout.other,
-            layout.other_stride,
-            layout.offset,
+            *self._layout.arrays,
             self._weight,
             self._lean,
             self._first_value,

@@ -126,9 +126,7 @@ class SeparablePrior:
                 prior, noise = strength[n] * np.outer(self._values[i], self._values[j]), group.noise[n]
                 mean, spread = seen * prior / (prior + noise), prior * noise / (prior + noise)
                 out[(i, j)] = PairPosterior(
-                    left @ mean @ right.T,
-                    left**2 @ spread @ (right**2).T,
-                    left**2 @ prior @ (right**2).T,
+                    left @ mean @ right.T, left**2 @ spread @ (right**2).T, left**2 @ prior @ (right**2).T
                 )
         return out
 

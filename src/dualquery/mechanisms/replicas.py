@@ -85,11 +85,7 @@ class Repeated:
 
 
 def made_replicas(
-    mechanism: Mechanism[Any, Any],
-    plan: Plan[Any],
-    outcome: Outcome,
-    draw: Draw,
-    progress: Progress,
+    mechanism: Mechanism[Any, Any], plan: Plan[Any], outcome: Outcome, draw: Draw, progress: Progress
 ) -> tuple[Replica, ...]:
     """The replicas of a release; none of a mechanism whose errors they would not show."""
     released = outcome.artefact

@@ -1,10 +1,10 @@
 """The way of tables: one-way tables first, then pairs in two halves and larger sets where they pay, then,
 where the budget is large, those on which fitted rows are still wrong.
 
-The number of stages, their shares, sensitivities and variances follow from public things and are paid for
-before anything is drawn. Noisy one-way tables decide how pairs and larger sets share the next two stages
-(`shares`), the first half of the pairs how the second is shared (`separable`), and noisy scores of rows that
-were fitted to all of it what the last one measures.
+The number of stages, their shares, sensitivities and variances follow from public things and are paid for before
+anything is drawn. Noisy one-way tables decide how pairs and larger sets share the next two stages
+(`fitting.allocation`), the first half of the pairs how the second is shared (`fitting.separable`), and noisy
+scores of rows that were fitted to all of it what the last one measures.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _staged(
 def work_of(task: Task, sets: tuple[Set, ...]) -> NDArray[np.float64]:
     """How many values a row looks at for each set in a pass; a view costs some eight, whatever its size.
 
-    Rows of binary attributes look at a cube of the width (`game.binary_rows`), about a tenth of a value a
+    Rows of binary attributes look at a cube of the width (`fitting.rows`), about a tenth of a value a
     cell, whatever is measured.
     """
     sizes, width = task.domain.sizes, task.domain.width
