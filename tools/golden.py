@@ -201,7 +201,6 @@ def stream() -> Found:
         share=0.8,
         workload="marginals:2",
         seed=1,
-        synthetic_rows=FEW,
     )
     table = encode(
         example.survey(20_000, seed=example.SEED + 1), parse_schema(example.SCHEMA, origin="the example")
@@ -215,18 +214,20 @@ def stream() -> Found:
     return {"answers": text_digest(told), "badges": "".join(each[0][0] for each in told)}
 
 
-def disjunctions(mechanism: str) -> Found:
+def disjunctions(mechanism: str, width: int = 60) -> Found:
     rng = np.random.default_rng(5)
-    width, rows = 60, 10_000
-    domain = Domain((Items("basket", tuple(f"i{k}" for k in range(width))),))
-    bits = (rng.random((rows, width)) < 1 / np.arange(3, width + 3)).astype(np.uint8)
-    records = Records.from_rows(domain, bits)
-    workload = (
-        from_spec(domain, "disjunctions:2:300")
-        if mechanism == "monomials"
-        else from_spec(domain, "disjunctions:3:300")
+    domain = Domain((Items("basket", width),))
+    records = Records.from_rows(
+        domain, (rng.random((10_000, width)) < 1 / np.arange(3, width + 3)).astype(np.uint8)
     )
-    return made(records, workload, replace(ADD_REMOVE, epsilon=2.0), mechanism=mechanism)
+    budget = replace(ADD_REMOVE, epsilon=2.0)
+    return made(records, random_disjunctions(domain, 3, 300), budget, mechanism=mechanism)
+
+
+def random_disjunctions(domain: Domain, attributes: int, number: int) -> list[str]:
+    rng = np.random.default_rng(6)
+    names = [domain.name(j) for j in range(domain.width)]
+    return [" | ".join(names[j] for j in rng.choice(len(names), attributes, False)) for _ in range(number)]
 
 
 def few_columns(number: int) -> Records:
@@ -328,6 +329,7 @@ CASES: dict[str, Callable[[], Found]] = {
     ),
     "monomials": lambda: disjunctions("monomials"),
     "parities": lambda: disjunctions("parities"),
+    "parities of a wide basket": lambda: disjunctions("parities", 300),
     "graph": lambda: special(example_special.payments),
     "graph frieze-kannan": lambda: special(example_special.payments, "frieze-kannan"),
     "points": lambda: special(example_special.customers),

@@ -114,8 +114,7 @@ def test_the_rule_by_hand():
     precision = 1000 / math.sqrt(v * 12) * 115 / 16
     assert rule.precision == pytest.approx(precision)
     assert rule.chosen == round(12 * (precision / 100) ** 0.75)
-    assert rule.shares().ones == pytest.approx(1 / (1 + precision / 400))
-    assert rule.shares().ones + rule.shares().misfits + rule.shares().rest == pytest.approx(1)
+    assert rule.shares() == pytest.approx((1 / (1 + precision / 400), 0.07))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_whatever_is_chosen_stays_within_what_was_paid_for(neighbours):
 def test_tiny_budgets_have_coarse_shares_and_hopeless_ones_are_refused():
     task = task_of((8,) * 15, 1000, budget_of(epsilon=1e-5, accounting=Accounting.ZCDP))
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 50})
-    assert "budget is so small" in plan.notes[-1]
+    assert "budget is so small" in plan.notes[0]
     with pytest.raises(BudgetError):
         PROJECTION.plan_for(task_of((8,) * 15, 1000, budget_of(epsilon=1e-9, accounting=Accounting.ZCDP)), {})
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dualquery.fitting.likely import likely_larger, likely_pairs, tree_lean, tree_of
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
-from dualquery.fitting.pace import SCOUT, TEMPERATURE, Chains, Pace, Progress, Rows
+from dualquery.fitting.pace import SCOUT, SHORT_WARM_UP, TEMPERATURE, Chains, Pace, Progress, Rows
 from dualquery.fitting.rows import Targets, TargetsMaker, play_residual, product_start
 from dualquery.game.moves import Cells, Residual, Set, Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
@@ -29,8 +29,6 @@ CERTAIN = (
 )
 LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
 AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how noise pulls at it
-LONG = 0.6  # the same for long chains that are fitted to larger sets as well
-LONG_WARM_UP = (2.0, 1.0)  # temperatures of long chains before the last, in units of it
 LEAST_TEMPERATURE = 1e-5  # of the rows
 NEVER = -40.0  # the logarithm of how likely a combination is that a rule of the schema excludes
 MOST_MEMBERS, MOST_ZEROS = 3, 200_000  # attributes and cells of a rule that rows are told; others are mended
@@ -163,7 +161,7 @@ def fit(
         last = pace.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
         heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
         return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
-    rounds = pace.rounds + (len(LONG_WARM_UP) + 1 if larger else 0)
+    rounds = pace.rounds + (len(SHORT_WARM_UP) + 1 if larger else 0)
     first = fit_pairs(wanted, start, pace, rng, lambda done, _: progress(done, rounds))
     if not larger:
         return pace.released(first)
@@ -198,14 +196,14 @@ def fit_larger(
     it.
     """
     likely = likely_larger(wanted.measured, _as_records(wanted.measured.domain, start), rng)
-    last = start.shape[1] * wanted.heat(LONG)
+    last = start.shape[1] * wanted.heat(TEMPERATURE)
 
     def targets(pairs: Mapping[Set, Cells]) -> Targets:
         maker = wanted.maker(pairs)
         wanted.add_larger(maker, {members: centred(cells) for members, cells in likely.items()})
         return maker.targets()
 
-    warm = [last * factor for factor in LONG_WARM_UP]
+    warm = [last * factor for factor in SHORT_WARM_UP]
     return fit_and_mend(wanted, targets, start, (warm, [last]), rng, progress)
 
 

@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.pace import Chains, Pace, Progress
 from dualquery.fitting.rows import ItemRowDataPlayer, ResidualQueryPlayer
-from dualquery.fitting.shrink import multiples
+from dualquery.fitting.shrink import CLEAR, multiples
 from dualquery.game.moves import Residual, Transcript
 from dualquery.game.play import play
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, SparseItems
-
-CLEAR = 6.0  # standard deviations above which an item's count needs no shrinkage
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,11 @@ CHAIN_ROWS = 20_000
 SNAPSHOTS = 3
 WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
 REPLICA_ROWS = 12_000  # of a replica, at most ...
-REPLICA_WARM_UP = (2.0, 1.0)  # ... which is as good with more, to one part in twenty
+SHORT_WARM_UP = (
+    2.0,
+    1.0,
+)  # ... which is as good with more, to one part in twenty; also of rows that were fitted
 COLD = 5e-4  # noise of a cell, as a fraction of the table, below which a replica needs more rows and a whole warm-up
-COLD_REPLICA_ROWS = 20_000
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
 LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
 VISIT_SECONDS = 2.5e-9  # per value looked at
@@ -58,8 +60,8 @@ class Pace:
     def shorter(self, noise: float) -> Pace:
         """The pace of a replica (`mechanisms.replicas`), given the noise of a cell: the less, the longer it takes."""
         if noise < COLD:
-            return Pace.of(min(self.rows, COLD_REPLICA_ROWS))
-        return replace(Pace.of(min(self.rows, REPLICA_ROWS)), warm_up=REPLICA_WARM_UP)
+            return Pace.of(min(self.rows, CHAIN_ROWS))
+        return replace(Pace.of(min(self.rows, REPLICA_ROWS)), warm_up=SHORT_WARM_UP)
 
     @property
     def rounds(self) -> int:

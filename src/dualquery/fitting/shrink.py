@@ -22,6 +22,7 @@ Prior = Callable[[Any], tuple[Cells, Cells]]  # centres and variances of some nu
 
 STEPS = 60  # of expectation and maximisation
 LEAST = float(np.finfo(np.float64).tiny)  # of the chance of a component: none is ruled out
+CLEAR = 6.0  # deviations of the noise: numbers beyond need no shrinkage
 SLAB = 1 << 15  # numbers whose posterior is worked out at once
 
 

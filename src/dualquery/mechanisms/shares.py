@@ -50,6 +50,7 @@ TOO_SMALL = "the budget is too small to measure this table at all; use a larger 
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"
 ROOM = 1 << 46  # A: multipliers of a few thousand, so that shares are met to one part in thousands
 LEAST_ROOM = 1 << 16
+SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
 MOST_COUNT = 1 << 58  # of what a stage adds noise to
 MOST_VARIANCE = 1 << 61  # what the sampler can draw, with room to spare
 MOST_SETS = 200_000  # more attribute sets than this are not worth listing: the workload is wide

@@ -25,7 +25,6 @@ from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.mechanism import Plan, Progress, Task, hidden
 from dualquery.mechanisms.projection.baskets import (
     MOST_PAIRED,
-    SHARE_OF_TOTAL,
     WORDS,
     Limits,
     Spending,
@@ -33,7 +32,7 @@ from dualquery.mechanisms.projection.baskets import (
     measured_lengths,
     measured_total,
 )
-from dualquery.mechanisms.shares import Purse, Shares, measures_total, shares_of
+from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_total, shares_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.queries.parities import Parities

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.fitting.shrink import learned, points, posterior
+from dualquery.fitting.shrink import CLEAR, learned, points, posterior
 from dualquery.mechanisms.lists.artefact import CellFractions
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
@@ -122,7 +122,6 @@ NOISY_CELLS = Mechanism(
 )
 
 
-CLEAR = 6.0  # deviations of the noise: larger counts are told as they came
 LEARNED = 20_000  # cells that the law of counts is learned from
 
 

@@ -20,7 +20,7 @@ from dualquery.fitting.pace import Fitting, Pace
 from dualquery.fitting.structure import upper_quantile
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.plans import built, per_query, plainer
-from dualquery.mechanisms.shares import Purse, Shares, measures_total, shares_of
+from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_total, shares_of
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.statistics import ItemCounts, PairCounts, number_of_records
@@ -32,7 +32,6 @@ from dualquery.queries.predicates import NONE
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 
-SHARE_OF_TOTAL = 0.01  # where the number of records is private
 SHARE_OF_ORDER = 0.06  # to find out which items matter
 SHARE_OF_ITEMS = 0.40
 FITTED_ITEMS = 400

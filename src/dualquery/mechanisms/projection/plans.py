@@ -16,6 +16,7 @@ MEAN_ERROR, MAX_ERROR = (
     0.45,
     8.0,
 )  # of a random conjunction, in units of a cell's noise (benchmarks/projection.py)
+SHARE_OF_ONES = 0.19  # of the budget, for one-way tables where there are enough records for pairs
 LARGE_NOISE = 0.1  # of a cell, as a fraction of the table: little is left to be learned
 
 
@@ -45,11 +46,8 @@ def built(
         )
     noise: float = way.cell_noise
     if noise >= LARGE_NOISE:
-        notes = (
-            *notes,
-            f"the budget is so small that the noise of a cell is {noise:.0%} of the table; expect little of the "
-            "answers",
-        )
+        large = f"the budget is so small that the noise of a cell is {noise:.0%} of the table"
+        notes = (f"{large}; expect little of the answers", *notes)
     mean, most = errors
     return Plan(
         mechanism="projection",

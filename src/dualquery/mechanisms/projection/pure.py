@@ -101,9 +101,8 @@ def measure(plan: SignedPlan, curator: Curator, task: Task, rng: np.random.Gener
     known = MeasuredTables.rows(task.domain, float(task.rows), _variance_of_rows(task))
     noisy = plan.first.in_records(curator.measure(plan.first, noise=plan.noise))
     variances = plan.variances()
-    for members, entries in noisy.items():
-        known = known.joined(interactions_told(Measured(members, entries, variances[members]), task.domain))
-    known = known.counted()
+    heard = (Measured(members, entries, variances[members]) for members, entries in noisy.items())
+    known = known.joined(told for each in heard for told in interactions_told(each, task.domain)).counted()
     return known if plan.rounds is None else _play(plan.rounds, known, curator, rng)
 
 

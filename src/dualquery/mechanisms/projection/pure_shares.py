@@ -23,7 +23,14 @@ import numpy as np
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Set
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.shares import NOTHING, TOO_SMALL, laplace_at_once, measures_total, varied_sets
+from dualquery.mechanisms.shares import (
+    NOTHING,
+    SHARE_OF_TOTAL,
+    TOO_SMALL,
+    laplace_at_once,
+    measures_total,
+    varied_sets,
+)
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.events import LaplaceMeasurement, Selection
@@ -36,7 +43,6 @@ from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
 from dualquery.queries.signed import signed_entries
 from dualquery.queries.tables import Tables
 
-SHARE_OF_TOTAL = 0.01  # where the number of records is private and was not measured before
 SHARE_OF_LARGER = 0.5  # for all sets of three and more, where all are measured
 SHARE_OF_TRIPLES = 0.12  # where a few are chosen
 CHOSEN_TRIPLES = 8

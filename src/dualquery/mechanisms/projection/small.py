@@ -22,10 +22,10 @@ from dualquery.fitting.fit import fit
 from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
 from dualquery.fitting.pace import COUNT_SECONDS, Fitting, Pace, Progress, Rows
 from dualquery.fitting.rows import product_start
-from dualquery.fitting.shrink import points, shrunk
+from dualquery.fitting.shrink import CLEAR, points, shrunk
 from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
-from dualquery.mechanisms.projection.plans import built
+from dualquery.mechanisms.projection.plans import SHARE_OF_ONES, built
 from dualquery.mechanisms.shares import (
     Stage,
     known_at_first,
@@ -50,7 +50,7 @@ LEAST_OF_MISFITS = (
     0.02  # of many columns whose single misfits would drown all the same; their mean is still told
 )
 DROWNED = 0.3  # noise of a misfit, as a fraction of the records
-MOST_OF_ONES, LEAST_OF_ONES = 0.80, 0.19
+MOST_OF_ONES = 0.80
 TOTAL_OF_ONES = 0.05  # of the share of the one-way tables, for the number of records where that is private
 CAUTION = 0.5  # deviations by which the number of records is taken lower than measured: too many would leave records
 # in empty cells, while too few are mended where tables are made distributions
@@ -60,7 +60,6 @@ PENALTY = 0.4  # for the noise that measuring a pair brings
 HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
 PAIR_OF_ONES = 1.4  # the error of a product of two tables, in errors of one
 STEPS = 10  # of expectation and maximisation; more would follow the noise
-LARGE = 6.0  # deviations: larger cells of one-way tables stay as they were measured
 SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what others may be, in deviations
 MEAN_ERROR, MAX_ERROR = (
     0.35,
@@ -114,7 +113,7 @@ class Rule:
         wide = len(self.ones) >= MANY_COLUMNS
         ones = 1 / (1 + (self.precision / 400) ** (1.5 if wide else 1.0))
         misfits = LEAST_OF_MISFITS if wide and self.unclear > DROWNED else SHARE_OF_MISFITS
-        return min(MOST_OF_ONES, max(LEAST_OF_ONES, ones)), misfits
+        return min(MOST_OF_ONES, max(SHARE_OF_ONES, ones)), misfits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +201,7 @@ def denoised(measured: MeasuredTables) -> MeasuredTables:
     sizes = [table.size for table in tables]
     deviation = np.repeat([max(1e-12, measured.deviation(members)) for members in sets], sizes)
     cells = np.concatenate(tables)
-    small = cells < LARGE * deviation
+    small = cells < CLEAR * deviation
     if small.any():
         likely = shrunk(cells[small] / deviation[small], 1.0, points(SMALL_CELLS), steps=STEPS)
         cells[small] = likely * deviation[small]

@@ -36,8 +36,7 @@ LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to w
 FEW_STEPS = 4  # of expectation and maximisation, where only shares follow from it
 SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
 MOST_CHOSEN = 32  # sets that the last stage measures
-SLACK = 1.5  # deviations of the noise of a chosen set below which an error does not count
-CLEAR = 1.5  # deviations of the noise of a score that a chosen set must exceed
+CLEAR = 1.5  # deviations of its noise that a score must exceed, and those of a chosen set that an error must
 SCOUT_ROWS = 40_000  # fitted before the scores are asked for
 MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
 Shares = Mapping[Set, float]  # of the budget
@@ -194,7 +193,7 @@ class StagedTables:
         expected = np.rint(tables.counts(scouts) * (known.total / scouts.rows)).astype(np.int64)
         neighbours, each = task.budget.neighbours, chosen.share / MOST_CHOSEN
         units = np.array([unit_of(s, task.domain, neighbours, self.unit) for s in self.larger])
-        slack = np.rint(SLACK * np.sqrt(units / each)).astype(np.int64)
+        slack = np.rint(CLEAR * np.sqrt(units / each)).astype(np.int64)
         noisy = curator.measure(Misfits(tables, expected, slack), noise=scores.noise, within=within)
         best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
         clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]

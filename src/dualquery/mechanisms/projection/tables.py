@@ -22,10 +22,11 @@ from dualquery.fitting.pace import COUNT_SECONDS, Fitting, Pace
 from dualquery.fitting.rows import all_binary
 from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
-from dualquery.mechanisms.projection.plans import MAX_ERROR, MEAN_ERROR, built
+from dualquery.mechanisms.projection.plans import MAX_ERROR, MEAN_ERROR, SHARE_OF_ONES, built
 from dualquery.mechanisms.projection.staged import StagedTables
 from dualquery.mechanisms.shares import (
     NOTHING,
+    SHARE_OF_TOTAL,
     measures_total,
     quarter_powers,
     refuse_other_noise,
@@ -40,10 +41,9 @@ from dualquery.privacy.misfits import misfit_sensitivity
 from dualquery.queries.predicates import NONE
 from dualquery.table.records import Records
 
-SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
 MOST_OF_TOTAL = 0.05
 CLEAR_TOTAL = 0.01  # of the records: more of the budget is spent where the noise of their number exceeds it
-MOST_OF_ONES, LEAST_OF_ONES = 0.19, 0.05
+LEAST_OF_ONES = 0.05
 PRECISE = 0.015  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
 SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
 CLEAR_SCORES = 0.006  # of the records: scores are asked for where their noise stays below
@@ -162,8 +162,8 @@ def _share_of_total(task: Task, unit: float) -> float:
 
 def _share_of_ones(ones: int, unit: float, rows: int) -> float:
     """The usual share; less where one-way noise is already far below what sampling does."""
-    noise = math.sqrt(unit * ones / MOST_OF_ONES / rows)
-    return MOST_OF_ONES * min(1.0, max(LEAST_OF_ONES / MOST_OF_ONES, math.sqrt(noise / PRECISE)))
+    noise = math.sqrt(unit * ones / SHARE_OF_ONES / rows)
+    return SHARE_OF_ONES * min(1.0, max(LEAST_OF_ONES / SHARE_OF_ONES, math.sqrt(noise / PRECISE)))
 
 
 def _scores_pay(task: Task, made: StagedTables) -> bool:

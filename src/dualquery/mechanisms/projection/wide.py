@@ -19,8 +19,8 @@ from dualquery.errors import DualQueryError
 from dualquery.fitting.mixture import Mixture, Words, to_records
 from dualquery.fitting.pace import INTERPRETER_BYTES, Fitting, Pace, Progress
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.baskets import WORDS as ITEM_WORDS
 from dualquery.mechanisms.projection.baskets import (
-    SHARE_OF_TOTAL,
     ByItems,
     Spending,
     asks_about_pairs,
@@ -31,10 +31,9 @@ from dualquery.mechanisms.projection.baskets import (
     of_items,
     plan_baskets,
 )
-from dualquery.mechanisms.projection.baskets import WORDS as ITEM_WORDS
 from dualquery.mechanisms.projection.classes import CENTRES, FEW, PARTS, WORDS, Measuring
 from dualquery.mechanisms.projection.plans import built, per_query, plainer
-from dualquery.mechanisms.shares import Shares, measures_total, refuse_other_noise, shares_of
+from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Shares, measures_total, refuse_other_noise, shares_of
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.queries.binary import SLAB_BYTES, Binary
