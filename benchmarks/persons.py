@@ -105,7 +105,6 @@ def main() -> None:
     figures = []
     for mechanism, spec in (
         ("projection", SPEC),
-        ("adaptive-projection", SPEC),
         ("dualquery", "random-literals:3:2000:1"),
     ):
         for relation in ("replace", "add-remove"):

@@ -2,7 +2,7 @@
 
 python -m benchmarks.projection                       # the table of accuracy, time and memory
 python -m benchmarks.projection adult kosarak         # some of its rows
-Sections: adult nltcs dense kddcup99 kosarak held-out | epsilon shapes adaptive
+Sections: adult nltcs dense kddcup99 kosarak held-out | epsilon shapes
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from benchmarks.harness import RESULTS, Figure, data_folder, in_fresh_process, r
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.mechanism import Plan, Task, shown, silent
-from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.replicas import Draw, made_replicas
 from dualquery.privacy.budget import Accounting, Budget
@@ -297,27 +296,9 @@ def shapes() -> None:
     Console(width=110).print(table)
 
 
-def adaptive() -> None:
-    records, workload = load("adult")
-    table = Table(title="Adult, δ = 10⁻³: one measurement, or adaptive", title_justify="left")
-    for heading in ("ε", "mechanism", "L1", "worst", "query max", "query mean", "seconds"):
-        table.add_column(heading, justify="right")
-    for epsilon in (0.03, 0.1, 0.3, 1.0):
-        for mechanism in (PROJECTION, ADAPTIVE_PROJECTION):
-            made = run(records, workload, budget_of(epsilon, 1e-3), 0, mechanism)
-            errors = (
-                f"{made.l1:.4f}",
-                f"{made.worst:.3f}",
-                f"{made.query_max:.4f}",
-                f"{made.query_mean:.5f}",
-            )
-            table.add_row(f"{epsilon:g}", mechanism.name, *errors, f"{made.seconds:.1f}")
-    Console(width=110).print(table)
-
-
 def main() -> None:
     asked = sys.argv[1:] or list(WANTED)
-    others = {"epsilon": error_against_epsilon, "shapes": shapes, "adaptive": adaptive}
+    others = {"epsilon": error_against_epsilon, "shapes": shapes}
     unknown = [name for name in asked if name not in WANTED and name not in others]
     if unknown:
         sys.exit(f"no section '{unknown[0]}'; there are {', '.join([*WANTED, *others])}")

@@ -1,6 +1,6 @@
 """Small tables and many columns: what is required, and what was measured.
 
-    python -m benchmarks.small_tables [adult | nltcs | ones | latent | wide | threes]...
+    python -m benchmarks.small_tables [adult | nltcs | ones | wide | threes]...
 
 Add-remove, ε = 1, δ = 10⁻⁶, exact Gaussian accounting, all 2-way tables unless it says otherwise, mean of three
 seeds. Each seed has a public random subset of the table of its own. Errors: L1 over tables, the worst table, the
@@ -64,19 +64,6 @@ def subset(whole: Records, rows: int, seed: int) -> Records:
         return whole
     drawn = np.random.default_rng(1000 + seed).choice(whole.rows, rows, replace=False)
     return Records.from_rows(whole.domain, whole.to_rows()[drawn])
-
-
-def hidden_classes(columns: int, seed: int, values: int = 6, rows: int = 10_000, number: int = 8) -> Records:
-    """Every column follows a hidden class of eight, each with a Dirichlet(.55) law of its own."""
-    rng = np.random.default_rng(seed)
-    hidden = rng.integers(0, number, rows)
-    labels = tuple(map(str, range(values)))
-    domain = Domain(tuple(Categorical(f"a{j}", labels) for j in range(columns)))
-    out = np.empty((rows, columns), np.uint8)
-    for j in range(columns):
-        edges = np.cumsum(rng.dirichlet(np.full(values, 0.55), number), axis=1)
-        out[:, j] = np.minimum((rng.random(rows)[:, None] > edges[hidden]).sum(axis=1), values - 1)
-    return Records.from_rows(domain, out)
 
 
 def mixed(columns: int, rows: int, seed: int) -> Records:
@@ -165,19 +152,6 @@ def ones() -> None:
             show(f"{words}, {rows:,} rows, beside one-way tables", beside(found, alone))
 
 
-def _latent(columns: int, order: int) -> list[Result]:
-    run(hidden_classes(45, 9, rows=2000), 0)  # compiles, or reads the cache
-    return [run(hidden_classes(columns, seed), seed, order) for seed in SEEDS]
-
-
-def latent() -> None:
-    for columns, limit in ((100, 0.14), (300, 0.22)):
-        alone, _ = in_fresh_process(_latent, columns, 1)
-        results, _ = in_fresh_process(_latent, columns, 2)
-        title = f"eight hidden classes, {columns} columns of 6 values, 10,000 rows"
-        show(title, [*beside(results, alone, limit), seconds(results)])
-
-
 def _wide(order: int) -> list[Result]:
     return [run(mixed(300, 3000, seed), seed, order) for seed in SEEDS]
 
@@ -196,7 +170,7 @@ def threes() -> None:
     show("Adult, 1,000 rows, all 3-way tables", beside(found, alone))
 
 
-SECTIONS = {"adult": adult, "nltcs": nltcs, "ones": ones, "latent": latent, "wide": wide, "threes": threes}
+SECTIONS = {"adult": adult, "nltcs": nltcs, "ones": ones, "wide": wide, "threes": threes}
 
 
 def main() -> None:

@@ -36,10 +36,9 @@ from experiments.runs import ADD_REMOVE, budget_of, errors_of, run_of
 from experiments.spread import samples_by
 
 DELTA = 1e-6
-PROJECTION, ADAPTIVE, DUAL_QUERY, MWEM = "projection", "adaptive-projection", "dualquery", "mwem"
+PROJECTION, DUAL_QUERY, MWEM = "projection", "dualquery", "mwem"
 LOOKS = {
     PROJECTION: drawing.PROJECTION,
-    ADAPTIVE: drawing.ADAPTIVE,
     DUAL_QUERY: drawing.OWN_DUAL_QUERY,
     MWEM: drawing.MWEM,
 }
@@ -80,7 +79,7 @@ def cases(setting: Setting) -> list[Case]:
     fewer = setting.choose(toy=500, quick=20_000, full=20_000)
     tables = f"marginals:{order}"
     rho, pure = Accounting.ZCDP, Accounting.PURE
-    gaussian = (PROJECTION, ADAPTIVE, DUAL_QUERY)
+    gaussian = (PROJECTION, DUAL_QUERY)
     laplace = (PROJECTION, MWEM, DUAL_QUERY)
     listed = [
         Case(f"survey, all {order}-way tables", people, tables, rho, gaussian),

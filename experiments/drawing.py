@@ -45,7 +45,7 @@ PAPERS_DUAL_QUERY, RHO_DUAL_QUERY, OWN_DUAL_QUERY = (
     Look(GREEN, "o"),
 )
 ADVANCED_DUAL_QUERY = Look(GREEN, "<", "-.")
-PROJECTION, ADAPTIVE = Look(BLUE, "s"), Look(SKY, "D", "--")
+PROJECTION = Look(BLUE, "s")
 MWEM, MWEM_AGAIN, MWEM_LETTER = Look(VERMILION, "P"), Look(VERMILION, "X", "--"), Look(VERMILION, "x", ":")
 NOISE = Look(ORANGE, "d", "-.")
 SEQUENCE = (  # for methods that stand on one page alone

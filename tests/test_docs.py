@@ -102,7 +102,6 @@ def test_the_page_says_which_mechanisms_use_a_flag() -> None:
         "coordinate-wise": ["coordinate-wise"],
         "Frieze-Kannan": ["frieze-kannan"],
         "projection": ["projection"],
-        "adaptive projection": ["adaptive-projection"],
         "baselines": ["hadamard", "uniform", "zeros"],
         "learners of special tables": ["frieze-kannan", "coordinate-wise"],
     }

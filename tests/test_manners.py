@@ -102,7 +102,7 @@ def test_a_pipe_gets_no_padding(capsys: pytest.CaptureFixture[str]) -> None:
         ("dualquery ver", "verify"),
         ("dualquery release t.csv --expec", ""),
         ("dualquery plan --expec", "--expected-records"),
-        ("dualquery plan --mechanism adap", "adaptive-projection"),
+        ("dualquery plan --mechanism mono", "monomials"),
         ("dualquery plan --neighbours person-r", "person-replace"),
         ("dualquery plan --accounting z", "zcdp"),
     ],

@@ -219,7 +219,7 @@ WIDE = [
            moves("cross sums-add-remove")),
     Mutant("wide: a weight too many", "queries/binary.py", "w = w - over", "return w",
            (f"{_BINARY}::test_weights_are_the_largest_that_fit",)),
-    Mutant("wide: the room is overdrawn", "mechanisms/projection/purse.py",
+    Mutant("wide: the room is overdrawn", "mechanisms/shares.py",
            "math.isqrt(self.shares.room // max(1, moved))", "math.isqrt(self.shares.room // max(1, moved)) + 1",
            ("tests/mechanisms/test_wide.py::test_the_same_seed_gives_the_same_rows",)),
 ]  # fmt: skip

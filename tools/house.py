@@ -67,7 +67,9 @@ def constants(room: Path) -> list[str]:
                 continue
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             numbers = any(
-                isinstance(part, ast.Constant) and isinstance(part.value, int | float) and not isinstance(part.value, bool)
+                isinstance(part, ast.Constant)
+                and isinstance(part.value, int | float)
+                and not isinstance(part.value, bool)
                 for part in ast.walk(node.value)
             )
             found += [
@@ -80,9 +82,10 @@ def constants(room: Path) -> list[str]:
 
 def passed_by_a_cell() -> tuple[set[str], int]:
     """The files whose functions run while a CSV file becomes a release, and the deepest stack of them."""
+    from pyarrow import csv
+
     import dualquery
     from dualquery.example import SCHEMA, survey
-    from pyarrow import csv
 
     files: set[str] = set()
     depth = deepest = 0
@@ -106,7 +109,9 @@ def passed_by_a_cell() -> tuple[set[str], int]:
         schema.write_text(SCHEMA, encoding="utf-8")
         sys.setprofile(watch)
         try:
-            made = dualquery.release(table, schema=schema, workload="marginals:2", budget=dualquery.Budget(1, 1e-6), seed=1)
+            made = dualquery.release(
+                table, schema=schema, workload="marginals:2", budget=dualquery.Budget(1, 1e-6), seed=1
+            )
             made.save(Path(folder) / "release")
         finally:
             sys.setprofile(None)
@@ -121,7 +126,9 @@ def main() -> None:
     print(f"modules with one importer and under {SMALL} lines: {len(alone)}")
     doubles = double_names(named)
     print(f"class names that stand for two things: {len(doubles)}  {', '.join(sorted(doubles))}")
-    print(f"numeric constants in projection: {len(constants(SOURCE / 'dualquery' / 'mechanisms' / 'projection'))}")
+    print(
+        f"numeric constants in projection: {len(constants(SOURCE / 'dualquery' / 'mechanisms' / 'projection'))}"
+    )
     if "--cell" in sys.argv:
         files, deepest = passed_by_a_cell()
         print(f"files that a CSV cell passes; depth: {len(files)}, {deepest}")

@@ -110,7 +110,7 @@ def persons() -> str:
     figures = figures_of("persons")
     lines = []
     for title in _titles(figures):
-        for mechanism in ("projection", "adaptive-projection", "dualquery"):
+        for mechanism in ("projection", "dualquery"):
             for relation in ("replace", "add-remove"):
                 name = f"{mechanism}, {relation}"
                 found = _cells(figures, title, (f"{name}: persons at ε = 1", f"{name}: records at ε = 1/3"))

@@ -303,11 +303,7 @@ def _projection_beside(rows: Rows, title: str) -> Iterable[str]:
     """Projection's mean error as a share of each other mechanism's, over all points that both were measured at."""
     mean = samples_by(rows, ("case", "epsilon", "mechanism"), "mean_error")
     told = []
-    for other, words in (
-        (choosing.DUAL_QUERY, "DualQuery's"),
-        (choosing.MWEM, "MWEM's"),
-        (choosing.ADAPTIVE, "that of adaptive projection"),
-    ):
+    for other, words in ((choosing.DUAL_QUERY, "DualQuery's"), (choosing.MWEM, "MWEM's")):
         pairs = [
             (sample, mean[case, epsilon, other])
             for (case, epsilon, mechanism), sample in mean.items()

@@ -5,16 +5,16 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.game.best_response_data_player import RowDataPlayer
-from dualquery.game.binary_kernels import signed_sums
-from dualquery.game.binary_rows import (
-    MOST_ATTRIBUTES,
+from dualquery.fitting.cpu import signed_sums
+from dualquery.fitting.rows import (
+    BINARY_ATTRIBUTES,
     BinaryRowDataPlayer,
+    RowDataPlayer,
+    TargetsMaker,
     all_binary,
     row_data_player,
 )
 from dualquery.game.moves import Residual, Transcript
-from dualquery.game.residual import TargetsMaker
 from dualquery.queries.tables import centred
 
 NOTHING = Transcript()
@@ -78,6 +78,6 @@ def test_which_rows_are_binary():
     assert all_binary(np.full(50, 2), 3)
     assert not all_binary(np.full(50, 2), 4)
     assert not all_binary(np.array([2, 3]), 2)
-    assert not all_binary(np.full(MOST_ATTRIBUTES + 1, 2), 3)
+    assert not all_binary(np.full(BINARY_ATTRIBUTES + 1, 2), 3)
     targets, lean, start = problem(0)
     assert isinstance(row_data_player(targets, lean, start, np.random.default_rng(0)), BinaryRowDataPlayer)

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.game.best_response_data_player import ItemRowDataPlayer, RowDataPlayer
+from dualquery.fitting.cpu import GUMBEL, LOGISTIC
+from dualquery.fitting.rows import (
+    ItemRowDataPlayer,
+    ResidualQueryPlayer,
+    RowDataPlayer,
+    RowLayout,
+    TargetsMaker,
+)
 from dualquery.game.moves import Residual, Transcript
-from dualquery.game.residual import ResidualQueryPlayer, RowLayout, TargetsMaker
-from dualquery.game.residual_kernels import GUMBEL, LOGISTIC
 
 NOTHING = Transcript()
 PASSES = 60  # of best responses; rows come to rest long before

@@ -1,7 +1,6 @@
 """The measurement plan: from public quantities alone, within the budget to the last unit, and never beyond."""
 
 from dataclasses import replace
-from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -9,12 +8,11 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.pace import Pace
+from dualquery.mechanisms import shares as sharing
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection import allocation
-from dualquery.mechanisms.projection.allocation import closure, one_way_plan
-from dualquery.mechanisms.projection.measuring import squared_sensitivity
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.planning import cells_within, expectation, plan_tables
+from dualquery.mechanisms.projection.tables import cells_within, expectation, plan_tables
+from dualquery.mechanisms.shares import closure, squared_sensitivity
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
@@ -101,16 +99,11 @@ def test_a_total_that_was_measured_before_is_not_bought_again():
     workload = marginals(domain(2, 3), 2)
     table = Records.from_rows(workload.domain, np.zeros((300, 2), int))
     before = replace(task(workload), rows_variance=12.5)
-    assert () in one_way_plan(task(workload), Fraction(1, 5)).interactions.sets
-    assert () not in one_way_plan(before, Fraction(1, 5)).interactions.sets
     assert () not in plan_tables(before).ones
-    for measure in (
-        lambda curator: one_way_plan(before, Fraction(1, 5)).measure(curator, before),
-        lambda curator: plan_tables(before).measure(curator, before, PACE, np.random.default_rng(0))[0],
-    ):
-        measured = measure(Curator(MemoryCounter(table), Ledger(before.budget), SeededEntropy(0)))
-        assert measured.total == 20_000
-        assert measured.variance[()] == 12.5
+    curator = Curator(MemoryCounter(table), Ledger(before.budget), SeededEntropy(0))
+    measured, _, _ = plan_tables(before).measure(curator, before, PACE, np.random.default_rng(0))
+    assert measured.total == 20_000
+    assert measured.variance[()] == 12.5
 
 
 def test_constant_attributes_are_left_out():
@@ -186,7 +179,7 @@ def test_closure_holds_every_subset_once():
 
 
 def test_too_many_sets_are_refused_in_a_sentence(monkeypatch):
-    monkeypatch.setattr(allocation, "MOST_SETS", 3)
+    monkeypatch.setattr(sharing, "MOST_SETS", 3)
     with pytest.raises(DualQueryError, match="different sets"):
         plan_tables(task(marginals(domain(2, 2, 2, 2), 2)))
 
@@ -194,9 +187,3 @@ def test_too_many_sets_are_refused_in_a_sentence(monkeypatch):
 def test_pure_accounting_is_refused():
     with pytest.raises(BudgetError, match="zcdp"):
         plan_tables(task(marginals(domain(2, 2), 2), accounting=Accounting.PURE))
-
-
-def test_one_way_plan_costs_its_share():
-    made = task(marginals(domain(4, 5, 6), 2))
-    event = one_way_plan(made, Fraction(1, 5)).step(made).event
-    assert float(event.rho) == pytest.approx(float(rho_of(epsilon=1.0, delta=1e-6)) / 5, rel=1e-9)

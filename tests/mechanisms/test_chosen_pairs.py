@@ -1,4 +1,4 @@
-"""Small tables and many columns: the rule, the stages, the gate, the choice, and few directions."""
+"""Small tables and many columns: the rule, the stages, the gate and the choice."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.measured import MeasuredTables
+from dualquery.fitting.pace import Pace
+from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown, silent
-from dualquery.mechanisms.projection import chosen_pairs
-from dualquery.mechanisms.projection.choosing import (
+from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection.small import (
+    ByChosenPairs,
     Gate,
     Misfit,
+    Rule,
     best_pairs,
+    cautious,
+    denoised,
     error_of_ones,
     expected_counts,
-    may_have_few_directions,
     null_misfit,
+    plan_chosen_pairs,
 )
-from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Last, Rule
-from dualquery.mechanisms.projection.game import PROJECTION, ByTables
-from dualquery.mechanisms.projection.low_rank import directions_of
-from dualquery.mechanisms.projection.measuring import relative_sensitivity, unit_variance
-from dualquery.mechanisms.projection.posterior import denoised, posterior_means
-from dualquery.mechanisms.projection.tables import MeasuredTables
-from dualquery.mechanisms.projection.three_stages import Shares, ThreeStages, cautious
+from dualquery.mechanisms.projection.tables import ByTables
+from dualquery.mechanisms.shares import known_at_first, relative_sensitivity, unit_variance
+from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -111,8 +114,7 @@ def test_the_rule_by_hand():
     precision = 1000 / math.sqrt(v * 12) * 115 / 16
     assert rule.precision == pytest.approx(precision)
     assert rule.chosen == round(12 * (precision / 100) ** 0.75)
-    assert rule.shares().ones == pytest.approx(1 / (1 + precision / 400))
-    assert rule.shares().ones + rule.shares().misfits + rule.shares().rest == pytest.approx(1)
+    assert rule.shares() == pytest.approx((1 / (1 + precision / 400), 0.07))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_only_pairs_of_the_workload_are_candidates():
 
 
 def test_who_protects_more_measures_more_of_the_one_way_tables():
-    shares = [Rule.of(task_of((6,) * 10, 2000, budget_of(neighbours=n))).shares().ones for n in KINDS]
+    shares = [Rule.of(task_of((6,) * 10, 2000, budget_of(neighbours=n))).shares()[0] for n in KINDS]
     replaced, added, person_added, _ = shares
     assert added < replaced < person_added
 
@@ -154,6 +156,11 @@ def test_an_accounting_without_gaussian_noise_is_refused():
         Rule.of(task_of((8,) * 15, 1000, pure))
 
 
+def planned(task: Task, rule: Rule) -> ByChosenPairs:
+    """The way, as it is planned."""
+    return plan_chosen_pairs(task, rule, ProjectionWishes(), Pace.of(600)).parameters
+
+
 # ── The stages ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -162,15 +169,15 @@ def test_an_accounting_without_gaussian_noise_is_refused():
 def test_the_stages_spend_the_budget_and_a_ledger_accepts_them(neighbours, accounting):
     task = task_of((3, 20, 7, 9), 200, budget_of(neighbours=neighbours, accounting=accounting))
     rule = Rule.of(task)
-    stages = ThreeStages.of(task, rule.ones, rule.pairs, rule.shares())
+    events = [stage.event for stage in planned(task, rule).stages]
     ledger = Ledger(task.budget)
-    ledger.charge(*stages.events)
+    ledger.charge(*events)
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-3)
     with pytest.raises(BudgetError):
-        ledger.charge(stages.events[1])
-    prices = [float(event.sensitivity_squared / event.variance) for event in stages.events]
-    shares = rule.shares()
-    wanted = np.array([shares.ones, shares.misfits, shares.rest])
+        ledger.charge(events[1])
+    prices = [float(event.sensitivity_squared / event.variance) for event in events]
+    ones, misfits = rule.shares()
+    wanted = np.array([ones, misfits, 1 - ones - misfits])
     assert np.array(prices) / sum(prices) == pytest.approx(wanted, rel=1e-2)
 
 
@@ -178,20 +185,21 @@ def test_the_stages_spend_the_budget_and_a_ledger_accepts_them(neighbours, accou
 def test_whatever_is_chosen_stays_within_what_was_paid_for(neighbours):
     task = task_of((3, 20, 7, 9, 16), 200, budget_of(neighbours=neighbours))
     rule = Rule.of(task)
-    stages = ThreeStages.of(task, rule.ones, rule.pairs, rule.shares())
+    way = planned(task, rule)
+    _, second, last = way.stages
     rng = np.random.default_rng(0)
     sets = [*rule.ones, *rule.pairs]
     for _ in range(200):
         some = [sets[i] for i in rng.choice(len(sets), rng.integers(1, len(sets)), replace=False)]
         parts = rng.dirichlet(np.full(len(some), 0.3))
-        what = stages.within(dict(zip(some, parts.tolist(), strict=True)), task)
-        assert what.sensitivity(neighbours).l2_squared <= stages.last.squared
+        what = last.chosen(dict(zip(some, parts.tolist(), strict=True)), task.domain, neighbours)
+        assert what.sensitivity(neighbours).l2_squared <= last.squared
     equal = {s: relative_sensitivity(s, task.domain, neighbours) for s in rule.pairs}
-    used = stages.within(equal, task).sensitivity(neighbours).l2_squared
-    assert used > 0.97 * stages.last.squared
-    none = np.zeros(stages.candidates.size, np.int64)
-    asked = Misfits(stages.candidates, none, np.zeros(len(rule.pairs), np.int64))
-    assert asked.sensitivity(neighbours).l2_squared == stages.second.squared
+    used = last.chosen(equal, task.domain, neighbours).sensitivity(neighbours).l2_squared
+    assert used > 0.97 * last.squared
+    none = np.zeros(way.candidates.size, np.int64)
+    asked = Misfits(way.candidates, none, np.zeros(len(rule.pairs), np.int64))
+    assert asked.sensitivity(neighbours).l2_squared == second.squared
 
 
 def test_tiny_budgets_have_coarse_shares_and_hopeless_ones_are_refused():
@@ -214,7 +222,7 @@ def test_posterior_means_are_nearer_to_the_truth():
     rng = np.random.default_rng(0)
     truth = np.where(rng.random(600) < 0.9, 0.0, 8.0)
     noisy = truth + rng.normal(size=600)
-    better = posterior_means(noisy, np.linspace(-4, 12, 100))
+    better = shrunk(noisy, 1.0, points(np.linspace(-4, 12, 100)), steps=10)
     assert np.abs(better - truth).mean() < 0.5 * np.abs(noisy - truth).mean()
 
 
@@ -268,81 +276,12 @@ def test_a_pair_that_would_be_noisy_is_passed_over():
     assert best_pairs(misfit, 1, np.array([900.0, 10.0, 10.0])).tolist() == [1]
 
 
-def test_few_directions_are_looked_for_only_by_wide_margins():
-    sizes = np.full(60, 5)
-    pairs = 60 * 59 // 2
-    strong = Misfit(np.full(pairs, 2000.0), np.full(pairs, 2000.0))
-    cheap = Gate(0.0, 0.001)
-
-    def looked_for(misfit=strong, gate=cheap, sizes=sizes, deviation=0.005, chosen=100):
-        return may_have_few_directions(misfit, gate, sizes, 10_000.0, deviation, chosen=chosen)
-
-    assert looked_for()
-    assert not looked_for(sizes=sizes[:20])  # few attributes
-    assert not looked_for(misfit=Misfit(strong.noisy / 10, strong.likely / 10))  # weak dependence
-    assert not looked_for(gate=Gate(0.0, 0.1))  # one-way tables that need the budget
-    assert not looked_for(deviation=0.1)  # nothing would be seen
-    few = np.zeros(pairs)
-    few[:80] = 90_000.0
-    assert not looked_for(misfit=Misfit(few, few))  # some pairs hold it all
-
-
-# ── Few directions ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def all_pairs_measured(records: Records, deviation: float, seed: int) -> MeasuredTables:
-    """Interactions of all pairs with noise of this deviation, in records."""
-    rng = np.random.default_rng(seed)
-    width = records.domain.width
-    sets = [*((j,) for j in range(width)), *combinations(range(width), 2)]
-    tables = Tables(records.domain, tuple(sets))
-    counts = tables.counts(records)
-    interactions, variance = {(): np.array(float(records.rows))}, {(): 0.0}
-    for t, members in enumerate(sets):
-        noise = deviation if len(members) == 2 else deviation / 10
-        cells = counts[tables.cells_of(t)].reshape(tables.shape_of(t))
-        interactions[members] = centred(cells + rng.normal(0, noise, cells.shape))
-        variance[members] = noise**2
-    return MeasuredTables(records.domain, interactions, variance, float(records.rows))
-
-
-def test_directions_stand_out_where_classes_are_hidden():
-    records = classes(40, 4, 4000, 3)
-    measured = all_pairs_measured(records, 100.0, 0)
-    found = directions_of(measured, np.random.default_rng(0))
-    assert found is not None
-    assert found.number == 3  # four classes
-    width = records.domain.width
-    sets = list(combinations(range(width), 2))
-    tables = Tables(records.domain, tuple(sets))
-    truth = tables.counts(records) / records.rows
-    first = found.first_value
-    blocks = [found.pairs[first[i] : first[i + 1], first[j] : first[j + 1]].ravel() for i, j in sets]
-    ones = measured.ones()
-    product = np.concatenate([np.outer(ones[i], ones[j]).ravel() for i, j in sets])
-    assert np.abs(np.concatenate(blocks) - truth).sum() < 0.5 * np.abs(product - truth).sum()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_no_directions_are_seen_in_noise(seed):
-    measured = all_pairs_measured(independent(40, 4, 4000, seed), 100.0, seed)
-    assert directions_of(measured, np.random.default_rng(0)) is None
-
-
-def test_a_release_by_few_directions_is_better_than_one_way_tables():
-    records = classes(45, 4, 8000, 5)
-    plan, released, _ = play(records, rows=6000)
-    assert "in few directions" in plan.reason
-    _, alone, _ = play(records, rows=6000, order=1)
-    assert mean_l1(records, released) < 0.7 * mean_l1(records, alone)
-
-
 # ── The way, end to end ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def decided(records: Records, monkeypatch: pytest.MonkeyPatch, **options) -> chosen_pairs.Wanted:
+def decided(records: Records, monkeypatch: pytest.MonkeyPatch, **options) -> dict[tuple[int, ...], float]:
     """What was wanted after the first two stages."""
-    seen: list[chosen_pairs.Wanted] = []
+    seen: list[dict[tuple[int, ...], float]] = []
     wanted = ByChosenPairs.wanted
     monkeypatch.setattr(
         ByChosenPairs, "wanted", lambda *arguments: seen.append(wanted(*arguments)) or seen[-1]
@@ -354,16 +293,15 @@ def decided(records: Records, monkeypatch: pytest.MonkeyPatch, **options) -> cho
 @pytest.mark.parametrize("seed", range(3))
 def test_independent_attributes_are_left_alone(seed, monkeypatch):
     chosen = decided(independent(12, 6, 800, seed), monkeypatch, seed=seed)
-    assert chosen.last is Last.ONES
-    assert {len(members) for members in chosen.shares} <= {0, 1}
+    assert {len(members) for members in chosen} <= {0, 1}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_that_depend_on_each_other_are_found(seed, monkeypatch):
     chosen = decided(in_twos(12, 6, 800, seed), monkeypatch, seed=seed)
-    assert chosen.last is Last.CHOSEN
-    assert sum((j, j + 1) in chosen.shares for j in range(0, 12, 2)) >= 5
-    assert sum(chosen.shares.values()) == pytest.approx(1)
+    assert {len(members) for members in chosen} == {2}
+    assert sum((j, j + 1) in chosen for j in range(0, 12, 2)) >= 5
+    assert sum(chosen.values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("neighbours", KINDS, ids=str)
@@ -408,13 +346,11 @@ def test_the_plan_says_which_way_it_goes_and_why():
     rule = Rule.of(plan.task)
     assert "1,000 records are few for 105 pairs of attributes" in plan.reason
     assert f"the {rule.chosen} that matter most get the rest" in plan.reason
-    assert "few directions" not in plan.reason
     assert shown(plan.parameters)["measured"] == "one-way tables, then chosen pairs"
     assert shown(plan.parameters)["chosen"] == rule.chosen
     assert [step.words.split()[0] for step in plan.steps] == ["measure"] * 3
     assert 0 < plan.mean_error < plan.max_error <= 1
     wide = PROJECTION.plan_for(task_of((2, 3, 5, 8) * 20, 3000), {})
-    assert "in few directions" in wide.reason
     assert wide.seconds < 60
 
 
@@ -430,11 +366,8 @@ def test_a_total_that_was_measured_before_is_joined_with_another():
     ledger = Ledger(task.budget)
     way = plan.parameters
     curator = Curator(MemoryCounter(records), ledger, SeededEntropy(0))
-    first = curator.allow(*way.stages.events)[0]
-    known = way.stages.measure_ones(curator, task, first)
+    first = way.stages[0]
+    what = first.chosen(way.ones, task.domain, task.budget.neighbours)
+    known = cautious(known_at_first(task, first.measured(curator, curator.allow(first.event)[0], what)))
     assert known.variance[()] < 400.0
     assert 400 < known.total < 560
-
-
-def test_shares_add_up():
-    assert Shares(0.8, 0.07).rest == pytest.approx(0.13)

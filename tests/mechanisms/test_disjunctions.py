@@ -16,14 +16,13 @@ from dualquery.game.moves import HeardQuery
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.choose import MECHANISMS, choose
 from dualquery.mechanisms.disjunctions.basis import incidence_of, number_of_functions
-from dualquery.mechanisms.disjunctions.expansion import Measured, SignedRows, shrunk
+from dualquery.mechanisms.disjunctions.expansion import Measured, SignedRows, shrunk, towards_zero
 from dualquery.mechanisms.disjunctions.polynomials import (
     chebyshev_degree,
     chebyshev_or,
     least_degree,
     minimax_or,
 )
-from dualquery.mechanisms.disjunctions.shrinking import towards_zero
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import t as student
 
 from dualquery.counting.memory import MemoryCounter
+from dualquery.fitting.pace import REPLICAS
 from dualquery.mechanisms import replicas
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import UNIFORM
 from dualquery.mechanisms.error_bars import (
     LEVEL,
     POINTS,
-    REPLICAS,
     STUDENT,
     CurvePoint,
     ErrorCurves,
@@ -22,7 +22,6 @@ from dualquery.mechanisms.error_bars import (
     narrowest,
 )
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
-from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.replicas import Draw, Repeated, made_replicas, tables_drawn
 from dualquery.privacy.budget import Accounting, Budget
@@ -154,7 +153,7 @@ def test_what_fewer_rows_add_is_not_counted() -> None:
     assert all(len(curve) == POINTS for curve in counted.curves)
 
 
-@pytest.mark.parametrize("mechanism", [PROJECTION, ADAPTIVE_PROJECTION])
+@pytest.mark.parametrize("mechanism", [PROJECTION])
 def test_replicas_read_nothing_but_released_rows(mechanism, monkeypatch: pytest.MonkeyPatch) -> None:
     """The private counter is closed, and the ledger stays as it was, when replicas are made."""
     records = random_rows(3_000, 4)

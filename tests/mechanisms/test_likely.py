@@ -5,15 +5,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.game.binary_rows import row_data_player
+from dualquery.fitting import shrink
+from dualquery.fitting.fit import Wanted
+from dualquery.fitting.likely import mutual_information, spanning_tree, tree_lean, tree_of
+from dualquery.fitting.measured import MeasuredTables
+from dualquery.fitting.rows import TargetsMaker, row_data_player
+from dualquery.fitting.separable import SeparablePrior, contrasts, effective
+from dualquery.fitting.shrink import FAR, RATIOS, relative_posterior
 from dualquery.game.moves import Residual, Transcript
-from dualquery.game.residual import TargetsMaker
-from dualquery.mechanisms.projection import empirical_bayes
-from dualquery.mechanisms.projection.empirical_bayes import FAR, RATIOS, relative_posterior
-from dualquery.mechanisms.projection.fit import Wanted
-from dualquery.mechanisms.projection.separable import SeparablePrior, contrasts, effective
-from dualquery.mechanisms.projection.tables import MeasuredTables
-from dualquery.mechanisms.projection.tree import mutual_information, spanning_tree, tree_lean, tree_of
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Domain
 
@@ -37,23 +36,28 @@ def by_integration(mean, residual, deviation, law):
     return above / below
 
 
+def around(mean):
+    return shrink.around(mean, np.ones(len(mean)))
+
+
 @pytest.mark.parametrize("residual", [-1.5, 0.2, 3.0, 20.0])
 @pytest.mark.parametrize("mean", [2.0, 7.0])
 def test_the_posterior_mean_is_that_of_the_mixture(mean, residual):
     law = np.random.default_rng(0).dirichlet(np.ones(2 + len(RATIOS) + len(FAR)))
-    found = empirical_bayes._posterior_mean(np.array([mean]), np.array([residual]), np.array([1.0]), law)
+    found = shrink.posterior(np.array([residual]), np.array([1.0]), around(np.array([mean])), law)
     assert found[0] == pytest.approx(by_integration(mean, residual, 1.0, law), rel=1e-3, abs=1e-4)
 
 
-def test_each_step_makes_the_cells_more_likely(monkeypatch):
+def test_each_step_makes_the_cells_more_likely():
     rng = np.random.default_rng(1)
     mean, deviation = np.full(500, 3.0), np.ones(500)
     truth = np.where(rng.random(500) < 0.3, -mean, mean * rng.normal(0, 0.5, 500))
-    likelihood = empirical_bayes._likelihood(mean, truth + rng.normal(0, 1, 500), deviation)
+    seen, prior = truth + rng.normal(0, 1, 500), around(mean)
+    likelihood = shrink._likelihood(seen, deviation, *prior(slice(None)))
     scores = []
     for steps in (0, 1, 5, 60):
-        monkeypatch.setattr(empirical_bayes, "STEPS", steps)
-        scores.append(np.log(likelihood @ empirical_bayes._law(likelihood)).sum())
+        law = shrink.learned(seen, deviation, prior, steps=steps, first=0.5)
+        scores.append(np.log(likelihood @ law).sum())
     assert scores == sorted(scores)
     assert scores[-1] > scores[0] + 1
 

@@ -16,8 +16,8 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.independent import IndependentParameters
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown, silent
-from dualquery.mechanisms.projection.by_tables import ByTables
-from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs
+from dualquery.mechanisms.projection.small import ByChosenPairs
+from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget
@@ -55,7 +55,6 @@ CASES: list[Case] = [
     ("projection", BASKETS, "random:3:200", ZCDP, {"synthetic_rows": 200, "items_per_record": 1}),
     ("projection", BASKETS, "random:3:21000", GAUSSIAN, {"synthetic_rows": 200}),
     ("projection", WIDE, "random:3:21000", ZCDP, {"synthetic_rows": 200}),
-    ("adaptive-projection", MIXED, "marginals:3", ZCDP, {"synthetic_rows": 200, "rounds": 3}),
     ("projection", MIXED, "marginals:2", PURE, {"synthetic_rows": 200}),
     ("projection", BINARY, "marginals:3", PURE, {"synthetic_rows": 200}),
     ("dualquery", MIXED, "random:3:200", ZCDP, {"rounds": 5, "samples": 4, "free": "density"}),
@@ -171,8 +170,8 @@ def test_a_private_number_of_records_is_measured_once_and_first(case: Case) -> N
 
 @pytest.mark.parametrize(
     "case",
-    CASES[:7],
-    ids=["tables", "triples", "items", "lone items", "adaptive", "signed tables", "chosen triples"],
+    CASES[:6],
+    ids=["tables", "triples", "items", "lone items", "signed tables", "chosen triples"],
 )
 def test_where_no_measurement_came_before_projection_measures_the_number_itself(case: Case) -> None:
     plan, _, counter = ran(case, Neighbours.ADD_REMOVE, ROWS)

@@ -5,13 +5,14 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError
+from dualquery.fitting import pace
+from dualquery.fitting.measured import cell_variance, onto_simplex
+from dualquery.fitting.pace import Pace
+from dualquery.fitting.shrink import multiples
 from dualquery.mechanisms.mechanism import Task, silent
-from dualquery.mechanisms.projection import pace
-from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
+from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.projection.items import plan_items
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.shrinkage import cell_variance, onto_simplex, shrunk
+from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
@@ -162,24 +163,12 @@ def test_transactions_are_measured_by_items_and_pairs():
 def test_item_plan_shares_by_hand():
     records, _ = baskets(1000, 300, 0)
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
-    plan = plan_items(Task(random_conjunctions(records.domain, 2, 100, seed=0), 1000, budget), 20)
+    task = Task(random_conjunctions(records.domain, 2, 100, seed=0), 1000, budget)
+    way = plan_baskets(task, ProjectionWishes(), 20).parameters
     rho = float(rho_of(epsilon=1.0, delta=1e-6))
-    share = {name: plan.shares.room / (2 * float(v)) / rho for name, v in plan.shares.variance.items()}
+    share = {name: float(stage.event.rho) / rho for name, stage in way.shares.stages.items()}
     assert share == pytest.approx({"total": 0.01, "order": 0.06, "items": 0.40, "pairs": 0.53}, rel=1e-6)
-    assert plan.noise(
-        Task(random_conjunctions(records.domain, 2, 100, seed=0), 1000, budget)
-    ) == pytest.approx(np.sqrt(190 / (2 * 0.53 * rho)) / 1000)
-
-
-def test_adaptive_projection_chooses_tables_and_stays_within_budget():
-    plan, outcome, ledger = play(TABLE, QUERIES, mechanism=ADAPTIVE_PROJECTION, rounds=6)
-    assert plan.parameters.measurements == 6
-    kinds = [type(event).__name__ for event in ledger.events]
-    assert kinds.count("Selection") == 6
-    assert ledger.spent().epsilon <= 1.0
-    assert np.abs(errors(TABLE, outcome, QUERIES)).mean() < 0.012
-    with pytest.raises(DualQueryError, match="--rounds"):
-        play(TABLE, QUERIES, mechanism=ADAPTIVE_PROJECTION, rounds=1000)
+    assert way.cell_noise == pytest.approx(np.sqrt(190 / (2 * 0.53 * rho)) / 1000)
 
 
 def test_rows_are_as_many_as_asked_and_equal_parts_of_every_chain():
@@ -195,9 +184,8 @@ def test_shrinkage_empties_empty_cells_and_leaves_large_ones():
     rng = np.random.default_rng(0)
     truth = np.concatenate([np.zeros(3000), np.full(50, 500.0)])
     mean = np.concatenate([np.full(3000, 5.0), np.full(50, 400.0)])
-    noise = np.full(3050, 20.0)
     noisy = truth + rng.normal(0, 20, 3050)
-    better = shrunk(noisy, mean, noise, rng)
+    better = multiples(noisy, mean, 20.0, rng)
     assert np.abs(better[:3000]).mean() < 0.1 * np.abs(noisy[:3000]).mean()
     assert np.array_equal(better[3000:], noisy[3000:])
 

@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.mechanisms.projection import shares
-from dualquery.mechanisms.projection.shares import Curves, Workloads, allocate, predicted_curves
+from dualquery.fitting import allocation
+from dualquery.fitting.allocation import Curves, Workloads, allocate, predicted_curves
 
 ROWS = 5_000.0
 SETS = (*combinations(range(4), 2), *combinations(range(4), 3))
@@ -46,7 +46,7 @@ def test_curves_fall_and_are_convex():
 
 
 def objective(curves, workload, x):
-    return (workload.errors(curves.at(x)) ** shares.POWER).sum()
+    return (workload.errors(curves.at(x)) ** allocation.POWER).sum()
 
 
 def test_no_other_division_is_better():
@@ -71,7 +71,7 @@ def test_larger_sets_are_measured_where_that_helps():
         measured = [s for s, x in zip(SETS, best.shares, strict=True) if x > 0 and len(s) == 3]
         for s in measured:
             place = SETS.index(s)
-            assert curves.at(best.shares)[place] <= 1.02 * shares.WORTHWHILE * curves.errors[place, 0]
+            assert curves.at(best.shares)[place] <= 1.02 * allocation.WORTHWHILE * curves.errors[place, 0]
         counts.append(len(measured))
     assert counts[0] == 0
     assert counts[-1] == 4

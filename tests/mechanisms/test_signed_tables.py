@@ -12,18 +12,12 @@ from hypothesis import strategies as st
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.measured import Measured, MeasuredTables, determined, interactions_told, reconstructed
 from dualquery.mechanisms.choose import choose
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, silent
-from dualquery.mechanisms.projection.game import PROJECTION, BySignedTables
-from dualquery.mechanisms.projection.shrinkage import reconstructed
-from dualquery.mechanisms.projection.signed_allocation import CHOSEN_TRIPLES, Shape, plan_signed
-from dualquery.mechanisms.projection.signed_interactions import (
-    Combination,
-    SignedTable,
-    determined,
-    interaction_told,
-)
-from dualquery.mechanisms.projection.signed_rounds import measure
+from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection.pure import BySignedTables, measure
+from dualquery.mechanisms.projection.pure_shares import CHOSEN_TRIPLES, Shape, plan_signed
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection
@@ -104,10 +98,10 @@ def test_a_signed_table_adds_up_signs_record_by_record() -> None:
 
 def test_without_noise_every_table_comes_back() -> None:
     records = table(MIXED, 200)
-    combination = Combination(MIXED, records.rows, 0.0)
+    measured = MeasuredTables.rows(MIXED, records.rows, 0.0)
     for members in subsets(MIXED.width)[1:]:
-        combination.hear(SignedTable(members, signed(cells_of(records, members)).astype(float), 1.0))
-    measured = combination.measured()
+        heard = Measured(members, signed(cells_of(records, members)).astype(float), 1.0)
+        measured = measured.joined(interactions_told(heard, MIXED))
     for members in subsets(MIXED.width):
         assert reconstructed(members, measured.interactions, MIXED.sizes) == pytest.approx(
             cells_of(records, members), abs=1e-9
@@ -119,29 +113,30 @@ def test_a_signed_table_tells_the_interactions_that_hold_its_binary_attributes()
     assert determined((0, 1, 3), MIXED) == [(0,), (0, 1), (0, 3), (0, 1, 3)]
     assert determined((1,), MIXED) == [(), (1,)]
     for members in subsets(MIXED.width):
-        heard = SignedTable(members, signed(cells_of(records, members)).astype(float), 1.0)
-        for subset in determined(members, MIXED):
-            told = interaction_told(heard, subset, MIXED)
-            assert told == pytest.approx(centred(cells_of(records, subset).astype(float)), abs=1e-9)
+        heard = Measured(members, signed(cells_of(records, members)).astype(float), 1.0)
+        told = interactions_told(heard, MIXED)
+        assert [each.what for each in told] == determined(members, MIXED)
+        for each in told:
+            assert each.values == pytest.approx(centred(cells_of(records, each.what).astype(float)), abs=1e-9)
 
 
-def least_squares(domain: Domain, heard: list[SignedTable]) -> tuple[np.ndarray, np.ndarray]:
+def least_squares(domain: Domain, heard: list[Measured]) -> tuple[np.ndarray, np.ndarray]:
     """The histogram nearest to everything heard, each entry weighted by its precision; and the covariance."""
     cells = list(product(*(range(int(k)) for k in domain.sizes)))
     rows, values, precision = [], [], []
     for each in heard:
-        for place in np.ndindex(each.entries.shape):
+        for place in np.ndindex(each.values.shape):
             row = []
             for cell in cells:
                 sign, here = 1, True
-                for axis, j in enumerate(each.members):
+                for axis, j in enumerate(each.what):
                     if domain.sizes[j] == 2:
                         sign *= 1 - 2 * cell[j]
                     else:
                         here &= cell[j] == place[axis]
                 row.append(sign * here)
             rows.append(row)
-            values.append(each.entries[place])
+            values.append(each.values[place])
             precision.append(1 / each.variance)
     matrix, weights = np.array(rows, float), np.array(precision)
     inverse = np.linalg.pinv(matrix.T @ (weights[:, None] * matrix))
@@ -157,16 +152,16 @@ def test_the_mean_by_inverse_variance_is_least_squares(seed: int) -> None:
     pool = subsets(4)
     sets = [(), *(pool[i] for i in rng.choice(len(pool), 7))]
     heard = [
-        SignedTable(
+        Measured(
             members,
             rng.normal(size=signed_shape([int(domain.sizes[j]) for j in members])) * 10,
             float(rng.uniform(0.1, 5)),
         )
         for members in sets
     ]
-    combination = Combination(domain, 0.0, 1e18)
-    combination.hear(*heard)
-    measured = combination.measured()
+    measured = MeasuredTables.rows(domain, 0.0, 1e18)
+    for each in heard:
+        measured = measured.joined(interactions_told(each, domain))
     histogram, covariance = least_squares(domain, heard)
     shape = tuple(int(k) for k in domain.sizes)
     for members, cells in measured.interactions.items():

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from dualquery.counting.memory import MemoryCounter
+from dualquery.fitting import fit
+from dualquery.fitting.measured import Measured
+from dualquery.fitting.pace import Pace
 from dualquery.mechanisms.mechanism import Task, silent
-from dualquery.mechanisms.projection import fit, staged
+from dualquery.mechanisms.projection import staged
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.projection.measuring import Stage, known_at_first
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.planning import plan_tables
+from dualquery.mechanisms.projection.tables import plan_tables
+from dualquery.mechanisms.shares import Stage, known_at_first
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
@@ -232,9 +234,9 @@ def test_the_number_of_few_records_gets_more_of_the_budget():
 def test_a_number_of_records_that_was_measured_twice_is_joined():
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.GAUSSIAN)
     workload = marginals(TABLE.domain, 2)
-    again = {(): np.array(330.0)}, {(): 400.0}
-    known = known_at_first(Task(workload, 300, budget, rows_variance=1200.0), *again)
+    again = [Measured((), np.array(330.0), 400.0)]
+    known = known_at_first(Task(workload, 300, budget, rows_variance=1200.0), again)
     assert known.total == pytest.approx(322.5)
     assert known.variance[()] == pytest.approx(300.0)
-    assert known_at_first(Task(workload, 300, budget), *again).total == 330.0
-    assert known_at_first(Task(workload, 300, budget, rows_variance=1200.0), {}, {}).total == 300.0
+    assert known_at_first(Task(workload, 300, budget), again).total == 330.0
+    assert known_at_first(Task(workload, 300, budget, rows_variance=1200.0), []).total == 300.0

@@ -7,21 +7,23 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.mechanisms.mechanism import Task, affordable, silent
-from dualquery.mechanisms.projection.class_means import Estimate, consistent, settled
-from dualquery.mechanisms.projection.game import PROJECTION, ByTables
-from dualquery.mechanisms.projection.items import LONG, asks_about_pairs
-from dualquery.mechanisms.projection.latent import latent_places, matched
-from dualquery.mechanisms.projection.mixture import Mixture, to_records
-from dualquery.mechanisms.projection.purse import LEAST_ROOM, shares_of
-from dualquery.mechanisms.projection.structure import (
+from dualquery.fitting.measured import Measured
+from dualquery.fitting.mixture import Mixture, latent_places, matched, to_records
+from dualquery.fitting.structure import (
     Centres,
     Spectrum,
+    consistent,
     length_edges,
+    settled,
     spectrum_of,
     upper_quantile,
 )
-from dualquery.mechanisms.projection.wide import NOT_TOGETHER, UNASKED, ByClasses, ByItems
+from dualquery.mechanisms.mechanism import Task, affordable, silent
+from dualquery.mechanisms.projection.baskets import LONG, ByItems, asks_about_pairs
+from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection.tables import ByTables
+from dualquery.mechanisms.projection.wide import NOT_TOGETHER, UNASKED, ByClasses
+from dualquery.mechanisms.shares import LEAST_ROOM, shares_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -187,7 +189,7 @@ def test_two_values_in_columns_are_as_good_as_a_block() -> None:
     domain = Domain((*columns, Items("item", 100)))
     rows = classes_of_rows(3)
     plan, made, _, error = play(rows, budget(3.0), domain=domain)
-    assert "held" not in plan.parameters.shares.variance
+    assert "held" not in plan.parameters.shares.stages
     assert made.domain == domain
     assert error.mean() < of_the_product(rows) / 4
 
@@ -270,18 +272,22 @@ def test_the_widest_tables_are_planned_within_memory() -> None:
         planned(block(), asked(block()), budget(1.0), memory=10_000_000)
 
 
+NAMED = {name: f"measure {name}" for name in ("all", "little", "one", "two")}
+
+
 def test_a_tiny_budget_is_refused() -> None:
     with pytest.raises(BudgetError, match="too small"):
-        shares_of(budget(1e-7, accounting=Accounting.ZCDP), {"all": 1.0, "little": 0.001})
+        shares_of(budget(1e-7, accounting=Accounting.ZCDP), {"all": 1.0, "little": 0.001}, NAMED)
 
 
 def test_shares_meet_the_budget_and_leave_room() -> None:
     limits = budget(1.0, accounting=Accounting.ZCDP)
-    shares = shares_of(limits, {"one": 0.25, "two": 0.75})
-    assert shares.variance["one"] == pytest.approx(3 * float(shares.variance["two"]))
-    assert affordable(limits, shares.steps({"one": "x", "two": "y"}))
+    shares = shares_of(limits, {"one": 0.25, "two": 0.75}, NAMED)
+    one, two = (float(shares.stages[name].noise.variance) for name in ("one", "two"))
+    assert one == pytest.approx(3 * two)
+    assert affordable(limits, shares.steps())
     assert shares.deviation(4.0, "one") == pytest.approx(2 * shares.deviation(1.0, "one"))
-    assert shares_of(budget(0.003, accounting=Accounting.ZCDP), {"all": 1.0}).room >= LEAST_ROOM
+    assert shares_of(budget(0.003, accounting=Accounting.ZCDP), {"all": 1.0}, NAMED).room >= LEAST_ROOM
 
 
 # ── What noisy moments say ──────────────────────────────────────────────────────────────────────────────────────
@@ -327,12 +333,12 @@ def test_class_means_agree_with_the_totals() -> None:
     shares = np.array([0.2, 0.3, 0.5])
     truth = rng.random((3, 4000))
     noise = np.array([0.1, 0.08, 0.05])
-    means = Estimate(truth + noise[:, None] * rng.standard_normal(truth.shape), noise**2)
-    total = Estimate(shares @ truth + 0.001 * rng.standard_normal(4000), np.asarray(1e-6))
+    means = Measured("means", truth + noise[:, None] * rng.standard_normal(truth.shape), noise**2)
+    total = Measured("total", shares @ truth + 0.001 * rng.standard_normal(4000), np.asarray(1e-6))
     made = consistent(shares, means, total)
     assert np.sqrt(np.mean((shares @ made - shares @ truth) ** 2)) < 0.006  # clipping at 0 and 1 aside
     assert np.mean((made - truth) ** 2) < np.mean((means.value - truth) ** 2)
-    drowned = settled(Estimate(0.4 + 3 * rng.standard_normal(500), np.asarray(9.0)))
+    drowned = settled(Measured("ones", 0.4 + 3 * rng.standard_normal(500), np.asarray(9.0)))
     assert drowned.std() < 1.0
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.projection.allocation import TablePlan
-from dualquery.mechanisms.projection.shrinkage import reconstructed
+from dualquery.fitting.measured import reconstructed
+from dualquery.mechanisms.shares import Stage
 from dualquery.privacy import statistics as module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -131,19 +131,22 @@ def test_the_charge_is_that_of_the_plan_by_hand():
 
 
 def test_noise_has_the_variance_that_the_plan_says():
-    plan = TablePlan(Interactions(DOMAIN, ((0, 1),), (7,)), Gaussian(Fraction(10**6)), (0, 1))
+    what, stage = (
+        Interactions(DOMAIN, ((0, 1),), (7,)),
+        Stage("measure", 1.0, 10**6, Gaussian(Fraction(10**6))),
+    )
     spread = []
     for seed in range(200):
         holder, codes = curator(seed=seed)
         truth = np.zeros((2, 3))
         np.add.at(truth, (codes[:, 0], codes[:, 1]), 1)
         exact = integer_interaction(truth.astype(np.int64)) / 6
-        noisy = holder.measure(plan.interactions, noise=plan.noise)
-        spread.append(plan.interactions.in_records(noisy)[(0, 1)] - exact)
+        noisy = holder.measure(what, noise=stage.noise)
+        spread.append(what.in_records(noisy)[(0, 1)] - exact)
     noise = np.array(spread)
     assert noise.sum(axis=(1, 2)) == pytest.approx(0, abs=1e-6)
-    assert plan.variances()[(0, 1)] == pytest.approx(10**6 / (7 * 6) ** 2)
-    expected = plan.variances()[(0, 1)] * prod((k - 1) / k for k in (2, 3))
+    assert stage.variances(what)[(0, 1)] == pytest.approx(10**6 / (7 * 6) ** 2)
+    expected = stage.variances(what)[(0, 1)] * prod((k - 1) / k for k in (2, 3))
     assert noise.var() == pytest.approx(expected, rel=0.15)
 
 

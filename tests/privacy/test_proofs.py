@@ -307,35 +307,6 @@ def test_pmw_costs_what_the_page_says(neighbours: Neighbours, rounds: int, accou
 
 
 @relations
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_adaptive_projection_costs_what_the_page_says(neighbours: Neighbours, rounds: int) -> None:
-    here = task(neighbours, Accounting.ZCDP)
-    plan = MECHANISMS["adaptive-projection"].plan_for(here, {"rounds": rounds})
-    ones, choose, measure = plan.steps
-    chosen = plan.parameters.ones.interactions
-
-    def d(members: tuple[int, ...]) -> int:
-        if not members:
-            return w(neighbours, 0, 1)
-        k = int(DOMAIN.sizes[members[0]])
-        return w(neighbours, 2 * k * k, k * (k - 1)) if k <= SHORT else w(neighbours, 2, 1)
-
-    assert {int(DOMAIN.sizes[s[0]]) <= SHORT for s in chosen.sets if s} == {True, False}
-    squared = sum(m**2 * d(s) for s, m in zip(chosen.sets, chosen.multipliers, strict=True))
-    assert isinstance(ones.event, GaussianMeasurement)
-    assert ones.event.sensitivity_squared == squared
-    rho = rho_of(epsilon=1.0, delta=1e-6)
-    assert ones.event.rho == rho / 5
-    assert choose.event == Selection(w(neighbours, 4, 2) * 1024 * plan.parameters.rate.nats + SLACK, 1)
-    assert isinstance(measure.event, GaussianMeasurement)
-    assert measure.event.sensitivity_squared == w(neighbours, 2, 1)
-    assert (choose.times, measure.times) == (rounds, rounds)
-    total = ones.event.rho + rounds * (choose.event.rho + measure.event.rho)
-    assert 0.99 * rho <= total <= rho
-    assert (charged(plan).spent().rho_units or 0) <= rho * UNITS
-
-
-@relations
 def test_interactions_of_one_attribute(neighbours: Neighbours) -> None:
     """d_S of the page, for every size of an attribute."""
     for k in (2, 3, SHORT, SHORT + 1):

@@ -16,7 +16,7 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.families import from_spec
 
-WIDE = ["independent-gaussian", "mwem", "adaptive-projection", "dualquery"]
+WIDE = ["independent-gaussian", "mwem", "dualquery"]
 
 
 @pytest.mark.parametrize("mechanism", sorted(MECHANISMS))
@@ -49,7 +49,7 @@ def test_any_other_number_gives_a_release_or_a_sentence(
 ) -> None:
     """A wrongly declared number spoils the answers, never the arithmetic."""
     options: dict[str, object] = {} if mechanism == "independent-gaussian" else {"rounds": 2}
-    if mechanism in ("mwem", "adaptive-projection"):
+    if mechanism == "mwem":
         options["synthetic_rows"] = 200
     try:
         made = dualquery.release(

@@ -128,13 +128,11 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-@pytest.mark.parametrize(
-    "mechanism", ["projection", "adaptive-projection", "dualquery", "mwem", "pmw", "gaussian"]
-)
+@pytest.mark.parametrize("mechanism", ["projection", "dualquery", "mwem", "pmw", "gaussian"])
 def test_one_row_and_no_row_are_released_alike(rows: int, mechanism: str) -> None:
     """Under add-remove one row released and no row was an error."""
     records = Records.from_rows(DOMAIN, np.zeros((rows, 2), np.int32))
-    options = {"rounds": 1} if mechanism in ("adaptive-projection", "mwem", "pmw") else {}
+    options = {"rounds": 1} if mechanism in ("mwem", "pmw") else {}
     if mechanism == "dualquery":
         options = {"rounds": 2, "samples": 2}
     made = dualquery.release(
@@ -191,7 +189,7 @@ def test_a_domain_of_constants(neighbours: Neighbours, mechanism: str | None) ->
         dualquery.release(records, workload="marginals:2", budget=budget(neighbours), mechanism=mechanism)
 
 
-@pytest.mark.parametrize("mechanism", [None, "dualquery", "mwem", "pmw", "gaussian", "adaptive-projection"])
+@pytest.mark.parametrize("mechanism", [None, "dualquery", "mwem", "pmw", "gaussian"])
 @pytest.mark.parametrize("rows", [10, 10**15])
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0])
 def test_tiny_budgets_and_huge_tables_are_planned_or_refused(

@@ -109,7 +109,6 @@ def test_private_number_of_records_is_measured_and_paid_for(
     [
         ("independent", {}, 12),
         ("projection", {"synthetic_rows": 100}, 3),
-        ("adaptive-projection", {"synthetic_rows": 100, "rounds": 2}, 1 + 2 + 2),
         ("dualquery", {"rounds": 4, "samples": 3, "free": "random"}, 3),
         ("gaussian", {}, 1),
         ("zeros", {}, 0),
@@ -134,7 +133,6 @@ def test_a_private_number_of_records_is_measured_once(
     [
         ("independent", {}),
         ("projection", {"synthetic_rows": 100}),
-        ("adaptive-projection", {"synthetic_rows": 100, "rounds": 2}),
         ("dualquery", {"rounds": 4, "samples": 3}),
         ("gaussian", {}),
         ("zeros", {}),

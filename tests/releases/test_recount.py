@@ -21,7 +21,6 @@ KINDS: list[tuple[str, Accounting, dict[str, Any]]] = [
     ("projection", Accounting.TIGHTEST, {"synthetic_rows": 100}),
     ("gaussian", Accounting.GAUSSIAN, {}),
     ("projection", Accounting.ZCDP, {"synthetic_rows": 100}),
-    ("adaptive-projection", Accounting.ZCDP, {"synthetic_rows": 100, "rounds": 2}),
     ("dualquery", Accounting.THEOREM_4_3, {"rounds": 4, "samples": 3, "free": "random"}),
     ("dualquery", Accounting.PURE, {"rounds": 4, "samples": 3, "free": "random"}),
     ("laplace", Accounting.TIGHTEST, {}),

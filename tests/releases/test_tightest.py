@@ -39,7 +39,6 @@ EXPECTED = {
     "projection": Accounting.GAUSSIAN,
     "gaussian": Accounting.GAUSSIAN,
     "hadamard": Accounting.GAUSSIAN,
-    "adaptive-projection": Accounting.ZCDP,
     "dualquery": Accounting.ZCDP,
     "mwem": Accounting.ZCDP,
     "pmw": Accounting.ZCDP,

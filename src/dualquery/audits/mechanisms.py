@@ -124,8 +124,6 @@ def cases() -> list[Case]:
         Setting("parities", DUPLICATES, zcdp, workload=EITHER).case(*slow),
         Setting("projection", DUPLICATES, gaussian, options=rows, workload=ONE_TABLE).case(*few),
         Setting("projection", MANY, gaussian, options=rows).case(*late),
-        Setting("adaptive-projection", DUPLICATES, zcdp, options=rows).case(*few),
-        Setting("adaptive-projection", MANY, zcdp, options=rows).case(*late),
         Setting("laplace", DUPLICATES).case(1000, 40_000),
         Setting("laplace", ALONE).case(1000, 40_000),
         Setting("gaussian", DUPLICATES, gaussian).case(*slow),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Record = NDArray[np.int32]  # one value an attribute
 Cells = NDArray[np.float64]  # a table over some attributes, one axis an attribute
+Set = tuple[int, ...]  # of attributes
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,8 @@ from dualquery.mechanisms.mirror.explicit import MIRROR
 from dualquery.mechanisms.mirror.implicit import EUCLIDEAN
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.pmw.game import PMW
-from dualquery.mechanisms.projection.adaptive import ADAPTIVE_PROJECTION
-from dualquery.mechanisms.projection.allocation import closure
 from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.shares import closure
 from dualquery.mechanisms.special import PREFERENCES, SPECIAL
 from dualquery.privacy.budget import Accounting
 
@@ -41,7 +40,6 @@ MECHANISMS: dict[str, AnyMechanism] = {
     mechanism.name: mechanism
     for mechanism in (
         PROJECTION,
-        ADAPTIVE_PROJECTION,
         DUAL_QUERY,
         MWEM,
         PMW,

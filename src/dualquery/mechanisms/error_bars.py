@@ -33,7 +33,6 @@ from dualquery.queries.group import Group
 from dualquery.queries.mixtures import mixed_questions
 from dualquery.table.records import Records, SparseItems
 
-REPLICAS = 4
 LEVEL = 0.95
 STUDENT = 2.306004135204166  # t_{.975, 8}: the quantile of Student's law with 2 · REPLICAS degrees of freedom
 MOST_ATTRIBUTES = 5  # a question about more is taken as one about so many

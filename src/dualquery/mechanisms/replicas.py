@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.fitting.pace import REPLICAS
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
-from dualquery.mechanisms.error_bars import REPLICAS, Replica
+from dualquery.mechanisms.error_bars import Replica
 from dualquery.queries.draws import Stream
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
@@ -82,11 +83,7 @@ class Repeated:
 
 
 def made_replicas(
-    mechanism: Mechanism[Any, Any],
-    plan: Plan[Any],
-    outcome: Outcome,
-    draw: Draw,
-    progress: Progress,
+    mechanism: Mechanism[Any, Any], plan: Plan[Any], outcome: Outcome, draw: Draw, progress: Progress
 ) -> tuple[Replica, ...]:
     """The replicas of a release; none of a mechanism whose errors they would not show."""
     released = outcome.artefact

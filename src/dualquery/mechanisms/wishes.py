@@ -92,11 +92,6 @@ class ProjectionWishes(RowsWishes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveProjectionWishes(RowsWishes):
-    rounds: int | None = _rounds()
-
-
-@dataclass(frozen=True, kw_only=True)
 class DualQueryWishes:
     learning_rate: float | None = _learning_rate()
     samples: int | None = _wish("Queries drawn a round (s).", "N", least=1)
@@ -181,7 +176,6 @@ class NoWishes:
 
 WISHES: dict[str, type] = {
     "projection": ProjectionWishes,
-    "adaptive-projection": AdaptiveProjectionWishes,
     "dualquery": DualQueryWishes,
     "mwem": MwemWishes,
     "pmw": PmwWishes,

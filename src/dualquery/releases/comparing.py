@@ -37,7 +37,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.source import Source
 
-USUAL = ("projection", "adaptive-projection", "dualquery", "mwem", "gaussian", "laplace", "uniform")
+USUAL = ("projection", "dualquery", "mwem", "gaussian", "laplace", "uniform")
 
 
 class Comparison(NamedTuple):

@@ -18,16 +18,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.fitting.items import MeasuredItems
 from dualquery.mechanisms.artefact import Fractions
-from dualquery.mechanisms.disjunctions.expansion import SignedRows
-from dualquery.mechanisms.disjunctions.shrinking import towards_zero
+from dualquery.mechanisms.disjunctions.expansion import SignedRows, towards_zero
 from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.mechanism import Plan, Progress, Task, hidden
-from dualquery.mechanisms.projection.allocation import measures_total
-from dualquery.mechanisms.projection.item_rows import MeasuredItems
-from dualquery.mechanisms.projection.items import (
+from dualquery.mechanisms.projection.baskets import (
     MOST_PAIRED,
-    SHARE_OF_TOTAL,
     WORDS,
     Limits,
     Spending,
@@ -35,7 +32,7 @@ from dualquery.mechanisms.projection.items import (
     measured_lengths,
     measured_total,
 )
-from dualquery.mechanisms.projection.purse import Purse, Shares, shares_of
+from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_total, shares_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.queries.parities import Parities
@@ -78,7 +75,7 @@ class ByItems:
 def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItems]:
     """Shares are fixed; what the noise will be depends on how many items records hold, which is measured first."""
     parts = {"total": SHARE_OF_TOTAL} if measures_total(task) else {}
-    shares = shares_of(task.budget, parts | PARTS)
+    shares = shares_of(task.budget, parts | PARTS, {**WORDS, "triples": TRIPLES})
     deviation = shares.deviation(MOST_PAIRED, "items") / task.rows
     noise = deviation * math.sqrt(signed.order)
     return Plan(
@@ -89,7 +86,7 @@ def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItems]:
             f"the {TOP} that matter most are measured"
         ),
         parameters=ByItems(measured="items, pairs and triples", top=TOP, noise=noise, shares=shares),
-        steps=shares.steps({**WORDS, "triples": TRIPLES}),
+        steps=shares.steps(),
         mean_error=min(0.5, noise),
         max_error=min(1.0, 8 * noise),
         seconds=5.0 + task.rows * 3e-5 + task.workload.size * 2e-6,
@@ -112,7 +109,7 @@ def _triples(purse: Purse, task: Task, items: MeasuredItems, total: float, top: 
     guess = guess + 4 * (
         mu[:, 0] * covariance[j, k] + mu[:, 1] * covariance[i, k] + mu[:, 2] * covariance[i, j]
     )
-    moments = towards_zero(told.numbers / total - guess, told.deviation / total) / -8
+    moments = towards_zero(told.values / total - guess, told.deviation / total) / -8
     cube = np.zeros((top, top, top))
     for one in ((i, j, k), (i, k, j), (j, i, k), (j, k, i), (k, i, j), (k, j, i)):
         cube[one] = moments

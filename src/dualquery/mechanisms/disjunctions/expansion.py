@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.mechanisms.disjunctions.shrinking import towards_zero
+from dualquery.fitting.shrink import shrunk as shrunk_by
+from dualquery.fitting.shrink import spreads
 from dualquery.queries.predicates import NONE
 from dualquery.queries.workload import Workload
 
@@ -165,3 +166,13 @@ def shrunk(measured: Mapping[int, Measured], width: int) -> dict[int, Measured]:
 
 def _choose(n: int, k: int) -> int:
     return 0 if k > n else int(np.prod([float(n - i) / (i + 1) for i in range(k)]) + 0.5)
+
+
+SPREADS = np.array([0.0, 0.3, 0.7, 1.5, 3.0, 6.0, 12.0, 30.0])  # of residuals, in units of the noise
+
+
+def towards_zero(noisy: Reals, noise: float) -> Reals:
+    """What residuals that are mostly small are likely to be, from noisy ones; what is clear is kept."""
+    z = noisy / noise
+    widest = max(100.0, float(np.abs(z).max(initial=0.0)))
+    return noise * shrunk_by(z, 1.0, spreads(np.append(SPREADS, widest)), most=50_000)

@@ -27,9 +27,8 @@ from dualquery.mechanisms.disjunctions.monomials import checked_width
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
-from dualquery.mechanisms.projection.allocation import available_rho
-from dualquery.mechanisms.projection.items import is_transactions
-from dualquery.mechanisms.projection.purse import Shares, shares_of
+from dualquery.mechanisms.projection.baskets import is_transactions
+from dualquery.mechanisms.shares import Shares, refuse_other_noise, shares_of
 from dualquery.mechanisms.wishes import ParityWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
@@ -66,7 +65,7 @@ class ByOrder:
                 told = purse.measure(
                     ParityBalances(Parities(task.domain, sets.astype(np.int32))), f"order {order}"
                 )
-                measured[order] = Measured(sets, told.numbers / task.rows, told.deviation / task.rows)
+                measured[order] = Measured(sets, told.values / task.rows, told.deviation / task.rows)
             progress("measuring", order, self.widest)
         answers = signed.answers(shrunk(measured, task.domain.width))
         return answers, np.sqrt(signed.variances(measured))
@@ -74,7 +73,7 @@ class ByOrder:
 
 def plan(task: Task, wanted: ParityWishes) -> Plan[Any]:
     """By order where all parities can be measured; by items where a basket has very many."""
-    available_rho(task)  # refuses accountings that do not pay for Gaussian noise
+    refuse_other_noise(task)
     if wanted.widest is not None:
         checked_width(task.workload, wanted.widest)
     signed = SignedRows.of(task.workload)
@@ -112,10 +111,8 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
             f"the workload is made of {parities:,} parities, more than {MOST_PARITIES:,}; ask about fewer attributes"
         )
     roots = {order: math.sqrt(signed.subsets_a_query(order) * m) for order, m in numbers.items()}
-    shares = shares_of(
-        task.budget,
-        {f"order {order}": max(1e-4, root / sum(roots.values())) for order, root in roots.items()},
-    )
+    parts = {f"order {order}": max(1e-4, root / sum(roots.values())) for order, root in roots.items()}
+    shares = shares_of(task.budget, parts, {name: f"measure the parities of {name}" for name in parts})
     variance = 0.0
     for order in numbers:
         moved = ParityBalances(Parities(task.domain, signed.sets(order).astype(np.int32)))
@@ -128,7 +125,7 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
         task=task,
         reason=f"all {parities:,} parities within the queries are measured, each order with a share of its own",
         parameters=ByOrder(widest=signed.order, parities=parities, noise=noise, shares=shares),
-        steps=shares.steps({name: f"measure the parities of {name}" for name in shares.variance}),
+        steps=shares.steps(),
         mean_error=min(0.5, 0.8 * noise),
         max_error=min(1.0, noise * math.sqrt(2 * math.log(2 * task.workload.size))),
         seconds=2.0 + parities * task.rows * 2e-10 + task.workload.size * 2e-6,

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
+from dualquery.fitting.shrink import CLEAR, learned, points, posterior
 from dualquery.mechanisms.lists.artefact import CellFractions
-from dualquery.mechanisms.lists.shrinking import told_counts
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
@@ -30,6 +31,8 @@ from dualquery.queries.lists import Catalogue, Lists, NamedCells, joined
 from dualquery.queries.workload import Workload
 
 MOST_CELLS = 50_000_000
+
+Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +120,29 @@ NOISY_CELLS = Mechanism(
     paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE),
     plays=("codes",),
 )
+
+
+LEARNED = 20_000  # cells that the law of counts is learned from
+
+
+def told_counts(noisy: Reals, noise: float) -> tuple[Reals, Reals]:
+    """Of each noisy count the posterior mean and deviation: most cells that somebody names are empty, few hold many.
+
+    A count has an unknown law over whole numbers, learned from all of them together (`fitting.shrink`).
+    """
+    unclear = np.flatnonzero(noisy < CLEAR * noise)
+    told, deviation = noisy.astype(float), np.full(len(noisy), noise)
+    if len(unclear):
+        z, same, prior = told[unclear], deviation[unclear], points(_grid(2 * CLEAR * noise))
+        law = learned(z, same, prior, slice(None, None, -(-len(z) // LEARNED)), steps=200)
+        told[unclear] = mean = posterior(z, same, prior, law)
+        squares = posterior(z, same, prior, law, squares=True)
+        deviation[unclear] = np.sqrt(np.maximum(squares - mean**2, 0.0))
+    return told, deviation
+
+
+def _grid(most: float) -> Reals:
+    """0, 1, 2, … as far as they are told apart, then ever farther steps."""
+    fine = np.arange(min(32, int(most) + 2))
+    far = np.rint(np.geomspace(32, max(most, 33), 40))
+    return np.unique(np.append(fine, far[far >= len(fine)])).astype(float)

@@ -8,10 +8,9 @@ import numpy as np
 
 from dualquery.distributions.implicit_euclidean import SignedDensity
 from dualquery.errors import QueryError
-from dualquery.game.residual import TargetsMaker
+from dualquery.fitting.pace import Pace
+from dualquery.fitting.rows import TargetsMaker, play_residual, product_start
 from dualquery.mechanisms.mechanism import Progress
-from dualquery.mechanisms.projection.fit import play_residual, product_start
-from dualquery.mechanisms.projection.pace import Pace
 from dualquery.queries.predicates import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

@@ -17,27 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.projection.class_means import (
-    Estimate,
-    NoisySums,
-    consistent,
-    settled,
-    shrunk_towards,
-)
-from dualquery.mechanisms.projection.latent import latent_places, matched, shrunk_by_axis
-from dualquery.mechanisms.projection.mixture import Mixture
-from dualquery.mechanisms.projection.purse import TOO_SMALL, Purse
-from dualquery.mechanisms.projection.structure import (
+from dualquery.fitting.measured import Measured
+from dualquery.fitting.mixture import Mixture, latent_places, matched, shrunk_by_axis
+from dualquery.fitting.structure import (
     TAIL,
     Around,
     Centres,
     CentreTotals,
+    NoisySums,
     Spectrum,
+    consistent,
     length_edges,
     on_grid,
+    settled,
+    shrunk_towards,
     spectrum_of,
     upper_quantile,
 )
+from dualquery.mechanisms.shares import TOO_SMALL, Purse
 from dualquery.privacy.statistics import Statistic
 from dualquery.privacy.wide_statistics import (
     ClippedCentreSums,
@@ -113,11 +110,10 @@ class Measuring:
             return self._by_classes(ones, Classes(around.axes, on_grid(centres.places[kept])))
         return self._by_axes(ones, around, centres)
 
-    def _ones(self) -> Estimate:
+    def _ones(self) -> Measured:
         noisy = self.purse.measure(OneWayBalances(Balances(self.binary)), "ones")
-        return Estimate(
-            (noisy.numbers / self.total + 1) / 2, np.asarray((noisy.deviation / (2 * self.total)) ** 2)
-        )
+        variance = np.asarray((noisy.deviation / (2 * self.total)) ** 2)
+        return Measured("ones", (noisy.values / self.total + 1) / 2, variance)
 
     def _longest(self, centred: Centred, fractions: Numbers, name: str) -> int:
         """B²: squared lengths that all but about 2% of the records stay below."""
@@ -126,10 +122,10 @@ class Measuring:
         expected = float((GRID**2 * fractions - 2 * GRID * fractions * steps + squares).sum())
         edges = length_edges(expected, centred.longest)
         noisy = self.purse.measure(LengthCounts(Lengths(centred, edges)), name)
-        found = upper_quantile(noisy.numbers, noisy.deviation, edges, self.total, TAIL)
+        found = upper_quantile(noisy.values, noisy.deviation, edges, self.total, TAIL)
         return centred.longest if found is None else found
 
-    def _fitting(self, make: Callable[[int], Statistic]) -> tuple[Statistic, int] | None:
+    def _fitting(self, make: Callable[[int], Statistic]) -> tuple[Statistic, int]:
         """A statistic with the largest weights that there is room for."""
         weight = MOST_WEIGHT
         while weight:
@@ -137,22 +133,24 @@ class Measuring:
             if self.purse.fits(statistic):
                 return statistic, weight
             weight //= 2
-        return None
+        raise BudgetError(TOO_SMALL)
 
     def _spectrum(self, few: Binary, fractions: Numbers) -> Spectrum | None:
         """Axes of the second moments; None where the neighbours leave no room to measure them."""
         centre = on_grid(fractions)
         centred = Centred(few, centre[None])
         longest = self._longest(centred, fractions, "some lengths")
-        fitting = self._fitting(lambda most: ClippedMoments(SecondMoments(centred, Clip(most, longest))))
-        if fitting is None:
+        try:
+            statistic, most = self._fitting(
+                lambda most: ClippedMoments(SecondMoments(centred, Clip(most, longest)))
+            )
+        except BudgetError:
             return None
-        statistic, most = fitting
         noisy = self.purse.measure(statistic, "moments")
         unit = (most * GRID) ** 2 * self.total
         off = fractions - centre / GRID
         above = np.triu_indices(few.width, 1)
-        covariances = noisy.numbers / unit - off[above[0]] * off[above[1]]
+        covariances = noisy.values / unit - off[above[0]] * off[above[1]]
         return spectrum_of(covariances, noisy.deviation / unit, fractions * (1 - fractions), self.total)
 
     def _centres(self, around: Around) -> tuple[Centres, float]:
@@ -179,16 +177,13 @@ class Measuring:
             divisor = max(1, math.ceil(most * math.sqrt(around.longest) / COUNT_PART))
             return CentreSums(classes, Clip(most, around.longest), count_factor, divisor)
 
-        fitting = self._fitting(lambda most: ClippedCentreSums(sums(most)))
-        if fitting is None:
-            raise BudgetError(TOO_SMALL)
-        statistic, most = fitting
+        statistic, most = self._fitting(lambda most: ClippedCentreSums(sums(most)))
         noisy = self.purse.measure(statistic, name)
-        table = noisy.numbers[:-1].reshape(classes.number, -1)
+        table = noisy.values[:-1].reshape(classes.number, -1)
         return CentreTotals(
             table[:, 0] / (most * count_factor),
             table[:, 1:] / (most * GRID),
-            float(noisy.numbers[-1]) * sums(most).divisor / (most * GRID) ** 2,
+            float(noisy.values[-1]) * sums(most).divisor / (most * GRID) ** 2,
             noisy.deviation / (most * count_factor),
             noisy.deviation / (most * GRID),
         )
@@ -196,17 +191,14 @@ class Measuring:
     def _sums(self, centred: Centred, longest: int, *names: str, together: bool = False) -> NoisySums:
         """Every attribute, summed up around the centres."""
         factor = 0 if together else max(1, round(CLASS_COUNT_PART * math.sqrt(longest)))
-        fitting = self._fitting(
+        statistic, most = self._fitting(
             lambda most: ClippedClassSums(ClassSums(centred, Clip(most, longest), factor, together))
         )
-        if fitting is None:
-            raise BudgetError(TOO_SMALL)
-        statistic, most = fitting
         noisy = self.purse.measure(statistic, *names)
         classes = 1 if together else len(centred.centre)
-        return NoisySums.of(noisy.numbers, noisy.deviation, classes, most, factor)
+        return NoisySums.of(noisy.values, noisy.deviation, classes, most, factor)
 
-    def _totals(self, ones: Estimate, *names: str) -> Estimate:
+    def _totals(self, ones: Measured, *names: str) -> Measured:
         """One-way fractions, measured again around what they seem to be."""
         likely = settled(ones)
         centre = on_grid(likely)
@@ -214,14 +206,14 @@ class Measuring:
         longest = self._longest(centred, likely, "lengths")
         sums = self._sums(centred, longest, *names, together=True)
         again = sums.means(centre[None] / GRID, np.array([self.total]))
-        return Estimate.joined(ones, Estimate(again.value[0], np.asarray(again.variance[0])))
+        return ones.joined(Measured("totals", again.values[0], again.variance[0]))
 
-    def _independent(self, ones: Estimate) -> Mixture:
+    def _independent(self, ones: Measured) -> Mixture:
         spare = ("first sums", "class lengths", "totals", "sums", *CENTRES)
         totals = self._totals(ones, *spare)
         return self._made(np.ones(1), settled(totals)[:, None], np.sqrt(totals.variance)[None])
 
-    def _by_classes(self, ones: Estimate, classes: Classes) -> Mixture:
+    def _by_classes(self, ones: Measured, classes: Classes) -> Mixture:
         likely = settled(ones)
         centre = np.repeat(on_grid(likely)[None], classes.number, axis=0)
         longest = self._longest(Centred(self.binary, centre[:1]), likely, "lengths")
@@ -234,28 +226,25 @@ class Measuring:
         totals = self._sums(centred, longest, "totals", together=True).means(
             (shares @ (centred.centre / GRID))[None], sums.weights.sum(keepdims=True)
         )
-        others = Estimate.joined(ones, Estimate(totals.value[0], np.asarray(totals.variance[0])))
-        means = Estimate.joined(first, sums.means(centred.centre / GRID))
+        others = ones.joined(Measured("totals", totals.values[0], totals.variance[0]))
+        means = first.joined(sums.means(centred.centre / GRID))
         return self._made(shares, consistent(shares, means, others).T, np.sqrt(means.variance))
 
-    def _by_axes(self, ones: Estimate, around: Around, centres: Centres) -> Mixture:
+    def _by_axes(self, ones: Measured, around: Around, centres: Centres) -> Mixture:
         totals = self._totals(ones, "first sums", "class lengths", "totals")
         likely, fractions = settled(ones), settled(totals)
         centre = on_grid(likely)
         centred = Centred(self.binary, centre[None])
         # within the clip of the totals a vector may be as long as independent attributes make it, and a fifth more
         longest = int(1.2 * GRID**2 * (likely * (1 - likely) + 1 / (4 * GRID**2)).sum()) + 1
-        fitting = self._fitting(
+        statistic, most = self._fitting(
             lambda most: ClippedCrossSums(
                 CrossSums(centred, Clip(most, longest), around.axes, Clip(max(1, most // 4), around.longest))
             )
         )
-        if fitting is None:
-            raise BudgetError(TOO_SMALL)
-        statistic, most = fitting
         noisy = self.purse.measure(statistic, "sums")
         unit = most * max(1, most // 4) * GRID**2 * self.total
-        covariances = noisy.numbers.reshape(self.binary.width, -1) / unit
+        covariances = noisy.values.reshape(self.binary.width, -1) / unit
         covariances -= (fractions - centre / GRID)[:, None] * around.mean
         own = fractions[around.places] * (1 - fractions[around.places])
         covariances[around.places] -= around.spectrum.scaled * own[:, None]

@@ -1,7 +1,7 @@
 """Projection by best responses: measure once, then let rows answer the residual one after another.
 
 The query player asks the curator what is planned, with noise, and from then on plays the public residual; the data
-player best-responds row by row (`fit`). Everything after the measurement is post-processing. The projection
+player best-responds row by row (`fitting.fit`). Everything after the measurement is post-processing. The projection
 mechanism is of Nikolov, Talwar and Zhang (2013) and Dwork, Nikolov and Talwar (2014); playing it row by row gives the
 synthetic data as well.
 
@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
+from dualquery.fitting.pace import Pace
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
-from dualquery.mechanisms.projection.by_signed_tables import BySignedTables, plan_by_signed_tables
-from dualquery.mechanisms.projection.by_tables import ByTables, plan_by_tables
-from dualquery.mechanisms.projection.chosen_pairs import ByChosenPairs, Rule, plan_chosen_pairs
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.shorter import with_fewer_rows
-from dualquery.mechanisms.projection.wide import ByClasses, ByItems, plan_wide, rather
+from dualquery.mechanisms.projection.baskets import ByItems
+from dualquery.mechanisms.projection.plans import with_fewer_rows
+from dualquery.mechanisms.projection.pure import BySignedTables, plan_by_signed_tables
+from dualquery.mechanisms.projection.small import ByChosenPairs, Rule, plan_chosen_pairs
+from dualquery.mechanisms.projection.tables import ByTables, plan_by_tables
+from dualquery.mechanisms.projection.wide import ByClasses, plan_wide, rather
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
@@ -44,7 +45,7 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
     rule = Rule.of(task)
     if rule.applies:
-        return plan_chosen_pairs(task, rule, wanted)
+        return plan_chosen_pairs(task, rule, wanted, pace)
     return plan_by_tables(task, wanted, pace)
 
 

@@ -1,10 +1,10 @@
 """The way of tables: one-way tables first, then pairs in two halves and larger sets where they pay, then,
 where the budget is large, those on which fitted rows are still wrong.
 
-The number of stages, their shares, sensitivities and variances follow from public things and are paid for
-before anything is drawn. Noisy one-way tables decide how pairs and larger sets share the next two stages
-(`shares`), the first half of the pairs how the second is shared (`separable`), and noisy scores of rows that
-were fitted to all of it what the last one measures.
+The number of stages, their shares, sensitivities and variances follow from public things and are paid for before
+anything is drawn. Noisy one-way tables decide how pairs and larger sets share the next two stages
+(`fitting.allocation`), the first half of the pairs how the second is shared (`fitting.separable`), and noisy
+scores of rows that were fitted to all of it what the last one measures.
 """
 
 from __future__ import annotations
@@ -17,24 +17,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Cells
-from dualquery.game.residual import Set
+from dualquery.fitting.allocation import Allocation, Curves, Floats, Workloads, allocate, predicted_curves
+from dualquery.fitting.fit import fit
+from dualquery.fitting.likely import MOST_VALUES, separable_prior
+from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables
+from dualquery.fitting.pace import Pace
+from dualquery.fitting.separable import sets_of_at_most
+from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.fit import fit
-from dualquery.mechanisms.projection.likely import MOST_VALUES, separable_prior
-from dualquery.mechanisms.projection.measuring import Stage, known_at_first, relative_sensitivity, unit_of
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.separable import sets_of_at_most
-from dualquery.mechanisms.projection.shares import (
-    HALF_NORMAL,
-    Allocation,
-    Curves,
-    Floats,
-    Workloads,
-    allocate,
-    predicted_curves,
-)
-from dualquery.mechanisms.projection.tables import MeasuredTables
+from dualquery.mechanisms.shares import Stage, known_at_first, quarter_powers, relative_sensitivity, unit_of
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.misfits import Misfits
@@ -45,8 +36,7 @@ LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to w
 FEW_STEPS = 4  # of expectation and maximisation, where only shares follow from it
 SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
 MOST_CHOSEN = 32  # sets that the last stage measures
-SLACK = 1.5  # deviations of the noise of a chosen set below which an error does not count
-CLEAR = 1.5  # deviations of the noise of a score that a chosen set must exceed
+CLEAR = 1.5  # deviations of its noise that a score must exceed, and those of a chosen set that an error must
 SCOUT_ROWS = 40_000  # fitted before the scores are asked for
 MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
 Shares = Mapping[Set, float]  # of the budget
@@ -123,30 +113,30 @@ class StagedTables:
         stages = self.stages
         allowances = curator.allow(*(stage.event for stage in stages))
 
-        def measured(number: int, shares: Shares) -> tuple[dict[Set, Cells], dict[Set, float]]:
+        def measured(number: int, shares: Shares) -> list[Measured]:
             what = stages[number].chosen(shares, task.domain, task.budget.neighbours)
             return stages[number].measured(curator, allowances[number], what)
 
-        known = known_at_first(task, *measured(0, self.ones))
+        known = known_at_first(task, measured(0, self.ones))
         if self.halves is None:
             return known, True, self
         if self.settled is not None:
             for number, shares in self.settled.items():
-                known = known.joined(*measured(number, shares))
+                known = known.joined(measured(number, shares))
             return known, self._at_once(task, known), self
         ones = known.ones()
         curves = self.curves(task, ones, known.total)
         wanted = self.allocation(curves)
         half = self._first_half(wanted)
         settled = {1: self._shares(half)}
-        known = known.joined(*measured(1, settled[1]))
+        known = known.joined(measured(1, settled[1]))
         settled[2] = self._shares(self._second_half(task, known, ones, curves, wanted, half))
-        known = known.joined(*measured(2, settled[2]))
+        known = known.joined(measured(2, settled[2]))
         if self.last is not None:
             scout = Pace.of(min(SCOUT_ROWS, max(1, pace.rows // 3)))
             picked = self._picked(curator, task, known, allowances[3], scout, rng)
             settled[4] = picked or self._shares(wanted.shares)
-            known = known.joined(*measured(4, settled[4]))
+            known = known.joined(measured(4, settled[4]))
         return known, self._at_once(task, known), replace(self, settled=settled)
 
     def _shares(self, of_sets: Floats) -> Shares:
@@ -203,16 +193,11 @@ class StagedTables:
         expected = np.rint(tables.counts(scouts) * (known.total / scouts.rows)).astype(np.int64)
         neighbours, each = task.budget.neighbours, chosen.share / MOST_CHOSEN
         units = np.array([unit_of(s, task.domain, neighbours, self.unit) for s in self.larger])
-        slack = np.rint(SLACK * np.sqrt(units / each)).astype(np.int64)
+        slack = np.rint(CLEAR * np.sqrt(units / each)).astype(np.int64)
         noisy = curator.measure(Misfits(tables, expected, slack), noise=scores.noise, within=within)
         best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
         clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]
-        cells = np.diff(tables.starts)
-        return {
-            self.larger[t]: float(relative_sensitivity(self.larger[t], task.domain, neighbours) * cells[t])
-            ** 0.25
-            for t in clear
-        }
+        return quarter_powers([self.larger[t] for t in clear], task.domain, neighbours)
 
     def _at_once(self, task: Task, known: MeasuredTables) -> bool:
         """Whether every larger set of the workload was measured, and none of their tables is large."""

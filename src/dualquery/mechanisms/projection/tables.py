@@ -1,61 +1,285 @@
-"""What a measurement of tables says: interactions with known noise, and the tables put together from them.
+"""The usual way of projection: the tables of the workload through their interactions, measured in stages (`staged`).
 
-Everything here is post-processing of released numbers.
+The plan fixes sets, stages and shares from workload, domain, budget and the number of records alone. How many
+larger sets will be measured depends on one-way tables, which are not known yet: it assumes some, p ∝ rank^−1.5, and
+says what would follow from them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
-from dualquery.game.moves import Cells
-from dualquery.game.residual import Set
-from dualquery.mechanisms.projection.shrinkage import cell_variance, onto_simplex, reconstructed
-from dualquery.table.domain import Domain
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import DualQueryError
+from dualquery.fitting.allocation import Allocation
+from dualquery.fitting.fit import fit
+from dualquery.fitting.measured import MeasuredTables, cell_variance
+from dualquery.fitting.pace import COUNT_SECONDS, Fitting, Pace
+from dualquery.fitting.rows import all_binary
+from dualquery.game.moves import Cells, Set
+from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.plans import MAX_ERROR, MEAN_ERROR, SHARE_OF_ONES, built
+from dualquery.mechanisms.projection.staged import StagedTables
+from dualquery.mechanisms.shares import (
+    NOTHING,
+    SHARE_OF_TOTAL,
+    measures_total,
+    quarter_powers,
+    refuse_other_noise,
+    relative_sensitivity,
+    table_stages,
+    unit_variance,
+    varied_sets,
+)
+from dualquery.mechanisms.wishes import ProjectionWishes
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.misfits import misfit_sensitivity
+from dualquery.queries.predicates import NONE
+from dualquery.table.records import Records
+
+MOST_OF_TOTAL = 0.05
+CLEAR_TOTAL = 0.01  # of the records: more of the budget is spent where the noise of their number exceeds it
+LEAST_OF_ONES = 0.05
+PRECISE = 0.015  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
+SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
+CLEAR_SCORES = 0.006  # of the records: scores are asked for where their noise stays below
+MOST_UNIT = 3.0  # variance at sensitivity one: they are asked for from ε = 3 or so on
+LEFT_OUT = 0.05  # of the larger sets: where fewer are left out, there is nothing to choose
+MOST_CELLS = 4_000_000  # of all larger sets that may be measured
+LONG_WORK = 0.6  # of a fit of long chains, beside one of short ones that looks at as many values
+STEEPNESS = 1.5  # of the one-way tables that a plan assumes
 
 
 @dataclass(frozen=True)
-class MeasuredTables:
-    """What came back: interactions in records, the variance of their noise, and the number of records."""
+class Cost:
+    """Of a fit to everything that may be measured."""
 
-    domain: Domain
-    interactions: Mapping[Set, Cells]
-    variance: Mapping[Set, float]
-    total: float
+    seconds: float
+    bytes: int
+    largest: Set  # the set with the most cells
 
-    def joined(self, interactions: Mapping[Set, Cells], variance: Mapping[Set, float]) -> MeasuredTables:
-        """With what was measured later; what was measured twice is weighed by inverse variance."""
-        cells, spread = dict(self.interactions), dict(self.variance)
-        for members, new in interactions.items():
-            if members in cells:
-                part = spread[members] / (spread[members] + variance[members])
-                cells[members] = part * new + (1 - part) * cells[members]
-                spread[members] = part * variance[members]
-            else:
-                cells[members], spread[members] = new, variance[members]
-        return MeasuredTables(self.domain, cells, spread, self.total)
 
-    def of_order(self, order: int) -> list[Set]:
-        """The sets of so many attributes that were measured."""
-        return [members for members in self.interactions if len(members) == order]
+@dataclass(frozen=True)
+class Expected:
+    """What the plan expects to be measured, were one-way tables as it assumes."""
 
-    def larger(self) -> list[Set]:
-        """Those of three and more."""
-        return [members for members in self.interactions if len(members) > 2]
+    allocation: Allocation | None
+    sets: tuple[Set, ...]
+    cell_noise: float  # of a pair's table, or of a one-way table where there are no pairs; as a fraction
 
-    def table(self, members: Set) -> Cells:
-        """The table over a set as fractions, with all its noise."""
-        return reconstructed(members, self.interactions, self.domain.sizes) / self.total
+    def count(self, order: int) -> int:
+        return sum(len(members) == order for members in self.sets)
 
-    def deviation(self, members: Set) -> float:
-        """The standard deviation of a cell of that table."""
-        return math.sqrt(cell_variance(members, self.variance, self.domain.sizes)) / self.total
 
-    def ones(self) -> dict[int, Cells]:
-        """The one-way tables as distributions."""
-        return {
-            members[0]: onto_simplex(self.table(members), 1.0)
-            for members in self.interactions
-            if len(members) == 1
-        }
+def plan_tables(task: Task, most_cells: int = MOST_CELLS) -> StagedTables:
+    """Every set that may be measured, and the stages; `most_cells` limits the larger sets."""
+    refuse_other_noise(task)
+    sizes, orders = task.domain.sizes, varied_sets(task)
+    if not orders.get(1):
+        raise DualQueryError(NOTHING)
+    pairs, larger = orders.get(2, []), [s for order in sorted(orders) if order > 2 for s in orders[order]]
+    cells = [math.prod(int(sizes[j]) for j in members) for members in larger]
+    affordable = sorted(range(len(larger)), key=lambda t: (cells[t], larger[t]))
+    within = [total <= most_cells for total in accumulate(cells[t] for t in affordable)]
+    kept = sorted(t for t, fits in zip(affordable, within, strict=True) if fits)
+    sets = (*pairs, *(larger[t] for t in kept))
+    made = _staged(task, orders[1], sets, len(kept) == len(larger), scored=False)
+    if kept and _scores_pay(task, made):
+        made = _staged(task, orders[1], sets, len(kept) == len(larger), scored=True)
+    return made
+
+
+def _staged(
+    task: Task, ones: list[Set], sets: tuple[Set, ...], complete: bool, *, scored: bool
+) -> StagedTables:
+    unit = unit_variance(task.budget)
+    total = _share_of_total(task, unit)
+    part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
+    of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
+    half = part * (1.0 - total - of_ones) / 2
+    wanted: list[tuple[str, float, int | None]] = [
+        (f"measure {len(ones):,} one-way tables at once", part * (total + of_ones), None)
+    ]
+    if sets:
+        wanted.append(("measure pairs, a first half", half, None))
+        wanted.append(("measure what is still least known, larger sets where they pay", half, None))
+    if scored:
+        larger = tuple(members for members in sets if len(members) > 2)
+        moved = misfit_sensitivity(len(larger), task.budget.neighbours)
+        wanted.append(
+            (f"measure how wrong rows are on {len(larger):,} tables", SHARE_OF_SCORES, moved.l2_squared)
+        )
+        wanted.append(("measure those on which they are most wrong", SHARE_OF_CHOSEN, None))
+    first, *later = table_stages(task, wanted)
+    powers = quarter_powers(ones, task.domain, task.budget.neighbours)
+    whole = sum(powers.values())
+    shares = {s: part * of_ones * (x / whole) for s, x in powers.items()}
+    if total:
+        shares[()] = part * total
+    scope = {tuple(sorted(int(j) for j in row if j != NONE)) for row in task.workload.scope.tolist()}
+    tables = {tuple(j for j in members if task.domain.sizes[j] > 1) for members in scope}
+    return StagedTables(
+        ones=shares,
+        sets=sets,
+        tables=tuple(sorted(t for t in tables if len(t) > 1)),
+        complete=complete,
+        unit=unit,
+        work=work_of(task, sets),
+        first=first,
+        halves=(later[0], later[1]) if sets else None,
+        last=(later[2], later[3]) if scored else None,
+    )
+
+
+def work_of(task: Task, sets: tuple[Set, ...]) -> NDArray[np.float64]:
+    """How many values a row looks at for each set in a pass; a view costs some eight, whatever its size.
+
+    Rows of binary attributes look at a cube of the width (`fitting.rows`), about a tenth of a value a
+    cell, whatever is measured.
+    """
+    sizes, width = task.domain.sizes, task.domain.width
+    if all_binary(sizes, max((len(members) for members in sets), default=1)):
+        return np.full(len(sets), 0.1 * width**3 / max(1, len(sets)))
+    return np.array([8.0 * len(s) + sum(int(sizes[j]) for j in s) for s in sets])
+
+
+def _share_of_total(task: Task, unit: float) -> float:
+    """As much as makes the noise of the number of records clear, within bounds; less what was spent on it before.
+
+    Everything is divided by that number: where it is 8% wrong, as it is of 500 records at ε = 1, so are all tables.
+    """
+    neighbours = task.budget.neighbours
+    if neighbours.size_is_public:
+        return 0.0
+    clear = relative_sensitivity((), task.domain, neighbours) * unit / (CLEAR_TOTAL * task.rows) ** 2
+    share = min(MOST_OF_TOTAL, max(SHARE_OF_TOTAL, clear))
+    return share if measures_total(task) else share - SHARE_OF_TOTAL
+
+
+def _share_of_ones(ones: int, unit: float, rows: int) -> float:
+    """The usual share; less where one-way noise is already far below what sampling does."""
+    noise = math.sqrt(unit * ones / SHARE_OF_ONES / rows)
+    return SHARE_OF_ONES * min(1.0, max(LEAST_OF_ONES / SHARE_OF_ONES, math.sqrt(noise / PRECISE)))
+
+
+def _scores_pay(task: Task, made: StagedTables) -> bool:
+    """Whether scores of all larger sets would be clear, and there is something left out to be found."""
+    squared = task.budget.neighbours.largest_squared(alone=len(made.larger), apart=4 * len(made.larger))
+    if made.unit > MOST_UNIT or math.sqrt(squared * made.unit / SHARE_OF_SCORES) > CLEAR_SCORES * task.rows:
+        return False
+    expected = expectation(task, made)
+    found = sum(len(members) > 2 for members in expected.sets)
+    return found < (1 - LEFT_OUT) * len(made.larger)
+
+
+def assumed_ones(task: Task) -> dict[int, Cells]:
+    """One-way tables that fall as rank^−1.5."""
+    out = {}
+    for j, size in enumerate(task.domain.sizes.tolist()):
+        falling = np.arange(1.0, size + 1) ** -STEEPNESS
+        out[j] = falling / falling.sum()
+    return out
+
+
+def expectation(task: Task, made: StagedTables) -> Expected:
+    """What would be measured, and how noisy a pair's cell would be, with the assumed one-way tables."""
+    neighbours = task.budget.neighbours
+    variance: dict[Set, float] = {(): task.rows_variance or 0.0}
+    allocation = None
+    sets: tuple[Set, ...] = tuple(s for s in made.ones if s)
+    shares = dict(made.ones)
+    if made.halves is not None:
+        allocation = made.allocation(made.curves(task, assumed_ones(task), task.rows))
+        measured = {s: x for s, x in zip(made.sets, allocation.shares.tolist(), strict=True) if x > 0}
+        sets = (*sets, *measured)
+        shares.update(measured)
+    for members, share in shares.items():
+        variance[members] = relative_sensitivity(members, task.domain, neighbours) * made.unit / share
+    base: list[Set] = [s for s in sets if len(s) == 2] or list(sets)
+    precision = np.mean([1 / cell_variance(s, variance, task.domain.sizes) for s in base])
+    return Expected(allocation, sets, 1 / math.sqrt(float(precision)) / task.rows)
+
+
+def cells_within(task: Task, pace: Pace, memory: int | None) -> int:
+    """So many cells of larger sets may be measured in this much memory; a cell of three attributes has three
+    views.
+    """
+    if memory is None:
+        return MOST_CELLS
+    spare = memory - pace.bytes(task.domain.width, 0)
+    return max(0, min(MOST_CELLS, spare // (3 * (4 * pace.chains + 8) + 24)))
+
+
+def cost_of(task: Task, made: StagedTables, expected: Expected, pace: Pace) -> Cost:
+    """Time as the plan expects it, memory as it could be at most: every cell lies in a view of each of its
+    attributes.
+    """
+    sizes = task.domain.sizes
+    cells = {s: math.prod(int(sizes[j]) for j in s) for s in (*(s for s in made.ones if s), *made.sets)}
+    larger = sum(cells[s] for s in made.larger)
+    need = pace.bytes(task.domain.width, sum(len(s) * number for s, number in cells.items())) + 24 * larger
+    work = dict(zip(made.sets, made.work.tolist(), strict=True))
+    pairs, more = (
+        sum(work.get(s, 0.0) for s in expected.sets if (len(s) > 2) == longer) for longer in (False, True)
+    )
+    seconds = pace.seconds(pairs, expected.cell_noise) + task.rows * len(expected.sets) * COUNT_SECONDS
+    if more:
+        seconds += pace.seconds(pairs + more, expected.cell_noise) * LONG_WORK
+    if made.last is not None:
+        seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
+    return Cost(seconds, need, max(cells, key=lambda s: (cells[s], s)))
+
+
+def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:
+    return Fitting(
+        lambda pace, rng, tell: fit(measured, pace, rng, tell, at_once=at_once),
+        lambda rows, rng: Records.from_rows(measured.domain, rows),
+        settled,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByTables:
+    """Tables of few attributes, through their interactions, in stages."""
+
+    measured: str = "tables"
+    stages: int
+    sets: int  # that the plan expects to measure
+    cell_noise: float
+    tables: StagedTables = hidden()
+    pace: Pace
+
+    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
+        measured, at_once, settled = self.tables.measure(curator, task, self.pace, rng)
+        return of_tables(measured, at_once=at_once, settled=replace(self, tables=settled))
+
+
+def plan_by_tables(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByTables]:
+    """Interactions of all pairs, and of larger sets where they pay."""
+    planned = plan_tables(task, cells_within(task, pace, wanted.memory))
+    expected = expectation(task, planned)
+    cost = cost_of(task, planned, expected, pace)
+    noise = expected.cell_noise
+    counts = ", ".join(
+        f"{expected.count(order):,} of order {order}"
+        for order in range(1, 1 + max(map(len, expected.sets)))
+        if expected.count(order)
+    )
+    return built(
+        task,
+        ByTables(
+            stages=len(planned.stages), sets=len(expected.sets), cell_noise=noise, pace=pace, tables=planned
+        ),
+        reason="the workload falls into tables of few attributes, so their interactions are measured "
+        f"({counts}, more or less, as the one-way tables will say) and rows are fitted to them",
+        steps=tuple(stage.step() for stage in planned.stages),
+        errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
+        seconds=cost.seconds,
+        need=cost.bytes,
+        memory=wanted.memory,
+        largest=cost.largest,
+    )

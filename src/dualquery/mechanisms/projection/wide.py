@@ -16,28 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
+from dualquery.fitting.mixture import Mixture, Words, to_records
+from dualquery.fitting.pace import INTERPRETER_BYTES, Fitting, Pace, Progress
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
-from dualquery.mechanisms.projection import item_rows
-from dualquery.mechanisms.projection.allocation import available_rho, measures_total
-from dualquery.mechanisms.projection.classes import CENTRES, FEW, PARTS, WORDS, Measuring
-from dualquery.mechanisms.projection.fitting import Fitting, too_noisy
-from dualquery.mechanisms.projection.item_rows import MeasuredItems
-from dualquery.mechanisms.projection.items import (
-    SHARE_OF_TOTAL,
-    ItemPlan,
+from dualquery.mechanisms.projection.baskets import WORDS as ITEM_WORDS
+from dualquery.mechanisms.projection.baskets import (
+    ByItems,
     Spending,
     asks_about_pairs,
     is_transactions,
     measured_items,
     measured_lengths,
     measured_total,
-    plan_items,
+    of_items,
+    plan_baskets,
 )
-from dualquery.mechanisms.projection.items import WORDS as ITEM_WORDS
-from dualquery.mechanisms.projection.mixture import Mixture, Words, to_records
-from dualquery.mechanisms.projection.pace import INTERPRETER_BYTES, Pace
-from dualquery.mechanisms.projection.plain_noise import per_query, plainer
-from dualquery.mechanisms.projection.purse import Shares, shares_of
+from dualquery.mechanisms.projection.classes import CENTRES, FEW, PARTS, WORDS, Measuring
+from dualquery.mechanisms.projection.plans import built, per_query, plainer
+from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Shares, measures_total, refuse_other_noise, shares_of
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.queries.binary import SLAB_BYTES, Binary
@@ -65,37 +61,19 @@ UNASKED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByItems:
-    """Items and pairs of items, where a record is declared to hold few of very many."""
-
-    measured: str = "items and pairs"
-    items_per_record: int
-    fitted_items: int
-    pair_noise: float
-    pace: Pace
-    items: ItemPlan = hidden()
-
-    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        return of_items(task.domain, self.items.measure(curator, task, rng))
-
-    def shorter(self) -> ByItems:
-        return replace(self, pace=self.pace.shorter(self.pair_noise))
-
-
-@dataclass(frozen=True, kw_only=True)
 class ByClasses:
     """Every attribute within classes of records; or items and pairs, where lengths say that records are baskets."""
 
     measured: str
     attributes: int
-    total_noise: float
+    cell_noise: float  # of a total
     pace: Pace
     shares: Shares = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         purse = self.shares.purse(curator)
         total = measured_total(purse, task)
-        if "held" in self.shares.variance:
+        if "held" in self.shares.stages:
             lengths = measured_lengths(purse, task.domain, total)
             if lengths.sparse:
                 paid = paid_by(task)
@@ -103,30 +81,17 @@ class ByClasses:
         binary = Binary(task.domain, measured_attributes(task))
         return of_mixture(task.domain, Measuring(purse, binary, total, rng).mixture())
 
-    def shorter(self) -> ByClasses:
-        return replace(self, pace=self.pace.shorter(self.total_noise))
-
-
-def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
-    return Fitting(
-        lambda pace, rng, tell: pace.released(item_rows.fit(measured, pace, rng, tell)),
-        lambda rows, rng: item_rows.to_records(domain, rows, measured, rng),
-    )
-
 
 def of_mixture(domain: Domain, mixture: Mixture) -> Fitting:
     """Rows are kept in bits, an attribute a row of words."""
 
-    def fit(pace: Pace, rng: np.random.Generator, tell: item_rows.Progress) -> Words:
+    def fit(pace: Pace, rng: np.random.Generator, tell: Progress) -> Words:
         tell(0, 1)
         words = mixture.rows(pace.rows, rng)
         tell(1, 1)
         return words
 
-    return Fitting(
-        fit,
-        lambda words, rng: to_records(domain, mixture, words),
-    )
+    return Fitting(fit, lambda words, rng: to_records(domain, mixture, words))
 
 
 def paid_by(task: Task) -> Spending:
@@ -152,9 +117,9 @@ def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
     """The plan for a wide binary table; None where it is none."""
     if not is_wide(task.domain):
         return None
-    available_rho(task)  # refuses accountings that do not pay for Gaussian noise
+    refuse_other_noise(task)
     if wanted.items_per_record is not None and is_transactions(task.domain):
-        return _plan_for_baskets(task, wanted, wanted.items_per_record)
+        return plan_baskets(task, wanted, wanted.items_per_record)
     return _plan_for_classes(task, wanted)
 
 
@@ -173,47 +138,6 @@ def rather(wide: Plan[Any], tables: Callable[[], Plan[Any]]) -> Plan[Any]:
     return replace(other, notes=(*other.notes, *notes))
 
 
-def _plan_for_baskets(task: Task, wanted: ProjectionWishes, limit: int) -> Plan[Any]:
-    pace = Pace.of(wanted.synthetic_rows)
-    planned = plan_items(task, limit)
-    noise, alone = planned.noise(task), per_query(task, planned.shares)
-    pairs = (
-        f"all items and the pairs of the {planned.fitted} that matter most are counted"
-        if planned.has_pairs
-        else "hardly two items that could matter are asked about together, so that items are counted alone"
-    )
-    return Plan(
-        mechanism="projection",
-        task=task,
-        reason=(
-            f"the workload asks about very many sets of items: {pairs}, at most {planned.limit} items a record "
-            f"(noise {noise:.2g}; one by one the queries would have {alone:.2g}), and rows are fitted"
-        ),
-        parameters=ByItems(
-            measured="items and pairs" if planned.has_pairs else "items",
-            items_per_record=planned.limit,
-            fitted_items=planned.fitted if planned.has_pairs else 0,
-            pair_noise=noise,
-            pace=pace,
-            items=planned,
-        ),
-        steps=planned.steps(task),
-        mean_error=min(noise, 0.5),
-        max_error=min(15 * noise, 1.0),
-        seconds=_item_seconds(task, pace, planned.fitted, noise),
-        bytes=_item_bytes(task, pace, planned.fitted),
-        notes=(*plainer(task, planned.shares, noise), *too_noisy(noise)),
-    )
-
-
-def _item_seconds(task: Task, pace: Pace, fitted: int, noise: float) -> float:
-    return pace.seconds(fitted / 2, noise) + task.rows * 2e-6 + task.domain.width * 1e-4
-
-
-def _item_bytes(task: Task, pace: Pace, fitted: int) -> int:
-    return pace.bytes(fitted, 2 * fitted**2) + 400 * task.rows
-
-
 def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
@@ -223,44 +147,26 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     pace = Pace.of(rows)
     parts = {"total": SHARE_OF_TOTAL} if measures_total(task) else {}
     parts |= {"held": SHARE_OF_LENGTHS} if undecided else {}
-    shares = shares_of(task.budget, parts | PARTS)
-    need = _class_bytes(task, pace, asked)
-    if wanted.memory is not None and need > wanted.memory:
-        raise DualQueryError(
-            f"{asked:,} attributes in {rows:,} synthetic records need {need / 1e6:,.0f} MB, more than --memory "
-            "allows; ask for fewer records (--synthetic-rows) or fewer attributes, or allow more"
-        )
+    shares = shares_of(task.budget, parts | PARTS, {**WORDS, **ITEM_WORDS})
     moved = task.budget.neighbours.largest_squared(alone=asked, apart=4 * asked)
     noise = shares.deviation(moved / 4, "totals") / task.rows
-    alone = per_query(task, shares)
     mean = math.hypot(SAMPLING * math.sqrt(1 / task.rows + 1 / rows), NOISE * noise)
     measured = "classes, or items and pairs" if undecided else "classes"
-    return Plan(
-        mechanism="projection",
-        task=task,
+    return built(
+        task,
+        ByClasses(measured=measured, attributes=asked, cell_noise=noise, pace=pace, shares=shares),
         reason=(
             f"{asked:,} attributes are too many for tables: structure is looked for on {min(FEW, asked)} of them and "
             f"all are measured within the classes found (noise {noise:.2g}; one by one the queries would have "
-            f"{alone:.2g})"
+            f"{per_query(task, shares):.2g})"
         ),
-        parameters=ByClasses(
-            measured=measured, attributes=asked, total_noise=noise, pace=pace, shares=shares
-        ),
-        steps=shares.steps({**WORDS, **ITEM_WORDS}),
-        mean_error=min(mean, 0.5),
-        max_error=min(LARGEST * mean, 1.0),
-        seconds=_class_seconds(task, pace, asked),
-        bytes=need,
-        notes=(
-            *_notes(task, undecided, asked, rows, wanted),
-            *plainer(task, shares, mean),
-            *too_noisy(noise),
-        ),
+        steps=shares.steps(),
+        errors=(mean, LARGEST * mean),
+        seconds=5.0 + (task.rows + pace.rows) * asked * CELL_SECONDS,
+        need=_class_bytes(task, pace, asked),
+        memory=wanted.memory,
+        notes=(*_notes(task, undecided, asked, rows, wanted), *plainer(task, shares, mean)),
     )
-
-
-def _class_seconds(task: Task, pace: Pace, asked: int) -> float:
-    return 5.0 + (task.rows + pace.rows) * asked * CELL_SECONDS
 
 
 def _class_bytes(task: Task, pace: Pace, asked: int) -> int:

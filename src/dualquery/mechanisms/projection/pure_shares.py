@@ -21,21 +21,28 @@ from fractions import Fraction
 import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.game.residual import Set
+from dualquery.game.moves import Set
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.allocation import closure, measures_total
+from dualquery.mechanisms.shares import (
+    NOTHING,
+    SHARE_OF_TOTAL,
+    TOO_SMALL,
+    laplace_at_once,
+    measures_total,
+    varied_sets,
+)
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import UNITS
+from dualquery.privacy.events import LaplaceMeasurement, Selection
 from dualquery.privacy.noise import Laplace
 from dualquery.privacy.noise_law import Law
-from dualquery.privacy.prices import TOO_SMALL, equal_prices
+from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS, rate_within, selection_event
 from dualquery.privacy.selection import Rate
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
 from dualquery.queries.signed import signed_entries
 from dualquery.queries.tables import Tables
 
-SHARE_OF_TOTAL = 0.01  # where the number of records is private and was not measured before
 SHARE_OF_LARGER = 0.5  # for all sets of three and more, where all are measured
 SHARE_OF_TRIPLES = 0.12  # where a few are chosen
 CHOSEN_TRIPLES = 8
@@ -48,7 +55,6 @@ SHARE_OF_CHOOSING = Fraction(15, 100)  # of what a round costs
 LEAST_RECORDS = 50  # per round, in units of Δ/ε: a chosen pair should not drown
 MOST_CANDIDATES = 50_000
 MOST_CANDIDATE_CELLS = 20_000_000
-FINENESS = 256  # the smallest multiplier
 
 
 @dataclass(frozen=True)
@@ -92,15 +98,9 @@ class Shape:
 
     @staticmethod
     def of(task: Task) -> Shape:
-        sizes = task.domain.sizes.tolist()
-        orders = {
-            order: [members for members in sets if all(sizes[j] > 1 for j in members)]
-            for order, sets in closure(task.workload.scope).items()
-        }
+        sizes, orders = task.domain.sizes.tolist(), varied_sets(task)
         if not orders.get(1):
-            raise DualQueryError(
-                "every attribute that the workload asks about is constant: there is nothing to measure"
-            )
+            raise DualQueryError(NOTHING)
         entries = {
             members: signed_entries([sizes[j] for j in members])
             for sets in orders.values()
@@ -176,8 +176,8 @@ def plan_signed(task: Task) -> SignedPlan:
     shares.update(_split(shape.orders[1], ones, ONES_POWER, shape))
     if measures_total(task):
         shares = {(): SHARE_OF_TOTAL, **{s: (1 - SHARE_OF_TOTAL) * part for s, part in shares.items()}}
-    first, noise = _priced(shares, _left_for_first(rounds, task), task)
-    return SignedPlan(first, noise, rounds)
+    epsilon = _left_for_first(rounds, task)
+    return SignedPlan(*laplace_at_once(shares, epsilon, task.domain, task.budget.neighbours), rounds)
 
 
 def _split(sets: list[Set], share: float, power: float, shape: Shape) -> dict[Set, float]:
@@ -213,34 +213,19 @@ def errors_of(candidates: Tables, rows: int, penalties: np.ndarray | None = None
     return SignedTableErrors(candidates, public, penalties)
 
 
+def events_of(rounds: Rounds, task: Task) -> tuple[Selection, LaplaceMeasurement]:
+    """A choice, and the measurement of what was chosen."""
+    neighbours, errors = task.budget.neighbours, errors_of(rounds.candidates, task.rows)
+    selection = selection_event(errors, neighbours, rate=rounds.rate, draws=1)
+    assert selection is not None, "errors can move"
+    return selection, rounds.noise.event(rounds.statistic.sensitivity(neighbours))
+
+
 def _left_for_first(rounds: Rounds | None, task: Task) -> Fraction:
     """ε less what the rounds cost, to the last unit."""
     left = math.floor(decimal(task.budget.epsilon) * UNITS)
     if rounds is not None:
-        neighbours = task.budget.neighbours
-        selection = selection_event(
-            errors_of(rounds.candidates, task.rows), neighbours, rate=rounds.rate, draws=1
-        )
-        assert selection is not None, "errors can move"
-        measurement = rounds.noise.event(rounds.statistic.sensitivity(neighbours))
-        left -= rounds.number * (math.ceil(selection.pure * UNITS) + math.ceil(measurement.pure * UNITS))
+        left -= rounds.number * sum(math.ceil(event.pure * UNITS) for event in events_of(rounds, task))
     if left < 1:
         raise BudgetError(TOO_SMALL)
     return Fraction(left, UNITS)
-
-
-def _priced(shares: Mapping[Set, float], epsilon: Fraction, task: Task) -> tuple[SignedTables, Laplace]:
-    """Integer multipliers in the ratio of the shares; Laplace noise of scale Δ₁/ε costs exactly ε."""
-    fineness = FINENESS
-    while True:
-        unit = fineness / min(shares.values())
-        multipliers = tuple(max(1, round(unit * share)) for share in shares.values())
-        first = SignedTables(task.domain, tuple(shares), multipliers)
-        noise = Laplace(first.sensitivity(task.budget.neighbours).l1 / epsilon)
-        try:
-            Law.laplace(noise.scale)
-            return first, noise
-        except BudgetError:
-            if fineness == 1:
-                raise
-            fineness //= 4  # a tiny budget has room for coarse shares only

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import Residual, Transcript
-from dualquery.game.residual import Chains
-from dualquery.mechanisms.error_bars import REPLICAS
+from dualquery.table.records import Records
 
+Chains = NDArray[np.unsignedinteger]  # chain, row, attribute
+Rows = NDArray[np.unsignedinteger]
+Progress = Callable[[int, int], None]  # rounds done, of how many
+
+REPLICAS = 4  # of a release, from which its errors are seen (`mechanisms.replicas`)
 CHAINS = 2
 CHAIN_ROWS = 20_000
 SNAPSHOTS = 3
 WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
 REPLICA_ROWS = 12_000  # of a replica, at most ...
-REPLICA_WARM_UP = (2.0, 1.0)  # ... which is as good with more, to one part in twenty
+SHORT_WARM_UP = (
+    2.0,
+    1.0,
+)  # ... which is as good with more, to one part in twenty; also of rows that were fitted
 COLD = 5e-4  # noise of a cell, as a fraction of the table, below which a replica needs more rows and a whole warm-up
-COLD_REPLICA_ROWS = 20_000
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
 LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
 VISIT_SECONDS = 2.5e-9  # per value looked at
+COUNT_SECONDS = 2e-9  # per record and table, two cores
 INTERPRETER_BYTES = 200_000_000
 
 
@@ -51,8 +60,8 @@ class Pace:
     def shorter(self, noise: float) -> Pace:
         """The pace of a replica (`mechanisms.replicas`), given the noise of a cell: the less, the longer it takes."""
         if noise < COLD:
-            return Pace.of(min(self.rows, COLD_REPLICA_ROWS))
-        return replace(Pace.of(min(self.rows, REPLICA_ROWS)), warm_up=REPLICA_WARM_UP)
+            return Pace.of(min(self.rows, CHAIN_ROWS))
+        return replace(Pace.of(min(self.rows, REPLICA_ROWS)), warm_up=SHORT_WARM_UP)
 
     @property
     def rounds(self) -> int:
@@ -85,3 +94,15 @@ class Pace:
     def cut(self, chains: Chains) -> NDArray[np.unsignedinteger]:
         """As many rows as were asked for, the same number from every chain."""
         return np.concatenate(list(chains.transpose(1, 0, 2)))[: self.rows]
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How rows are fitted to a measurement, and become records."""
+
+    fit: Callable[[Pace, np.random.Generator, Progress], Rows]
+    records: Callable[[Rows, np.random.Generator], Records]
+    settled: Any = None  # the way, with what was chosen on it fixed; None where nothing was
+
+
+SCOUT = Pace(1, 5_000, 2, 5_000, warm_up=())  # of rows that are refitted after every measurement

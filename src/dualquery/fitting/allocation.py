@@ -24,15 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.game.moves import Cells
-from dualquery.game.residual import Set
-from dualquery.mechanisms.projection.small_matrices import one_thread
+from dualquery.fitting.measured import HALF_NORMAL
+from dualquery.fitting.separable import one_thread
+from dualquery.game.moves import Cells, Set
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets are taken to depend no more than sampling makes them
-HALF_NORMAL = 0.8  # E|z| of a standard normal
 WORTHWHILE = 0.75  # a larger set is measured where that lowers its error to this part at most
-ROUNDS = 4  # of dropping larger sets that are not worth it
-STEPS = 4  # of weights, within a round
+STEPS = 4  # of dropping larger sets that are not worth it, and of weights within each
 BISECTIONS = 30
 POWER = 1.3  # of L_T in the sum: a little more weight on the tables that are worst
 BIN = 0.2  # of logarithms of fractions
@@ -178,7 +176,7 @@ def allocate(
     larger = np.array([len(members) > 2 for members in curves.sets])
     kept = np.ones(len(larger), np.bool_) if allowed is None else allowed.copy()
     none = curves.errors[:, 0] if unmeasured is None else unmeasured
-    for _ in range(ROUNDS):
+    for _ in range(STEPS):
         shares, errors = _optimum(curves, workload, budget, kept)
         poor = kept & larger & (errors > WORTHWHILE * none)
         if not poor.any():

@@ -1,6 +1,5 @@
-"""What noisy moments of a wide table say: how long vectors are, along which axes they spread, around which centres.
-
-Everything here is post-processing of released numbers.
+"""What noisy moments of a wide table say: how long vectors are, along which axes they spread, around which centres,
+and the chance of every attribute in every class.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.fitting.measured import Measured
 from dualquery.queries.binary import GRID, SHIFT, Axes, Binary
 
 Numbers = NDArray[np.float64]
@@ -218,3 +218,59 @@ class Around:
 
 def on_grid(numbers: Numbers) -> NDArray[np.int64]:
     return np.round(GRID * numbers).astype(np.int64)
+
+
+def settled(ones: Measured) -> Numbers:
+    """Fractions drawn together by how much of what sets them apart is noise, and within 0 and 1."""
+    middle = float(ones.values.mean())
+    seen = float(ones.values.var())
+    kept = max(0.0, 1 - float(ones.variance) / max(seen, 1e-300))
+    within: Numbers = np.clip(middle + kept * (ones.values - middle), 0.0, 1.0)
+    return within
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """What came back of `ClassSums`: weights and sums of each class, in records, and the noise of a sum."""
+
+    weights: Numbers
+    sums: Numbers  # classes × attributes
+    deviation: float
+
+    @staticmethod
+    def of(numbers: Numbers, deviation: float, classes: int, most: int, count_factor: int) -> NoisySums:
+        """From the numbers as they were counted, the weights of records being up to `most`."""
+        table = numbers.reshape(classes, -1)
+        weights = np.maximum(table[:, 0] / (most * max(1, count_factor)), 1.0)
+        return NoisySums(weights, table[:, 1:] / (most * GRID), deviation / (most * GRID))
+
+    def means(self, centre: Numbers, weights: Numbers | None = None) -> Measured:
+        """The mean of x in each class, given the centre that was taken off."""
+        held = self.weights if weights is None else weights
+        return Measured("means", centre + self.sums / held[:, None], (self.deviation / held) ** 2)
+
+
+def shrunk_towards(middle: Numbers, means: Measured) -> Numbers:
+    """Each class's deviations from the middle, shrunk by how much of what is seen of them is noise."""
+    deviations = means.values - middle
+    seen = (deviations**2).mean(axis=1)
+    kept = np.maximum(0.0, 1 - means.variance / np.maximum(seen, 1e-300))
+    shrunk: Numbers = deviations * kept[:, None]
+    return shrunk
+
+
+def consistent(shares: Numbers, means: Measured, others: Measured) -> Numbers:
+    """Means of classes whose average is the total, both by their noise.
+
+    `others` is the total as measured otherwise. The classes' own average tC has variance Σ π²v; the joined total
+    moves class c by its part πv/Σ π²v of the difference. What then deviates from the total is shrunk, and centred.
+    """
+    own = Measured("total", shares @ means.values, np.asarray((shares**2) @ means.variance))
+    joined = own.joined(others)
+    total = settled(joined)
+    part = shares * means.variance / own.variance
+    moved = Measured("means", means.values + part[:, None] * (total - own.values), means.variance)
+    deviations = shrunk_towards(total, moved)
+    deviations -= shares @ deviations
+    within: Numbers = np.clip(total + deviations, 0.0, 1.0)
+    return within

@@ -1,4 +1,4 @@
-"""Projection for transaction data: one block of very many items, of which a record holds few.
+"""Projection for baskets: one block of very many items, of which a record holds few.
 
 Almost every query of such a workload has an attribute set of its own, so that its tables cannot be measured
 one by one. Instead all items are counted, then all pairs of those that matter most, each record counting with
@@ -10,15 +10,18 @@ hardly a query asks about two items that could matter, all goes to the items.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.mechanism import Step, Task
-from dualquery.mechanisms.projection.allocation import measures_total
-from dualquery.mechanisms.projection.item_rows import MeasuredItems, shrunk_pairs, shrunk_singles
-from dualquery.mechanisms.projection.purse import Purse, Shares, shares_of
-from dualquery.mechanisms.projection.structure import upper_quantile
+from dualquery.fitting.items import MeasuredItems, fit, shrunk_pairs, shrunk_singles, to_records
+from dualquery.fitting.pace import Fitting, Pace
+from dualquery.fitting.structure import upper_quantile
+from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.plans import built, per_query, plainer
+from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_total, shares_of
+from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.statistics import ItemCounts, PairCounts, number_of_records
 from dualquery.privacy.wide_statistics import LengthCounts
@@ -29,7 +32,6 @@ from dualquery.queries.predicates import NONE
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 
-SHARE_OF_TOTAL = 0.01  # where the number of records is private
 SHARE_OF_ORDER = 0.06  # to find out which items matter
 SHARE_OF_ITEMS = 0.40
 FITTED_ITEMS = 400
@@ -79,55 +81,81 @@ class Limits:
     pairs: int
 
 
-@dataclass(frozen=True)
-class ItemPlan:
-    """Shares of the budget, for a declared number of items a record."""
+@dataclass(frozen=True, kw_only=True)
+class ByItems:
+    """Items and pairs of items, where a record is declared to hold few of very many."""
 
-    width: int
-    limit: int  # items of a record that count
-    fitted: int
-    shares: Shares
+    measured: str
+    items_per_record: int  # that count
+    fitted_items: int
+    cell_noise: float  # of a pair, or of an item where there are no pairs
+    pace: Pace
+    shares: Shares = hidden()
 
-    @property
-    def has_pairs(self) -> bool:
-        return "pairs" in self.shares.variance
-
-    def steps(self, task: Task) -> tuple[Step, ...]:
-        return self.shares.steps(WORDS)
-
-    def noise(self, task: Task) -> float:
-        """Of a pair, or of an item where there are no pairs, as a fraction of the records."""
-        name = "pairs" if self.has_pairs else "items"
-        squared = self.limit * (self.limit - 1) / 2 if self.has_pairs else self.limit
-        return self.shares.deviation(squared, name) / task.rows
-
-    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> MeasuredItems:
+    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         purse = self.shares.purse(curator)
-        spending = (
-            Spending(("order",), ("items",), ("pairs",)) if self.has_pairs else Spending((), ("items",), ())
-        )
-        limits = Limits(self.limit, self.limit)
-        return measured_items(purse, task, measured_total(purse, task), rng, spending, limits)
+        pairs = "pairs" in self.shares.stages
+        spending = Spending(("order",), ("items",), ("pairs",)) if pairs else Spending((), ("items",), ())
+        limits = Limits(self.items_per_record, self.items_per_record)
+        total = measured_total(purse, task)
+        return of_items(task.domain, measured_items(purse, task, total, rng, spending, limits))
 
 
-def plan_items(task: Task, items_per_record: int) -> ItemPlan:
+def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
+    return Fitting(
+        lambda pace, rng, tell: pace.released(fit(measured, pace, rng, tell)),
+        lambda rows, rng: to_records(domain, rows, measured, rng),
+    )
+
+
+def plan_baskets(task: Task, wanted: ProjectionWishes, items_per_record: int) -> Plan[Any]:
     """The largest precision that the budget affords, in the shares above."""
-    width = task.domain.width
+    width, pace = task.domain.width, Pace.of(wanted.synthetic_rows)
     limit, fitted = min(items_per_record, width), min(FITTED_ITEMS, width)
+    has_pairs = fitted > 1 and limit > 1 and asks_about_pairs(task.workload, fitted)
     parts = {"total": SHARE_OF_TOTAL} if measures_total(task) else {}
-    if fitted > 1 and limit > 1 and asks_about_pairs(task.workload, fitted):
+    if has_pairs:
         rest = 1 - SHARE_OF_TOTAL - SHARE_OF_ORDER - SHARE_OF_ITEMS
         parts |= {"order": SHARE_OF_ORDER, "items": SHARE_OF_ITEMS, "pairs": rest}
     else:
         parts |= {"items": 1 - SHARE_OF_TOTAL}
-    return ItemPlan(width, limit, fitted, shares_of(task.budget, parts))
+    shares = shares_of(task.budget, parts, WORDS)
+    squared = limit * (limit - 1) / 2 if has_pairs else limit
+    noise = shares.deviation(squared, "pairs" if has_pairs else "items") / task.rows
+    counted = (
+        f"all items and the pairs of the {fitted} that matter most are counted"
+        if has_pairs
+        else "hardly two items that could matter are asked about together, so that items are counted alone"
+    )
+    return built(
+        task,
+        ByItems(
+            measured="items and pairs" if has_pairs else "items",
+            items_per_record=limit,
+            fitted_items=fitted if has_pairs else 0,
+            cell_noise=noise,
+            pace=pace,
+            shares=shares,
+        ),
+        reason=(
+            f"the workload asks about very many sets of items: {counted}, at most {limit} items a record "
+            f"(noise {noise:.2g}; one by one the queries would have {per_query(task, shares):.2g}), and rows are "
+            "fitted"
+        ),
+        steps=shares.steps(),
+        errors=(noise, 15 * noise),
+        seconds=pace.seconds(fitted / 2, noise) + task.rows * 2e-6 + width * 1e-4,
+        need=pace.bytes(fitted, 2 * fitted**2) + 400 * task.rows,
+        memory=None,
+        notes=plainer(task, shares, noise),
+    )
 
 
 def measured_total(purse: Purse, task: Task) -> float:
     """The number of records: public, measured before, or measured now."""
     if not measures_total(task):
         return float(task.rows)
-    return max(1.0, float(purse.measure(number_of_records(task.domain), "total").numbers[0]))
+    return max(1.0, float(purse.measure(number_of_records(task.domain), "total").values[0]))
 
 
 @dataclass(frozen=True)
@@ -161,7 +189,7 @@ def measured_lengths(purse: Purse, domain: Domain, total: float) -> MeasuredLeng
     edges = np.unique(np.append(np.arange(min(width, FINE_LENGTHS) + 1), beyond[beyond <= width]))
     lengths = HeldLengths(Binary(domain, np.arange(width, dtype=np.int64)), edges)
     noisy = purse.measure(LengthCounts(lengths), "held")
-    return MeasuredLengths(noisy.numbers, noisy.deviation, edges, total)
+    return MeasuredLengths(noisy.values, noisy.deviation, edges, total)
 
 
 def measured_items(
@@ -175,15 +203,15 @@ def measured_items(
         first = purse.measure(ItemCounts(HeldItems(0, rank, width, limits.items)), *spending.order)
         asked = np.zeros(width, np.bool_)
         asked[task.workload.attributes] = True
-        matters = np.clip(first.numbers / total, 0, 1) * asked
+        matters = np.clip(first.values / total, 0, 1) * asked
         rank = np.empty(width, np.int64)
         rank[np.lexsort((rng.random(width), -matters))] = np.arange(width)
     counted = purse.measure(ItemCounts(HeldItems(0, rank, width, limits.items)), *spending.items)
     noise_of_single = noise_of_pair = counted.deviation / total
-    single = np.clip(shrunk_singles(counted.numbers / total, noise_of_single, rng), 0, 1)
+    single = np.clip(shrunk_singles(counted.values / total, noise_of_single, rng), 0, 1)
     pair = np.zeros((fitted, fitted))
     if fitted > 1 and limits.pairs > 1:
         paired = purse.measure(PairCounts(HeldPairs(0, rank, fitted, limits.pairs)), *spending.pairs)
         noise_of_pair = paired.deviation / total
-        pair = shrunk_pairs(paired.numbers / total, single[:fitted], noise_of_pair, rng)
+        pair = shrunk_pairs(paired.values / total, single[:fitted], noise_of_pair, rng)
     return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair)

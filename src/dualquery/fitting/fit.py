@@ -12,23 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dualquery.game.binary_rows import row_data_player
-from dualquery.game.moves import Cells, Residual, Transcript
-from dualquery.game.play import play
-from dualquery.game.residual import Chains, ResidualQueryPlayer, Set, Targets, TargetsMaker
-from dualquery.mechanisms.projection.likely import likely_larger, likely_pairs
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.tables import MeasuredTables
-from dualquery.mechanisms.projection.tree import tree_lean, tree_of
+from dualquery.fitting.likely import likely_larger, likely_pairs, tree_lean, tree_of
+from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
+from dualquery.fitting.pace import SCOUT, SHORT_WARM_UP, TEMPERATURE, Chains, Pace, Progress, Rows
+from dualquery.fitting.rows import Targets, TargetsMaker, play_residual, product_start
+from dualquery.game.moves import Cells, Residual, Set, Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
-from dualquery.table.records import Records, smallest_type
-
-Progress = Callable[[int, int], None]  # rounds done, of how many
-Rows = NDArray[np.unsignedinteger]
+from dualquery.table.records import Records
 
 LIKELY = 0.6  # of a pair's target, where all pairs are measured
 CERTAIN = (
@@ -36,8 +29,6 @@ CERTAIN = (
 )
 LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
 AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how noise pulls at it
-LONG = 0.6  # the same for long chains that are fitted to larger sets as well
-LONG_WARM_UP = (2.0, 1.0)  # temperatures of long chains before the last, in units of it
 LEAST_TEMPERATURE = 1e-5  # of the rows
 NEVER = -40.0  # the logarithm of how likely a combination is that a rule of the schema excludes
 MOST_MEMBERS, MOST_ZEROS = 3, 200_000  # attributes and cells of a rule that rows are told; others are mended
@@ -148,21 +139,6 @@ def without_zeros(domain: Domain, members: Set, cells: Cells) -> Cells:
     return cells if zeros is None else np.where(zeros, 0.0, cells)
 
 
-def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np.random.Generator) -> Chains:
-    """Rows whose attributes are independent; an attribute that was not measured is uniform."""
-    kind = smallest_type(int(domain.sizes.max()))
-    out = np.empty((pace.chains, pace.chain_rows, domain.width), kind)
-    for j in range(domain.width):
-        size = int(domain.sizes[j])
-        if j in ones:
-            edges = np.cumsum(ones[j])
-            place = rng.random(out.shape[:2]) * edges[-1]
-            out[:, :, j] = np.minimum(np.searchsorted(edges, place, side="right"), size - 1)
-        else:
-            out[:, :, j] = rng.integers(0, size, out.shape[:2])
-    return out
-
-
 def fit(
     measured: MeasuredTables,
     pace: Pace,
@@ -185,7 +161,7 @@ def fit(
         last = pace.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
         heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
         return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
-    rounds = pace.rounds + (len(LONG_WARM_UP) + 1 if larger else 0)
+    rounds = pace.rounds + (len(SHORT_WARM_UP) + 1 if larger else 0)
     first = fit_pairs(wanted, start, pace, rng, lambda done, _: progress(done, rounds))
     if not larger:
         return pace.released(first)
@@ -220,14 +196,14 @@ def fit_larger(
     it.
     """
     likely = likely_larger(wanted.measured, _as_records(wanted.measured.domain, start), rng)
-    last = start.shape[1] * wanted.heat(LONG)
+    last = start.shape[1] * wanted.heat(TEMPERATURE)
 
     def targets(pairs: Mapping[Set, Cells]) -> Targets:
         maker = wanted.maker(pairs)
         wanted.add_larger(maker, {members: centred(cells) for members, cells in likely.items()})
         return maker.targets()
 
-    warm = [last * factor for factor in LONG_WARM_UP]
+    warm = [last * factor for factor in SHORT_WARM_UP]
     return fit_and_mend(wanted, targets, start, (warm, [last]), rng, progress)
 
 
@@ -258,18 +234,20 @@ def _as_records(domain: Domain, chains: Chains) -> Records:
     return Records.from_rows(domain, chains.reshape(-1, domain.width))
 
 
-def play_residual(
-    targets: Targets,
-    ones: Mapping[int, Cells],
-    start: Chains,
-    temperatures: Sequence[float],
-    rng: np.random.Generator,
-    progress: Progress,
-) -> Transcript[Residual, Chains]:
-    """Play the residual of some targets against chains of rows, one round a temperature."""
-    return play(
-        ResidualQueryPlayer(temperatures),
-        row_data_player(targets, ones, start, rng),
-        rounds=len(temperatures),
-        progress=progress,
-    )
+class RefittingDataPlayer:
+    """Keeps one chain of rows, refitted to everything known so far after each signed table that is heard."""
+
+    def __init__(self, known: MeasuredTables, start: Chains, rng: np.random.Generator) -> None:
+        self.known = known
+        self._rows = start
+        self._rng = rng
+
+    def reply(self, transcript: Transcript[Measured, Chains], challenge: Measured) -> Chains:
+        self.known = self.known.joined(interactions_told(challenge, self.known.domain)).counted()
+        wanted = Wanted.of(self.known, self._rng)
+        heat = [SCOUT.rows * wanted.heat(TEMPERATURE)] * SCOUT.rounds
+        played = play_residual(
+            wanted.at_once(), wanted.ones, self._rows, heat, self._rng, lambda done, total: None
+        )
+        self._rows = played.last_reply()
+        return self._rows

@@ -1,25 +1,19 @@
-"""Rows fitted to noisy counts of items and of their pairs. Nothing here knows of privacy."""
+"""Rows fitted to noisy counts of items and of their pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.best_response_data_player import ItemRowDataPlayer
+from dualquery.fitting.pace import Chains, Pace, Progress
+from dualquery.fitting.rows import ItemRowDataPlayer, ResidualQueryPlayer
+from dualquery.fitting.shrink import CLEAR, multiples
 from dualquery.game.moves import Residual, Transcript
 from dualquery.game.play import play
-from dualquery.game.residual import Chains, ResidualQueryPlayer
-from dualquery.mechanisms.projection.pace import Pace
-from dualquery.mechanisms.projection.shrinkage import shrunk
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, SparseItems
-
-CLEAR = 6.0  # standard deviations above which an item's count needs no shrinkage
-
-Progress = Callable[[int, int], None]  # rounds done, of how many
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ def shrunk_singles(noisy: NDArray[np.float64], noise: float, rng: np.random.Gene
         int(unclear.sum()), max(float(noisy[unclear].mean()), 0.01 * noise) if unclear.any() else noise
     )
     out: NDArray[np.float64] = noisy.copy()
-    out[unclear] = shrunk(noisy[unclear], mean, np.full(len(mean), noise), rng)
+    out[unclear] = multiples(noisy[unclear], mean, noise, rng)
     return out
 
 
@@ -50,7 +44,7 @@ def shrunk_pairs(
     """A symmetric matrix of pairs, from the noisy fractions of its upper triangle, shrunk around independence."""
     above = np.triu_indices(len(single), 1)
     out = np.zeros((len(single), len(single)))
-    out[above] = shrunk(noisy, np.outer(single, single)[above], np.full(len(noisy), noise), rng)
+    out[above] = multiples(noisy, np.outer(single, single)[above], noise, rng)
     return out + out.T
 
 
@@ -64,12 +58,7 @@ def fit(
     weight = (measured.noise_of_pair / measured.noise_of_single) ** 2
     temperatures = pace.temperatures(measured.noise_of_pair)
     data_player = ItemRowDataPlayer(single, measured.pair, weight, 1.0, start, rng)
-    return play(
-        ResidualQueryPlayer(temperatures),
-        data_player,
-        rounds=len(temperatures),
-        progress=progress,
-    )
+    return play(ResidualQueryPlayer(temperatures), data_player, rounds=len(temperatures), progress=progress)
 
 
 def to_records(

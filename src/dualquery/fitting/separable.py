@@ -11,17 +11,17 @@ here is post-processing of released numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from dualquery.game.moves import Cells
-from dualquery.game.residual import Set
-from dualquery.mechanisms.projection.separable_kernels import improve
-from dualquery.mechanisms.projection.small_matrices import one_thread
+from dualquery.compiled import njit
+from dualquery.game.moves import Cells, Set
 from dualquery.queries.tables import centred
 
 GUESS = 4.0  # observations that the guess of a covariance counts as
@@ -126,9 +126,7 @@ class SeparablePrior:
                 prior, noise = strength[n] * np.outer(self._values[i], self._values[j]), group.noise[n]
                 mean, spread = seen * prior / (prior + noise), prior * noise / (prior + noise)
                 out[(i, j)] = PairPosterior(
-                    left @ mean @ right.T,
-                    left**2 @ spread @ (right**2).T,
-                    left**2 @ prior @ (right**2).T,
+                    left @ mean @ right.T, left**2 @ spread @ (right**2).T, left**2 @ prior @ (right**2).T
                 )
         return out
 
@@ -197,3 +195,66 @@ def effective(posterior: PairPosterior) -> tuple[Cells, Cells]:
 def sets_of_at_most(sets: Sequence[Set], sizes: NDArray[np.integer], most: int) -> list[Set]:
     """Those whose attributes all have at most so many values."""
     return [members for members in sets if all(int(sizes[j]) <= most for j in members)]
+
+
+@njit(cache=True)
+def improve(first, second, length, seen, noise, values, vectors, strength, moments):  # type: ignore[no-untyped-def]
+    """One pass over all pairs: `strength` is renewed, and Σ_pairs E[θ Λ⁻¹ θᵀ]/a of each attribute lies in `moments`.
+
+    Pair n is (first[n], second[n]); attribute j has length[j] contrasts, values[j] and vectors[j] (columns).
+    """
+    widest = values.shape[1]
+    half = np.empty((widest, widest))
+    mean = np.empty((widest, widest))
+    spread = np.empty((widest, widest))
+    moments[:] = 0.0
+    for n in range(first.shape[0]):
+        i, j = first[n], second[n]
+        p, q = length[i], length[j]
+        left, right, table = vectors[i], vectors[j], seen[n]
+        for a in range(p):
+            for b in range(q):
+                half[a, b] = 0.0
+            for c in range(p):
+                turn = left[c, a]
+                for b in range(q):
+                    half[a, b] += turn * table[c, b]
+        strong, fresh = strength[n], 0.0
+        for a in range(p):
+            for b in range(q):
+                total = 0.0
+                for c in range(q):
+                    total += half[a, c] * right[c, b]
+                scale = values[i, a] * values[j, b]
+                prior = strong * scale
+                shrunk = prior / (prior + noise[n])
+                mean[a, b] = total * shrunk
+                spread[a, b] = noise[n] * shrunk
+                fresh += (mean[a, b] ** 2 + spread[a, b]) / scale
+        strength[n] = fresh / (p * q)  # first: the scale of a pair is then told once
+        _add_moments(mean, spread, p, q, values[j], strength[n], moments[i], False)
+        _add_moments(mean, spread, q, p, values[i], strength[n], moments[j], True)
+
+
+@njit(cache=True)
+def _add_moments(mean, spread, rows, columns, other, strong, moments, turned):  # type: ignore[no-untyped-def]
+    """moments += (mean Λ⁻¹ meanᵀ + diag(spread Λ⁻¹ 1)) / a, of the transposed matrices where `turned`."""
+    for c in range(columns):
+        weight = 1.0 / (other[c] * strong)
+        for a in range(rows):
+            here = mean[c, a] if turned else mean[a, c]
+            moments[a, a] += (spread[c, a] if turned else spread[a, c]) * weight
+            for b in range(rows):
+                moments[a, b] += here * weight * (mean[c, b] if turned else mean[b, c])
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Linear algebra by one thread inside; as it was afterwards."""
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looks at what is loaded: once

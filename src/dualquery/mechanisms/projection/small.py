@@ -1,0 +1,346 @@
+"""Small tables and many columns: one-way tables first, then the pairs that matter, if any do.
+
+To measure all pairs is wrong where records are few for the number of pairs: noise then hides what independence
+would have told. Here one-way tables are measured first, then the *misfit* of every pair, its distance from the
+product of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
+public numbers: a gate says whether pairs would gain more than they cost; then the rest of the budget goes to the K
+pairs of largest misfit, or back to the one-way tables. Sizes of all three measurements are fixed before the first.
+docs/small-tables.md has the evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.fitting.fit import fit
+from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
+from dualquery.fitting.pace import COUNT_SECONDS, Fitting, Pace, Progress, Rows
+from dualquery.fitting.rows import product_start
+from dualquery.fitting.shrink import CLEAR, points, shrunk
+from dualquery.game.moves import Cells, Set
+from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.plans import SHARE_OF_ONES, built
+from dualquery.mechanisms.shares import (
+    Stage,
+    known_at_first,
+    quarter_powers,
+    refuse_other_noise,
+    relative_sensitivity,
+    table_stages,
+    unit_variance,
+    varied_sets,
+)
+from dualquery.mechanisms.wishes import ProjectionWishes
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.misfits import Misfits, misfit_sensitivity
+from dualquery.queries.tables import Tables
+from dualquery.table.records import Records
+
+SHARE_OF_MISFITS = 0.07
+MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
+MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
+MANY_COLUMNS = 40  # where the share of the one-way tables falls more steeply with the number of records
+LEAST_OF_MISFITS = (
+    0.02  # of many columns whose single misfits would drown all the same; their mean is still told
+)
+DROWNED = 0.3  # noise of a misfit, as a fraction of the records
+MOST_OF_ONES = 0.80
+TOTAL_OF_ONES = 0.05  # of the share of the one-way tables, for the number of records where that is private
+CAUTION = 0.5  # deviations by which the number of records is taken lower than measured: too many would leave records
+# in empty cells, while too few are mended where tables are made distributions
+LIKELY = 1.0  # of a pair's target: of many that were chosen in vain, what was measured is noise
+WORTH = 0.8  # of the cost: pairs mend the worst tables, which the mean hardly shows
+PENALTY = 0.4  # for the noise that measuring a pair brings
+HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
+PAIR_OF_ONES = 1.4  # the error of a product of two tables, in errors of one
+STEPS = 10  # of expectation and maximisation; more would follow the noise
+SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what others may be, in deviations
+MEAN_ERROR, MAX_ERROR = (
+    0.35,
+    6.5,
+)  # as in `plans`, in units of a one-way cell's noise (benchmarks/small_tables.py)
+PAIR_SECONDS = 3e-4  # whatever its size: to choose, to measure, to put together
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How many pairs to choose, and the share of the one-way tables: from public quantities alone."""
+
+    ones: list[Set]
+    pairs: list[Set]
+    precision: float  # r: records over the noise of a one-way count, by the freedom of a pair
+    number: float  # K, before it is made a whole number
+    larger: bool  # whether sets of three and more are asked for
+    unclear: float  # the noise of a misfit, as a fraction of the records
+
+    @staticmethod
+    def of(task: Task) -> Rule:
+        """r = n/√(v d) · 115/q, K = d (r/100)^¾, with q the mean over pairs of (k_i − 1)(k_j − 1)."""
+        sizes, orders = task.domain.sizes, varied_sets(task)
+        ones, pairs, larger = orders.get(1, []), orders.get(2, []), max(orders, default=1) > 2
+        refuse_other_noise(task)
+        if not pairs:
+            return Rule(ones, pairs, math.inf, math.inf, larger, 0.0)
+        freedom = float(np.mean([(int(sizes[i]) - 1) * (int(sizes[j]) - 1) for i, j in pairs]))
+        neighbours, unit = task.budget.neighbours, unit_variance(task.budget)
+        noise = math.sqrt(unit * neighbours.largest_squared(alone=1, apart=2) * len(ones))
+        precision = task.rows / noise * 115 / freedom
+        moved = neighbours.largest_squared(alone=len(pairs), apart=4 * len(pairs))
+        unclear = math.sqrt(unit * moved / SHARE_OF_MISFITS) / task.rows
+        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, larger, unclear)
+
+    @property
+    def applies(self) -> bool:
+        """Whether some pairs are better than all."""
+        most = MOST_CHOSEN_BESIDE if self.larger else MOST_CHOSEN
+        return self.number < most * len(self.pairs)
+
+    @property
+    def chosen(self) -> int:
+        return max(1, round(self.number))
+
+    def shares(self) -> tuple[float, float]:
+        """Of one-way tables, and of misfits.
+
+        Fewer records, more for the one-way tables: 1/(1 + r/400), within bounds; steeper for many columns.
+        """
+        wide = len(self.ones) >= MANY_COLUMNS
+        ones = 1 / (1 + (self.precision / 400) ** (1.5 if wide else 1.0))
+        misfits = LEAST_OF_MISFITS if wide and self.unclear > DROWNED else SHARE_OF_MISFITS
+        return min(MOST_OF_ONES, max(SHARE_OF_ONES, ones)), misfits
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByChosenPairs:
+    """One-way tables, then the pairs that matter most."""
+
+    measured: str = "one-way tables, then chosen pairs"
+    pairs: int
+    chosen: int
+    cell_noise: float
+    pace: Pace
+    ones: Mapping[Set, float] = hidden()  # shares of the first stage
+    candidates: Tables = hidden()
+    stages: tuple[Stage, Stage, Stage] = hidden()  # one-way tables, misfits, and the rest
+
+    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
+        """All three stages are paid for at once; what the last one measures is chosen after the first two."""
+        first, second, last = self.stages
+        paid = curator.allow(*(stage.event for stage in self.stages))
+        what = first.chosen(self.ones, task.domain, task.budget.neighbours)
+        raw = cautious(known_at_first(task, first.measured(curator, paid[0], what)))
+        known = denoised(raw)
+        ones, sets = known.ones(), self.candidates.sets
+        expected = np.rint(expected_counts(ones, sets, known.total)).astype(np.int64)
+        far = Misfits(self.candidates, expected, slack=np.zeros(len(sets), np.int64))
+        noisy = curator.measure(far, noise=second.noise, within=paid[1])
+        null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
+        wanted = self.wanted(task, known, Misfit.of(noisy, null, second.noise.deviation))
+        told = last.measured(curator, paid[2], last.chosen(wanted, task.domain, task.budget.neighbours))
+        return self._fitting(cautious(raw.joined(told)))
+
+    def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> dict[Set, float]:
+        """The gate and the choice, from public numbers: shares of the rest, of one-way tables or of pairs."""
+        neighbours, sets, last = task.budget.neighbours, self.candidates.sets, self.stages[2]
+        unit = last.noise.deviation / math.sqrt(last.squared)  # on a number that moves by one, in records
+        again = shares_of_first([s for s in self.ones if s], task)
+        moved = np.array([relative_sensitivity(s, task.domain, neighbours) for s in sets])
+        cells = np.diff(self.candidates.starts)
+        noise = moved * unit * np.sqrt(self.chosen * cells)
+        best = best_pairs(misfit, self.chosen, noise)
+        more = last.variances(last.chosen(again, task.domain, neighbours))
+        gate = Gate.of(misfit, best, noise, total=known.total, cost=cost_of_pairs(known, more))
+        if not gate.opens:
+            return again
+        parts = np.sqrt(moved[best] * cells[best])
+        parts /= parts.sum()
+        return {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)}
+
+    def _fitting(self, measured: MeasuredTables) -> Fitting:
+        def fitted(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
+            known = denoised(measured)
+            if known.of_order(2):
+                return fit(known, pace, rng, progress, at_once=False, likely=LIKELY)
+            long = replace(pace, chains=1, chain_rows=pace.rows)
+            rows = product_start(known.domain, known.ones(), long, rng)  # whose attributes are independent
+            progress(1, 1)
+            return rows[0]
+
+        return Fitting(fitted, lambda rows, rng: Records.from_rows(measured.domain, rows))
+
+
+def shares_of_first(ones: list[Set], task: Task) -> dict[Set, float]:
+    """Of one-way tables in proportion to (c_S · cells)^¼, and of the number of records; together one."""
+    wanted = quarter_powers(ones, task.domain, task.budget.neighbours)
+    if not task.budget.neighbours.size_is_public:
+        wanted[()] = TOTAL_OF_ONES * sum(wanted.values())
+    total = sum(wanted.values())
+    return {members: part / total for members, part in wanted.items()}
+
+
+def cautious(measured: MeasuredTables) -> MeasuredTables:
+    """The same measurement, of a few records less than it says."""
+    rows = float(measured.interactions[()]) - CAUTION * math.sqrt(measured.variance[()])
+    return replace(measured, total=max(1.0, rows))
+
+
+def denoised(measured: MeasuredTables) -> MeasuredTables:
+    """The same measurement with better one-way tables: small cells of all of them are shrunk together.
+
+    Where most values of most attributes are rare, noise would spread records over all of them; the cells
+    themselves say so.
+    """
+    sets = measured.of_order(1)
+    tables = [measured.table(members) for members in sets]
+    sizes = [table.size for table in tables]
+    deviation = np.repeat([max(1e-12, measured.deviation(members)) for members in sets], sizes)
+    cells = np.concatenate(tables)
+    small = cells < CLEAR * deviation
+    if small.any():
+        likely = shrunk(cells[small] / deviation[small], 1.0, points(SMALL_CELLS), steps=STEPS)
+        cells[small] = likely * deviation[small]
+    parts = np.split(cells, np.cumsum(sizes)[:-1])
+    better = {
+        members: measured.total * (onto_simplex(part, 1.0) - 1 / part.size)
+        for members, part in zip(sets, parts, strict=True)
+    }
+    return replace(measured, interactions={**measured.interactions, **better})
+
+
+# The gate and the choice: everything is public by now
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """How far the pairs lie from independence, in records: noisy, and as a posterior says."""
+
+    noisy: Cells
+    likely: Cells
+
+    @staticmethod
+    def of(noisy: NDArray[np.int64] | Cells, null: Cells, deviation: float) -> Misfit:
+        """Less what chance alone brings; the posterior mean under a law learned from all pairs."""
+        excess = noisy - null
+        scaled = excess / deviation
+        levels = np.linspace(scaled.min() - 1e-9, scaled.max() + 1e-9, 100)
+        return Misfit(excess, deviation * shrunk(scaled, 1.0, points(levels), steps=STEPS))
+
+
+def expected_counts(ones: Mapping[int, Cells], pairs: Sequence[Set], total: float) -> Cells:
+    """n·M: the counts of all cells of the pairs, were the attributes independent."""
+    return total * np.concatenate([np.outer(ones[i], ones[j]).ravel() for i, j in pairs])
+
+
+def null_misfit(
+    ones: Mapping[int, Cells], deviations: Mapping[int, float], pairs: Sequence[Set], total: float
+) -> Cells:
+    """The misfit of each table that sampling and the noise of one-way tables bring by themselves.
+
+    Σ_c .8 √(n M_c + n² (s_i² p_j² + s_j² p_i²)), but at most 2 n M_c a cell.
+    """
+    squares = {j: p**2 for j, p in ones.items()}
+    spread = {j: np.full(len(p), (total * deviations[j]) ** 2) for j, p in ones.items()}
+    misfits = []
+    for i, j in pairs:
+        expected = total * np.outer(ones[i], ones[j])
+        noise = np.outer(spread[i], squares[j]) + np.outer(squares[i], spread[j])
+        misfits.append(float(np.minimum(HALF_NORMAL * np.sqrt(expected + noise), 2 * expected).sum()))
+    return np.array(misfits)
+
+
+def error_of_ones(ones: Mapping[int, Cells], deviations: Mapping[int, float]) -> float:
+    """The L1 error of a pair's table that the noise of one-way tables brings; deviations are fractions.
+
+    Clipped at zero, a cell of fraction p far below the noise s has an error of .8 · .35 s rather than .8 s.
+    """
+    errors = [
+        float((HALF_NORMAL * deviations[j] * np.minimum(1.0, 0.35 + p / deviations[j])).sum())
+        for j, p in ones.items()
+    ]
+    return PAIR_OF_ONES * float(np.mean(errors))
+
+
+def cost_of_pairs(known: MeasuredTables, more: Mapping[Set, float]) -> float:
+    """How much better one-way tables would be, had they the rest as well, with noise of these variances."""
+    now = {s[0]: known.deviation(s) for s in known.of_order(1)}
+    alone = {j: x / math.sqrt(1 + known.variance[(j,)] / more.get((j,), math.inf)) for j, x in now.items()}
+    ones = known.ones()
+    return error_of_ones(ones, now) - error_of_ones(ones, alone)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What measuring pairs gains, and what the share of the one-way tables that it needs costs, both in L1."""
+
+    gain: float
+    cost: float
+
+    @property
+    def opens(self) -> bool:
+        return self.gain > WORTH * self.cost
+
+    @staticmethod
+    def of(misfit: Misfit, best: NDArray[np.int64], noise: Cells, *, total: float, cost: float) -> Gate:
+        """A pair of misfit m, measured with noise ν, loses m · m²/(m² + 1.3 ν²) of it."""
+        found = np.maximum(misfit.likely[best], 0.0)
+        lost = found**3 / np.maximum(found**2 + HALF_LOST * (HALF_NORMAL * noise[best]) ** 2, 1e-300)
+        return Gate(float(lost.sum()) / (len(misfit.likely) * total), cost)
+
+
+def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:
+    """The pairs of largest misfit, less part of what the noise of measuring them brings, both in records."""
+    order = np.argsort(-(misfit.noisy - PENALTY * noise), kind="stable")
+    return np.sort(order[:chosen])
+
+
+def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes, pace: Pace) -> Plan[Any]:
+    """Everything but what is measured last."""
+    (ones, misfits), number = rule.shares(), len(rule.pairs)
+    sizes, shares = task.domain.sizes.astype(np.int64), shares_of_first(rule.ones, task)
+    moved = misfit_sensitivity(number, task.budget.neighbours).l2_squared
+    first, second, last = table_stages(
+        task,
+        [
+            (f"measure {len(rule.ones):,} one-way tables at once", ones, None),
+            (f"measure how far {number:,} pairs lie from independence", misfits, moved),
+            ("measure the pairs that matter, or the one-way tables again", 1.0 - ones - misfits, None),
+        ],
+    )
+    noisy = first.variances(first.chosen(shares, task.domain, task.budget.neighbours))
+    noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
+    candidates = Tables(task.domain, tuple(rule.pairs))
+    visits = rule.chosen * (16 + 2 * float(sizes.mean()))
+    return built(
+        task,
+        ByChosenPairs(
+            pairs=number,
+            chosen=rule.chosen,
+            cell_noise=noise,
+            pace=pace,
+            ones=shares,
+            candidates=candidates,
+            stages=(first, second, last),
+        ),
+        reason=(
+            f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
+            f"({ones:.0%} of the budget), then how far each pair lies from independence "
+            f"({misfits:.0%}); if pairs pay, the {rule.chosen:,} that matter most get the rest, else "
+            "the one-way tables do, and rows are fitted to them"
+        ),
+        steps=(first.step(), second.step(), last.step()),
+        errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
+        seconds=pace.seconds(visits, noise) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),
+        need=pace.bytes(task.domain.width, 2 * visits * float(sizes.mean())) + 40 * candidates.size,
+        memory=wanted.memory,
+        largest=max(rule.pairs, key=lambda s: int(sizes[s[0]]) * int(sizes[s[1]])),
+        notes=(
+            "where no pairs pay, only one-way tables are known, and answers about two attributes that depend on each "
+            "other are as wrong as independence is",
+        ),
+    )

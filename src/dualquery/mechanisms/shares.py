@@ -1,0 +1,317 @@
+"""A budget in shares: noise that is paid for before it is known what will be measured.
+
+A *stage* is an `Allowance`: a squared sensitivity A, its room, and a variance in proportion to A/share, both from
+public things. What is measured within it follows from what was heard before, times whole numbers that still fit the
+room: of interactions each set has a number m_S of its own, Σ m_S² Δ_S² ≤ A, so that its share is m_S² Δ_S²/A; any
+other statistic is multiplied as a whole. Neither sensitivity nor variance change by it. All noise is Gaussian, so
+that the exact theorem for Gaussian releases adds the stages up; under pure ε what is measured is fixed beforehand,
+and Laplace noise of scale Δ₁/ε costs exactly ε (`laplace_at_once`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.measured import Measured, MeasuredTables
+from dualquery.game.moves import Set
+from dualquery.mechanisms.mechanism import Step, Task
+from dualquery.privacy.allowance import Allowance
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import GaussianMeasurement
+from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.noise import Gaussian, Laplace
+from dualquery.privacy.noise_law import Law
+from dualquery.privacy.signed_tables import SignedTables
+from dualquery.privacy.statistics import (
+    Interactions,
+    Multiplied,
+    Statistic,
+    interaction_distance,
+    interaction_length,
+    interaction_scale,
+)
+from dualquery.queries.group import distinct_sets
+from dualquery.queries.predicates import NONE
+from dualquery.table.domain import Domain
+
+TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
+NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"
+ROOM = 1 << 46  # A: multipliers of a few thousand, so that shares are met to one part in thousands
+LEAST_ROOM = 1 << 16
+SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
+MOST_COUNT = 1 << 58  # of what a stage adds noise to
+MOST_VARIANCE = 1 << 61  # what the sampler can draw, with room to spare
+MOST_SETS = 200_000  # more attribute sets than this are not worth listing: the workload is wide
+
+Made = TypeVar("Made")
+
+
+def coarsened(room: int, least: int, make: Callable[[int], Made | None]) -> Made:
+    """What can be made with this room, or with ever less of it: a tiny budget has room for coarse shares only."""
+    while (made := make(room)) is None:
+        if room <= least:
+            raise BudgetError(TOO_SMALL)
+        room //= 4
+    return made
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Something that will be measured, the share of the budget it has, and the noise that this buys."""
+
+    words: str
+    share: float
+    squared: int  # A
+    noise: Gaussian
+
+    @property
+    def event(self) -> GaussianMeasurement:
+        return GaussianMeasurement(Fraction(self.squared), self.noise.variance)
+
+    def step(self) -> Step:
+        share = f" ({self.share:.0%} of the budget)" if self.share >= 0.01 else ""
+        return Step(f"{self.words}{share}", self.event)
+
+    def chosen(self, shares: Mapping[Set, float], domain: Domain, neighbours: Neighbours) -> Interactions:
+        """Interactions whose shares, of this stage, are in these proportions. What rounds to nothing is left out."""
+        total = sum(shares.values()) * (1 + 1e-12)  # rounding must not exceed what was paid for
+        multipliers = {
+            members: math.isqrt(
+                math.floor(self.squared * (share / total) / squared_sensitivity(members, domain, neighbours))
+            )
+            for members, share in shares.items()
+            if share > 0
+        }
+        kept = {members: multiplier for members, multiplier in multipliers.items() if multiplier}
+        return Interactions(domain, tuple(kept), tuple(kept.values()))
+
+    def measured(self, curator: Curator, within: Allowance, what: Interactions) -> list[Measured]:
+        """Interactions in records, and the variance of their noise before centring."""
+        if not what.sets:
+            return []
+        told = what.in_records(curator.measure(what, noise=self.noise, within=within))
+        variances = self.variances(what)
+        return [Measured(members, cells, variances[members]) for members, cells in told.items()]
+
+    def variances(self, what: Interactions) -> dict[Set, float]:
+        return {
+            members: float(self.noise.variance / what.scale(place) ** 2)
+            for place, members in enumerate(what.sets)
+        }
+
+
+Wanted = tuple[str, float, int | None]  # words, share, and A where it is known
+
+
+def stages_of(budget: Budget, wanted: list[Wanted], room: int = ROOM) -> tuple[Stage, ...]:
+    """Stages with the smallest variances that the budget affords, and as much room as the noise leaves."""
+
+    def make(room: int) -> tuple[Stage, ...] | None:
+        rooms = [room if squared is None else squared for _, _, squared in wanted]
+        variances = [
+            Fraction(a) / Fraction(share).limit_denominator(10_000)
+            for a, (_, share, _) in zip(rooms, wanted, strict=True)
+        ]
+        events = [GaussianMeasurement(Fraction(a), v) for a, v in zip(rooms, variances, strict=True)]
+        factor = smallest_gaussian_scale(budget, events, bits=24)
+        if factor * max(variances) >= MOST_VARIANCE:
+            return None
+        return tuple(
+            Stage(words, share, a, Gaussian(factor * variance))
+            for (words, share, _), a, variance in zip(wanted, rooms, variances, strict=True)
+        )
+
+    return coarsened(room, LEAST_ROOM, make)
+
+
+def table_stages(task: Task, wanted: list[Wanted]) -> tuple[Stage, ...]:
+    """Stages of interactions: what is counted, times its multiplier, stays a number that noise can be added to."""
+    return stages_of(task.budget, wanted, min(ROOM // 4, (MOST_COUNT // (16 * task.rows)) ** 2))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Stages by name, of one room."""
+
+    stages: Mapping[str, Stage]
+
+    @property
+    def room(self) -> int:
+        return next(iter(self.stages.values())).squared
+
+    def steps(self) -> tuple[Step, ...]:
+        """As the plan lists them."""
+        return tuple(stage.step() for stage in self.stages.values())
+
+    def deviation(self, sensitivity_squared: float, *names: str) -> float:
+        """Of the noise on numbers of this squared sensitivity, measured within these shares (or within all)."""
+        parts = [self.stages[name] for name in names or self.stages]
+        return math.sqrt(sensitivity_squared / sum(s.squared / float(s.noise.variance) for s in parts))
+
+    def purse(self, curator: Curator) -> Purse:
+        """Pay for all of them."""
+        allowances = curator.allow(*(stage.event for stage in self.stages.values()))
+        return Purse(curator, self, dict(zip(self.stages, allowances, strict=True)))
+
+
+def shares_of(budget: Budget, parts: Mapping[str, float], words: Mapping[str, str]) -> Shares:
+    """One share a part, by name, in proportion to the parts."""
+    made = stages_of(budget, [(words[name], part, None) for name, part in parts.items()])
+    return Shares(dict(zip(parts, made, strict=True)))
+
+
+@dataclass(frozen=True)
+class Purse:
+    """Shares that are paid for; each pays for one measurement."""
+
+    curator: Curator
+    shares: Shares
+    allowances: Mapping[str, Allowance]
+
+    def fits(self, statistic: Statistic) -> bool:
+        """Whether a statistic moves no farther than there is room for."""
+        return statistic.sensitivity(self.curator.neighbours).l2_squared <= self.shares.room
+
+    def measure(self, statistic: Statistic, *names: str) -> Measured:
+        """The numbers of a statistic, once within each of these shares, weighed by inverse variance."""
+        moved = statistic.sensitivity(self.curator.neighbours).l2_squared
+        times = max(1, math.isqrt(self.shares.room // max(1, moved)))
+        multiplied = Multiplied(statistic, times)
+        total, precision = np.zeros(()), 0.0
+        for name in names:
+            noise = self.shares.stages[name].noise
+            noisy = self.curator.measure(multiplied, noise=noise, within=self.allowances[name])
+            total = total + noisy / (times * float(noise.variance))
+            precision += 1 / float(noise.variance)
+        return Measured(names, total / precision, (1 / (times * math.sqrt(precision))) ** 2)
+
+
+FINENESS = 256  # the smallest multiplier, where the budget has room for it
+
+
+def laplace_at_once(
+    shares: Mapping[Set, float], epsilon: Fraction, domain: Domain, neighbours: Neighbours
+) -> tuple[SignedTables, Laplace]:
+    """Signed tables with integer multipliers in the ratio of the shares; Laplace noise of scale Δ₁/ε costs ε."""
+
+    def make(fineness: int) -> tuple[SignedTables, Laplace] | None:
+        unit = fineness / min(shares.values())
+        multipliers = tuple(max(1, round(unit * share)) for share in shares.values())
+        first = SignedTables(domain, tuple(shares), multipliers)
+        noise = Laplace(first.sensitivity(neighbours).l1 / epsilon)
+        try:
+            Law.laplace(noise.scale)
+        except BudgetError:
+            return None
+        return first, noise
+
+    return coarsened(FINENESS, 1, make)
+
+
+# How far a record moves interactions, and what a budget buys of them
+
+
+def squared_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -> int:
+    """Δ_S² of the integer interaction of a set."""
+    return _squared(tuple(int(domain.sizes[j]) for j in members), neighbours)
+
+
+@lru_cache(maxsize=4096)
+def _squared(sizes: tuple[int, ...], neighbours: Neighbours) -> int:
+    return neighbours.largest_squared(alone=interaction_length(sizes), apart=interaction_distance(sizes))
+
+
+def relative_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -> float:
+    """c_S: Δ₂² of the interaction, in records; Π (k_j − 1)/k_j under add-remove."""
+    sizes = tuple(int(domain.sizes[j]) for j in members)
+    return _squared(sizes, neighbours) / interaction_scale(sizes) ** 2
+
+
+def quarter_powers(sets: list[Set], domain: Domain, neighbours: Neighbours) -> dict[Set, float]:
+    """(c_S · cells)^¼: shares in this proportion leave the least error in all of the tables together."""
+    return {
+        s: (relative_sensitivity(s, domain, neighbours) * math.prod(int(domain.sizes[j]) for j in s)) ** 0.25
+        for s in sets
+    }
+
+
+def unit_of(members: Set, domain: Domain, neighbours: Neighbours, variance: float) -> float:
+    """The variance of a cell of a set's interaction, in records², where `variance` is that of sensitivity one."""
+    kept = math.prod((int(domain.sizes[j]) - 1) / int(domain.sizes[j]) for j in members)
+    return kept * relative_sensitivity(members, domain, neighbours) * variance
+
+
+@lru_cache(maxsize=64)
+def unit_variance(budget: Budget) -> float:
+    """v: the variance that the whole budget affords where one record moves one number by one, but for rounding."""
+    fine = Fraction(1 << 40)
+    return float(smallest_gaussian_scale(budget, [GaussianMeasurement(fine, fine)], bits=16))
+
+
+def refuse_other_noise(task: Task) -> None:
+    """Refuse an accounting that cannot pay for Gaussian noise."""
+    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
+        raise BudgetError(
+            f"projection adds Gaussian noise, which {task.budget.accounting.value} accounting cannot pay for; use "
+            "zcdp"
+        )
+
+
+# What a workload asks about, and how many records there are
+
+
+def closure(sets: NDArray[np.int32]) -> dict[int, list[Set]]:
+    """All non-empty subsets of the sets, by order, each order sorted; without the orders that are too many."""
+    found: dict[int, list[Set]] = {}
+    width = sets.shape[1]
+    for order in range(1, width + 1):
+        parts = [sets[:, list(columns)] for columns in combinations(range(width), order)]
+        complete = [part[np.all(part != NONE, axis=1)] for part in parts]
+        together = (
+            distinct_sets(np.concatenate(complete)) if any(len(part) for part in complete) else parts[0][:0]
+        )
+        if len(together) > MOST_SETS:
+            if order > 2:  # so many would each be measured too poorly to be worthwhile; their pairs still are
+                break
+            raise DualQueryError(
+                f"the workload asks about more than {MOST_SETS:,} different sets of {order} attributes, too many "
+                "to measure as tables; ask about fewer attributes, or use another mechanism"
+            )
+        if len(together):
+            found[order] = [tuple(row) for row in together.tolist()]
+    return found
+
+
+def varied_sets(task: Task) -> dict[int, list[Set]]:
+    """The sets of the workload and their subsets, by order, without constant attributes."""
+    sizes = task.domain.sizes
+    return {
+        order: [members for members in sets if all(sizes[j] > 1 for j in members)]
+        for order, sets in closure(task.workload.scope).items()
+    }
+
+
+def measures_total(task: Task) -> bool:
+    """Whether the number of records is still to be measured: it is private, and no measurement came before."""
+    return not task.budget.neighbours.size_is_public and task.rows_variance is None
+
+
+def known_at_first(task: Task, told: list[Measured]) -> MeasuredTables:
+    """One-way tables and the number of records: measured with them, before (or both: they are joined), or public."""
+    if measures_total(task) and any(each.what == () for each in told):
+        known = MeasuredTables.nothing(task.domain)
+    else:
+        known = MeasuredTables.rows(task.domain, float(task.rows), task.rows_variance or 0.0)
+    return known.joined(told).counted()
