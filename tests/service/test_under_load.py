@@ -113,11 +113,13 @@ def test_history_of_long_tables_holds_nobody_up(wide: Running, many: int) -> Non
         if not tested:
             grown = os.path.getsize(wide.desk.settings.place) - size
             assert grown < many * 10_000, "what is free and can be had again is kept as its hash"
+    with Beside(wide) as idle:
+        time.sleep(1)
     with Beside(wide) as beside:
         status, _, body = wide.request("GET", "/v1/history?most=1000", who="steward")
     assert status == 200
     assert len(body) < 3_000_000
-    assert max(beside.waits) < 5 * 0.02 + 0.1  # a busy machine may take a tenth of a second more
+    assert max(beside.waits) < 5 * 0.02 + max(idle.waits)  # a busy machine is slow without it, too
     assert beside.most - beside.before < 100e6
     print(
         f"{len(body):,} bytes; health within {max(beside.waits):.3f} s; {(beside.most - beside.before) / 1e6:.0f} MB"
