@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from dualquery.asking import rule
-from dualquery.asking.journal import Fired, Prepaid, read
+from dualquery.asking.journal import KINDS, Fired, Prepaid, read
 from dualquery.service.standing import standing
 from dualquery.service.storage import Storage
 from tests.service import small
@@ -80,7 +80,7 @@ def fired(make: Make, monkeypatch: pytest.MonkeyPatch, each: Fraction, clients: 
         seen = rush(found, clients, requests, what="ask", body={})
         assert set(seen) == {200, 403}
     storage = Storage(settings.place)
-    entries = [read(line.body) for line in storage.verified(storage.promise()) if line.kind != "told"]
+    entries = [read(line.body) for line in storage.verified(storage.promise()) if line.kind in KINDS]
     fires = sum(isinstance(entry, Fired) for entry in entries)
     paid = sum(isinstance(entry, Prepaid) for entry in entries)
     after = standing(settings)
