@@ -23,7 +23,7 @@ from dualquery.mechanisms.projection.baskets import LONG, ByItems, asks_about_pa
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.projection.wide import NOT_TOGETHER, UNASKED, ByClasses
-from dualquery.mechanisms.shares import LEAST_ROOM, shares_of
+from dualquery.mechanisms.shares import LEAST_SHARED_ROOM, shares_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -287,7 +287,7 @@ def test_shares_meet_the_budget_and_leave_room() -> None:
     assert one == pytest.approx(3 * two)
     assert affordable(limits, shares.steps())
     assert shares.deviation(4.0, "one") == pytest.approx(2 * shares.deviation(1.0, "one"))
-    assert shares_of(budget(0.003, accounting=Accounting.ZCDP), {"all": 1.0}, NAMED).room >= LEAST_ROOM
+    assert shares_of(budget(0.003, accounting=Accounting.ZCDP), {"all": 1.0}, NAMED).room >= LEAST_SHARED_ROOM
 
 
 # ── What noisy moments say ──────────────────────────────────────────────────────────────────────────────────────
@@ -337,7 +337,7 @@ def test_class_means_agree_with_the_totals() -> None:
     total = Measured("total", shares @ truth + 0.001 * rng.standard_normal(4000), np.asarray(1e-6))
     made = consistent(shares, means, total)
     assert np.sqrt(np.mean((shares @ made - shares @ truth) ** 2)) < 0.006  # clipping at 0 and 1 aside
-    assert np.mean((made - truth) ** 2) < np.mean((means.value - truth) ** 2)
+    assert np.mean((made - truth) ** 2) < np.mean((means.values - truth) ** 2)
     drowned = settled(Measured("ones", 0.4 + 3 * rng.standard_normal(500), np.asarray(9.0)))
     assert drowned.std() < 1.0
 

@@ -49,7 +49,10 @@ from dualquery.table.domain import Domain
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"
 ROOM = 1 << 46  # A: multipliers of a few thousand, so that shares are met to one part in thousands
-LEAST_ROOM = 1 << 16
+LEAST_ROOM = 1 << 16  # of interactions, ...
+LEAST_SHARED_ROOM = (
+    1 << 30
+)  # ... and of shares for any statistic: with less, some would not fit what was paid for
 SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
 MOST_COUNT = 1 << 58  # of what a stage adds noise to
 MOST_VARIANCE = 1 << 61  # what the sampler can draw, with room to spare
@@ -115,7 +118,7 @@ class Stage:
 Wanted = tuple[str, float, int | None]  # words, share, and A where it is known
 
 
-def stages_of(budget: Budget, wanted: list[Wanted], room: int = ROOM) -> tuple[Stage, ...]:
+def stages_of(budget: Budget, wanted: list[Wanted], room: int, least: int) -> tuple[Stage, ...]:
     """Stages with the smallest variances that the budget affords, and as much room as the noise leaves."""
 
     def make(room: int) -> tuple[Stage, ...] | None:
@@ -133,12 +136,13 @@ def stages_of(budget: Budget, wanted: list[Wanted], room: int = ROOM) -> tuple[S
             for (words, share, _), a, variance in zip(wanted, rooms, variances, strict=True)
         )
 
-    return coarsened(room, LEAST_ROOM, make)
+    return coarsened(room, least, make)
 
 
 def table_stages(task: Task, wanted: list[Wanted]) -> tuple[Stage, ...]:
     """Stages of interactions: what is counted, times its multiplier, stays a number that noise can be added to."""
-    return stages_of(task.budget, wanted, min(ROOM // 4, (MOST_COUNT // (16 * task.rows)) ** 2))
+    room = min(ROOM // 4, (MOST_COUNT // (16 * task.rows)) ** 2)
+    return stages_of(task.budget, wanted, room, LEAST_ROOM)
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,8 @@ class Shares:
 
 def shares_of(budget: Budget, parts: Mapping[str, float], words: Mapping[str, str]) -> Shares:
     """One share a part, by name, in proportion to the parts."""
-    made = stages_of(budget, [(words[name], part, None) for name, part in parts.items()])
+    wanted: list[Wanted] = [(words[name], part, None) for name, part in parts.items()]
+    made = stages_of(budget, wanted, ROOM, LEAST_SHARED_ROOM)
     return Shares(dict(zip(parts, made, strict=True)))
 
 
