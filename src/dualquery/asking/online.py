@@ -268,10 +268,10 @@ class Online:
     def _test(self, question: Question, test: HazardTest, slot: Slot, note: str) -> tuple[OnlineAnswer, int]:
         """One test, and where it fires what was measured; the slot behind it is paid for before anybody goes on."""
         state = self._state
-        if not state.serving:
-            self._sync(self._append(Serving()))
         mass, total = state.hypothesis.mass(question), state.hypothesis.total
         hypotheses = in_records(mass, total, self.rule.rows)
+        if not state.serving:
+            self._sync(self._append(Serving()))
         surprise = self._looking().exceeds_anywhere(
             GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
