@@ -284,7 +284,10 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
         if "dualquery.counting.memory" in reached and part(name) != "audits"  # whose tables are invented
     }
     one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
-    released = {"dualquery.mechanisms.replicas", "dualquery.asking.rehearsal"}  # whose records are released ones
+    released = {
+        "dualquery.mechanisms.replicas",
+        "dualquery.asking.rehearsal",
+    }  # whose records are released ones
     assert one_by_one - released == {"dualquery.asking.opening"}
     assert users == {
         "dualquery.counting.columns",
