@@ -113,17 +113,19 @@ def test_history_of_long_tables_holds_nobody_up(wide: Running, many: int) -> Non
         if not tested:
             grown = os.path.getsize(wide.desk.settings.place) - size
             assert grown < many * 10_000, "what is free and can be had again is kept as its hash"
-    with Beside(wide) as idle:
-        time.sleep(1)
-    with Beside(wide) as beside:
-        status, _, body = wide.request("GET", "/v1/history?most=1000", who="steward")
-    assert status == 200
-    assert len(body) < 3_000_000
-    assert max(beside.waits) < 5 * 0.02 + max(idle.waits)  # a busy machine is slow without it, too
-    assert beside.most - beside.before < 100e6
+    waits, more = [], []
+    for _ in range(5):  # what holds others up does so every time; a busy machine does not
+        with Beside(wide) as beside:
+            status, _, body = wide.request("GET", "/v1/history?most=1000", who="steward")
+        assert status == 200
+        assert len(body) < 3_000_000
+        waits.append(max(beside.waits))
+        more.append(beside.most - beside.before)
     print(
-        f"{len(body):,} bytes; health within {max(beside.waits):.3f} s; {(beside.most - beside.before) / 1e6:.0f} MB"
+        f"{len(body):,} bytes; health within {[round(each, 3) for each in waits]} s; {max(more):,} bytes more"
     )
+    assert min(waits) < 5 * 0.02
+    assert max(more) < 100e6
 
 
 def test_history_is_paged_by_bytes(wide: Running, monkeypatch: pytest.MonkeyPatch) -> None:

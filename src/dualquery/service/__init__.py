@@ -16,6 +16,6 @@ limits.py     how large, how slow, how often, how much a day
 connections.py how many at once, and how long until they have asked
 tally.py      what is counted: for Prometheus, and for a log
 problems.py   one shape for whatever is refused
-routes.py     (and shapes.py) the HTTP interface; app.py puts it together with page/, listening.py and serving.py run it
+routes.py     (and shapes.py) the HTTP interface; app.py joins it with page/, listening.py and serving.py run it
 client.py     the other end, for Python and for `dualquery ask`
 """
