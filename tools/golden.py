@@ -27,6 +27,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: idle threads spin, and their time counts
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -104,7 +106,7 @@ def digest_of(table: pa.Table) -> str:
     return hashlib.sha256(sink.getvalue().to_pybytes()).hexdigest()[:16]
 
 
-def wide_binary(attributes: int, rows: int = 20_000, classes: int = 4) -> Records:
+def wide_binary(attributes: int, rows: int = 6_000, classes: int = 4) -> Records:
     """A mixture of classes over binary columns."""
     rng = np.random.default_rng(3)
     chances = (
@@ -116,7 +118,7 @@ def wide_binary(attributes: int, rows: int = 20_000, classes: int = 4) -> Record
     return Records.from_rows(domain, bits)
 
 
-def continuous_binary(attributes: int, rows: int = 20_000) -> Records:
+def continuous_binary(attributes: int, rows: int = 6_000) -> Records:
     """Binary columns that follow two hidden numbers, and no classes."""
     rng = np.random.default_rng(4)
     slope = rng.normal(size=(2, attributes)) * 1.2
@@ -383,5 +385,4 @@ def told(name: str, now: Found, before: Found | None) -> bool:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     main()

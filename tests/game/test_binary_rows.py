@@ -10,7 +10,7 @@ from dualquery.fitting.rows import (
     BINARY_ATTRIBUTES,
     BinaryRowDataPlayer,
     RowDataPlayer,
-    TargetsMaker,
+    Targets,
     all_binary,
     row_data_player,
 )
@@ -24,7 +24,7 @@ WIDTH = 6
 def problem(seed, *, orders=(1, 2, 3)):
     """Tables, interactions of some triples, and a lean; and rows to start from."""
     rng = np.random.default_rng(seed)
-    maker = TargetsMaker(np.full(WIDTH, 2, np.int64))
+    maker = Targets(np.full(WIDTH, 2, np.int64))
     for order in orders:
         for members in combinations(range(WIDTH), order):
             table = rng.dirichlet(np.ones(2**order)).reshape((2,) * order)
@@ -34,7 +34,7 @@ def problem(seed, *, orders=(1, 2, 3)):
                 maker.add_interaction(members, centred(table), float(rng.uniform(0.5, 2)))
     maker.add_lean((0, 1), rng.normal(0, 1, (2, 2)), 0.002)
     lean = {j: rng.dirichlet((2, 2)) for j in range(WIDTH)}
-    return maker.targets(), lean, rng.integers(0, 2, (2, 200, WIDTH)).astype(np.uint8)
+    return maker, lean, rng.integers(0, 2, (2, 200, WIDTH)).astype(np.uint8)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -14,7 +14,7 @@ from dualquery.fitting.rows import (
     ResidualQueryPlayer,
     RowDataPlayer,
     RowLayout,
-    TargetsMaker,
+    Targets,
 )
 from dualquery.game.moves import Residual, Transcript
 
@@ -47,7 +47,7 @@ def squared_error(rows, sizes, tables, interactions):
 
 def random_problem(seed, sizes, orders=(1, 2), interactions=(), rows=25, chains=1):
     rng = np.random.default_rng(seed)
-    maker = TargetsMaker(np.array(sizes))
+    maker = Targets(np.array(sizes))
     tables, centred_ones = {}, {}
     for order in orders:
         for members in combinations(range(len(sizes)), order):
@@ -63,7 +63,7 @@ def random_problem(seed, sizes, orders=(1, 2), interactions=(), rows=25, chains=
         centred_ones[members] = target, weight
         maker.add_interaction(members, target, weight)
     start = np.stack([rng.integers(0, k, (chains, rows)) for k in sizes], axis=-1).astype(np.uint8)
-    return maker.targets(), start, tables, centred_ones
+    return maker, start, tables, centred_ones
 
 
 @settings(max_examples=25, deadline=None)
@@ -121,10 +121,10 @@ def test_every_single_move_lowers_the_error(seed):
 def test_a_small_table_is_recovered_exactly_when_there_is_no_noise():
     sizes = [2, 3]
     truth = np.array([[10, 0, 30], [5, 40, 15]])
-    maker = TargetsMaker(np.array(sizes))
+    maker = Targets(np.array(sizes))
     maker.add_table((0, 1), truth / 100, 1.0)
     start = np.zeros((2, 100, 2), np.uint8)
-    player = RowDataPlayer(maker.targets(), {}, start, np.random.default_rng(0))
+    player = RowDataPlayer(maker, {}, start, np.random.default_rng(0))
     # Two attributes must change together to get out of a corner: warmth first, then none.
     for temperature in (3.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.0):
         chains = player.reply(NOTHING, Residual(temperature))
@@ -159,12 +159,12 @@ def test_chains_differ_and_rows_stay_in_the_domain():
 
 def test_without_pull_rows_follow_the_lean():
     sizes = np.array([3, 2])
-    maker = TargetsMaker(sizes)
+    maker = Targets(sizes)
     maker.add_table((0,), np.zeros(3), 0.0)
     maker.add_table((1,), np.zeros(2), 0.0)
     lean = {0: np.array([0.7, 0.2, 0.1]), 1: np.array([0.9, 0.1])}
     start = np.zeros((1, 40_000, 2), np.uint8)
-    rows = RowDataPlayer(maker.targets(), lean, start, np.random.default_rng(1)).reply(NOTHING, Residual(1.0))
+    rows = RowDataPlayer(maker, lean, start, np.random.default_rng(1)).reply(NOTHING, Residual(1.0))
     for j, fractions in lean.items():
         seen = np.bincount(rows[0, :, j], minlength=len(fractions)) / rows.shape[1]
         assert np.abs(seen - fractions).max() < 0.012

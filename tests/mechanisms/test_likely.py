@@ -9,7 +9,7 @@ from dualquery.fitting import shrink
 from dualquery.fitting.fit import Wanted
 from dualquery.fitting.likely import mutual_information, spanning_tree, tree_lean, tree_of
 from dualquery.fitting.measured import MeasuredTables
-from dualquery.fitting.rows import TargetsMaker, row_data_player
+from dualquery.fitting.rows import Targets, row_data_player
 from dualquery.fitting.separable import SeparablePrior, contrasts, effective
 from dualquery.fitting.shrink import FAR, RATIOS, relative_posterior
 from dualquery.game.moves import Residual, Transcript
@@ -172,11 +172,11 @@ def test_without_data_rows_are_drawn_from_the_tree(size):
     ones[2] = chain[1, 2].sum(axis=0)
     tree = tree_of({**chain, (0, 2): np.outer(ones[0], ones[2])}, ones)
     assert sorted(tree) == [(0, 1), (1, 2)]
-    maker, heat, rows = TargetsMaker(np.full(3, size, np.int64)), 0.01, 6000
+    maker, heat, rows = Targets(np.full(3, size, np.int64)), 0.01, 6000
     for i, j in tree:
         maker.add_lean((i, j), tree_lean(chain[i, j], ones[i], ones[j], 1e-9), heat)
     player = row_data_player(
-        maker.targets(), ones, rng.integers(0, size, (1, rows, 3)).astype(np.uint8), np.random.default_rng(5)
+        maker, ones, rng.integers(0, size, (1, rows, 3)).astype(np.uint8), np.random.default_rng(5)
     )
     replies = [player.reply(Transcript(), Residual(rows * heat))[0] for _ in range(20)][4:]
     drawn = np.concatenate(replies)
@@ -197,6 +197,6 @@ def test_single_numbers_are_fitted_as_they_were_measured(size, as_measured):
     measured = MeasuredTables(domain, interactions, dict.fromkeys(interactions, 100.0), 1000.0)
     wanted = Wanted.of(measured, rng)
     assert wanted.single_numbers is as_measured
-    raw = wanted.maker({s: measured.table(s) for s in wanted.likely}).targets()
+    raw = wanted.targets({s: measured.table(s) for s in wanted.likely})
     found = wanted.at_once()
     assert all(np.array_equal(raw.pull[s], found.pull[s]) for s in raw.pull) is as_measured

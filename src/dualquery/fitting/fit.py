@@ -16,7 +16,7 @@ import numpy as np
 from dualquery.fitting.likely import likely_larger, likely_pairs, tree_lean, tree_of
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.pace import SCOUT, SHORT_WARM_UP, TEMPERATURE, Chains, Pace, Progress, Rows
-from dualquery.fitting.rows import Targets, TargetsMaker, play_residual, product_start
+from dualquery.fitting.rows import Targets, play_residual, product_start
 from dualquery.game.moves import Cells, Residual, Set, Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
@@ -63,23 +63,23 @@ class Wanted:
             out[members] = without_zeros(self.measured.domain, members, target)
         return out
 
-    def maker(self, pairs: Mapping[Set, Cells]) -> TargetsMaker:
+    def targets(self, pairs: Mapping[Set, Cells]) -> Targets:
         """One-way tables and these pairs; weights are inverse variances."""
-        maker = TargetsMaker(self.measured.domain.sizes.astype(np.int64))
+        targets = Targets(self.measured.domain.sizes.astype(np.int64))
         for j, target in self.ones.items():
-            maker.add_table((j,), target, (self.noise / self.measured.deviation((j,))) ** 2)
+            targets.add_table((j,), target, (self.noise / self.measured.deviation((j,))) ** 2)
         for members, target in pairs.items():
-            maker.add_table(members, target, (self.noise / self.measured.deviation(members)) ** 2)
+            targets.add_table(members, target, (self.noise / self.measured.deviation(members)) ** 2)
         for zeros in structural_zeros(self.measured.domain):
             if len(zeros.members) <= MOST_MEMBERS and zeros.impossible.size <= MOST_ZEROS:
-                maker.add_lean(zeros.members, np.where(zeros.impossible, NEVER, 0.0), self.heat(LEANING))
-        return maker
+                targets.add_lean(zeros.members, np.where(zeros.impossible, NEVER, 0.0), self.heat(LEANING))
+        return targets
 
-    def add_larger(self, maker: TargetsMaker, interactions: Mapping[Set, Cells]) -> None:
+    def add_larger(self, targets: Targets, interactions: Mapping[Set, Cells]) -> None:
         """Interactions of three and more attributes, in fractions."""
         for members, cells in interactions.items():
             deviation = math.sqrt(self.measured.variance[members]) / self.measured.total
-            maker.add_interaction(members, cells, (self.noise / deviation) ** 2)
+            targets.add_interaction(members, cells, (self.noise / deviation) ** 2)
 
     def pull(self) -> float:
         """By how much noise pulls at a value of a row, in units of τ: √(mean_j Σ_{S ∋ j} w_S).
@@ -107,9 +107,9 @@ class Wanted:
         """
         measured = self.measured
         pairs = {s: measured.table(s) for s in self.likely} if self.single_numbers else self.pairs()
-        maker = self.maker(pairs)
-        self.add_larger(maker, {s: measured.interactions[s] / measured.total for s in measured.larger()})
-        return maker.targets()
+        targets = self.targets(pairs)
+        self.add_larger(targets, {s: measured.interactions[s] / measured.total for s in measured.larger()})
+        return targets
 
     def heat(self, times: float) -> float:
         """A temperature, in fractions of the rows."""
@@ -179,11 +179,11 @@ def fit_pairs(
     tree, last = tree_of(wanted.likely, wanted.ones), pace.chain_rows * heat
 
     def targets(pairs: Mapping[Set, Cells]) -> Targets:
-        maker = wanted.maker(pairs)
+        made = wanted.targets(pairs)
         for i, j in tree:
             lean = tree_lean(wanted.likely[i, j], wanted.ones[i], wanted.ones[j], wanted.noise)
-            maker.add_lean((i, j), lean, heat)
-        return maker.targets()
+            made.add_lean((i, j), lean, heat)
+        return made
 
     warm = [last * factor for factor in pace.warm_up]
     return fit_and_mend(wanted, targets, start, (warm, [last] * pace.snapshots), rng, progress)
@@ -199,9 +199,9 @@ def fit_larger(
     last = start.shape[1] * wanted.heat(TEMPERATURE)
 
     def targets(pairs: Mapping[Set, Cells]) -> Targets:
-        maker = wanted.maker(pairs)
-        wanted.add_larger(maker, {members: centred(cells) for members, cells in likely.items()})
-        return maker.targets()
+        made = wanted.targets(pairs)
+        wanted.add_larger(made, {members: centred(cells) for members, cells in likely.items()})
+        return made
 
     warm = [last * factor for factor in SHORT_WARM_UP]
     return fit_and_mend(wanted, targets, start, (warm, [last]), rng, progress)

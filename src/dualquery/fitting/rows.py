@@ -13,7 +13,6 @@ to independence where the measurements do not object.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, permutations
 from math import prod
 
@@ -37,7 +36,6 @@ from dualquery.table.records import smallest_type
 RAREST = 1e-5  # fractions below this lean no harder: a measured cell must still be able to call for them
 
 
-@dataclass(frozen=True)
 class Targets:
     """What the rows should answer: pull[S] is the weighted target w·y of the table over S, weight[S] is w.
 
@@ -45,18 +43,10 @@ class Targets:
     tables may be negative (see `add_interaction`).
     """
 
-    sizes: NDArray[np.int64]
-    pull: Mapping[Set, Cells]
-    weight: Mapping[Set, float]
-
-
-class TargetsMaker:
-    """Collects tables and interactions into `Targets`."""
-
     def __init__(self, sizes: NDArray[np.int64]) -> None:
-        self._sizes = sizes
-        self._pull: dict[Set, Cells] = {}
-        self._weight: dict[Set, float] = {}
+        self.sizes = sizes
+        self.pull: dict[Set, Cells] = {}
+        self.weight: dict[Set, float] = {}
 
     def add_table(self, members: Set, target: Cells, weight: float) -> None:
         """Add weight · ‖N·target − counts‖² over a table."""
@@ -72,7 +62,7 @@ class TargetsMaker:
         self._add(members, weight * target, weight)
         for order in range(1, len(members)):
             for subset in combinations(members, order):
-                left_out = prod(int(self._sizes[j]) for j in members if j not in subset)
+                left_out = prod(int(self.sizes[j]) for j in members if j not in subset)
                 sign = -1.0 if (len(members) - order) % 2 else 1.0
                 self._add(subset, 0.0, sign * weight / left_out)
 
@@ -86,15 +76,12 @@ class TargetsMaker:
         self._add(members, temperature * logarithms, 0.0)
 
     def _add(self, members: Set, pull: Cells | float, weight: float) -> None:
-        if members not in self._pull:
-            self._pull[members] = np.zeros(tuple(int(self._sizes[j]) for j in members))
-            self._weight[members] = 0.0
+        if members not in self.pull:
+            self.pull[members] = np.zeros(tuple(int(self.sizes[j]) for j in members))
+            self.weight[members] = 0.0
         if isinstance(pull, np.ndarray):
-            self._pull[members] = self._pull[members] + pull
-        self._weight[members] += weight
-
-    def targets(self) -> Targets:
-        return Targets(self._sizes, self._pull, self._weight)
+            self.pull[members] = self.pull[members] + pull
+        self.weight[members] += weight
 
 
 class RowLayout:

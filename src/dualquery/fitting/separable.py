@@ -45,15 +45,6 @@ def contrasts(size: int) -> Matrix:
 
 
 @dataclass(frozen=True)
-class _Alike:
-    """Pairs of the same shape, side by side: contrasts y (pair, p, q) and the variance of their noise."""
-
-    pairs: tuple[Set, ...]
-    seen: Matrix
-    noise: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
 class PairPosterior:
     """Of a pair's cells, given the separable prior: deviation from independence, its variance, and the
     prior's.
@@ -75,31 +66,47 @@ class SeparablePrior:
         steps: int = STEPS,
     ) -> None:
         self._basis = {j: contrasts(len(ones[j])) for members in interactions for j in members}
-        self._groups = _grouped(interactions, variance, ones, self._basis)
+        shapes = list(dict.fromkeys(cells.shape for cells in interactions.values()))
+        self._pairs = sorted(
+            interactions, key=lambda s: shapes.index(interactions[s].shape)
+        )  # alike side by side
+        self._noise = np.array([variance[s] for s in self._pairs])
+        self._seen: dict[Set, Matrix] = {
+            (i, j): self._basis[i].T
+            @ (interactions[i, j] - centred(np.outer(ones[i], ones[j])))
+            @ self._basis[j]
+            for i, j in self._pairs
+        }
         guess = {
             j: basis.T @ (np.maximum(ones[j], LEAST_FRACTION)[:, None] * basis)
             for j, basis in self._basis.items()
         }
         self._covariance = dict(guess)
-        self._strength = [_first_strength(group, guess) for group in self._groups]
+        self._strength = self._first_strength(guess)
         with one_thread():
-            if self._groups:
+            if self._pairs:
                 self._improved(guess, steps)
             self._values, self._vectors = _eigen(self._covariance)
         self._turned = {j: self._basis[j] @ self._vectors[j] for j in self._basis}
+
+    def _first_strength(self, guess: Mapping[int, Matrix]) -> NDArray[np.float64]:
+        """a_S by moments: what is seen beyond the noise, in units of the guess."""
+        size = np.array([self._seen[s].size for s in self._pairs])
+        seen = np.array([(self._seen[s] ** 2).sum() for s in self._pairs]) - size * self._noise
+        scale = np.array([np.trace(guess[i]) * np.trace(guess[j]) for i, j in self._pairs])
+        strength: NDArray[np.float64] = np.maximum(seen, LEAST_STRENGTH * size * self._noise) / scale
+        return strength
 
     def _improved(self, guess: Mapping[int, Matrix], steps: int) -> None:
         """Steps of: the posterior of every pair, then a_S and Σ_i that make it most likely."""
         place = {j: number for number, j in enumerate(self._basis)}
         length = np.array([basis.shape[1] for basis in self._basis.values()], np.int64)
         widest = int(length.max(initial=0))
-        pairs = [members for group in self._groups for members in group.pairs]
-        first, second = (np.array([place[s[side]] for s in pairs], np.int64) for side in (0, 1))
-        seen = np.zeros((len(pairs), widest, widest))
-        for n, table in enumerate(table for group in self._groups for table in group.seen):
+        first, second = (np.array([place[s[side]] for s in self._pairs], np.int64) for side in (0, 1))
+        seen = np.zeros((len(self._pairs), widest, widest))
+        for n, members in enumerate(self._pairs):
+            table = self._seen[members]
             seen[n, : table.shape[0], : table.shape[1]] = table
-        noise = np.concatenate([group.noise for group in self._groups])
-        strength = np.concatenate(self._strength)
         weight = np.full(len(place), GUESS)
         np.add.at(weight, first, length[second])
         np.add.at(weight, second, length[first])
@@ -109,67 +116,35 @@ class SeparablePrior:
             found, turned = _eigen(self._covariance)
             for j, n in place.items():
                 values[n, : length[n]], vectors[n, : length[n], : length[n]] = found[j], turned[j]
-            improve(first, second, length, seen, noise, values, vectors, strength, moments)
+            improve(first, second, length, seen, self._noise, values, vectors, self._strength, moments)
             for j, n in place.items():
                 mine = turned[j] @ moments[n, : length[n], : length[n]] @ turned[j].T
                 self._covariance[j] = (GUESS * guess[j] + mine) / weight[n]
-        ends = np.cumsum([len(group.pairs) for group in self._groups])[:-1]
-        self._strength = np.split(strength, ends)
 
     def posteriors(self) -> dict[Set, PairPosterior]:
         """Of every pair, cell by cell."""
         out: dict[Set, PairPosterior] = {}
-        for group, strength in zip(self._groups, self._strength, strict=True):
-            for n, (i, j) in enumerate(group.pairs):
-                left, right = self._turned[i], self._turned[j]
-                seen = self._vectors[i].T @ group.seen[n] @ self._vectors[j]
-                prior, noise = strength[n] * np.outer(self._values[i], self._values[j]), group.noise[n]
-                mean, spread = seen * prior / (prior + noise), prior * noise / (prior + noise)
-                out[(i, j)] = PairPosterior(
-                    left @ mean @ right.T, left**2 @ spread @ (right**2).T, left**2 @ prior @ (right**2).T
-                )
+        for (i, j), strength, noise in zip(self._pairs, self._strength, self._noise, strict=True):
+            left, right = self._turned[i], self._turned[j]
+            seen = self._vectors[i].T @ self._seen[i, j] @ self._vectors[j]
+            prior = strength * np.outer(self._values[i], self._values[j])
+            mean, spread = seen * prior / (prior + noise), prior * noise / (prior + noise)
+            out[i, j] = PairPosterior(
+                left @ mean @ right.T, left**2 @ spread @ (right**2).T, left**2 @ prior @ (right**2).T
+            )
         return out
 
     def expected_errors(
         self, precisions: Mapping[Set, NDArray[np.float64]]
     ) -> dict[Set, NDArray[np.float64]]:
-        """Σ_cells of the posterior deviation of each pair, were it measured with so much more precision
-        (1/variance).
-        """
+        """Σ_cells of the posterior deviation of each pair, measured with so much more precision (1/variance)."""
         out: dict[Set, NDArray[np.float64]] = {}
-        for group, strength in zip(self._groups, self._strength, strict=True):
-            for n, (i, j) in enumerate(group.pairs):
-                prior = strength[n] * np.outer(self._values[i], self._values[j])
-                noise = 1.0 / (1.0 / group.noise[n] + precisions[(i, j)])[:, None, None]
-                spread = self._turned[i] ** 2 @ (prior * noise / (prior + noise)) @ (self._turned[j] ** 2).T
-                out[(i, j)] = np.sqrt(np.maximum(spread, 0.0)).sum(axis=(1, 2))
+        for (i, j), strength, known in zip(self._pairs, self._strength, self._noise, strict=True):
+            prior = strength * np.outer(self._values[i], self._values[j])
+            noise = 1.0 / (1.0 / known + precisions[i, j])[:, None, None]
+            spread = self._turned[i] ** 2 @ (prior * noise / (prior + noise)) @ (self._turned[j] ** 2).T
+            out[i, j] = np.sqrt(np.maximum(spread, 0.0)).sum(axis=(1, 2))
         return out
-
-
-def _grouped(
-    interactions: Mapping[Set, Cells],
-    variance: Mapping[Set, float],
-    ones: Mapping[int, Cells],
-    basis: Mapping[int, Matrix],
-) -> list[_Alike]:
-    shapes: dict[tuple[int, ...], list[Set]] = {}
-    for members, cells in interactions.items():
-        shapes.setdefault(cells.shape, []).append(members)
-    groups = []
-    for alike in shapes.values():
-        apart = [interactions[s] - centred(np.outer(ones[s[0]], ones[s[1]])) for s in alike]
-        seen = [basis[s[0]].T @ each @ basis[s[1]] for s, each in zip(alike, apart, strict=True)]
-        groups.append(_Alike(tuple(alike), np.stack(seen), np.array([variance[s] for s in alike])))
-    return groups
-
-
-def _first_strength(group: _Alike, guess: Mapping[int, Matrix]) -> NDArray[np.float64]:
-    """a_S by moments: what is seen beyond the noise, in units of the guess."""
-    size = group.seen[0].size
-    seen = (group.seen**2).sum(axis=(1, 2)) - size * group.noise
-    scale = np.array([np.trace(guess[i]) * np.trace(guess[j]) for i, j in group.pairs])
-    strength: NDArray[np.float64] = np.maximum(seen, LEAST_STRENGTH * size * group.noise) / scale
-    return strength
 
 
 def _eigen(covariance: Mapping[int, Matrix]) -> tuple[dict[int, Matrix], dict[int, Matrix]]:

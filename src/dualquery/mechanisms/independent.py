@@ -30,7 +30,7 @@ from dualquery.privacy.curator import Curator, measured_at_once
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.gaussian_filter import fine_multiplier
 from dualquery.privacy.ledger import smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import GroupBalances, GroupCounts, Multiplied, Statistic, number_of_records
 from dualquery.queries.group import Group
@@ -64,7 +64,7 @@ def _asked(task: Task, size: Size) -> tuple[tuple[Statistic, ...], tuple[bool, .
     balanced: list[bool] = []
     for group in task.workload.groups:
         counts, balances = GroupCounts(group), GroupBalances(group)
-        halved = _halved(balances, neighbours, size) < _halved(Multiplied(counts, 2), neighbours, size)
+        halved = size(balances.sensitivity(neighbours)) < size(Multiplied(counts, 2).sensitivity(neighbours))
         chosen.append(balances if halved else counts)
         balanced.append(halved)
     if task.rows_variance is None or not any(balanced):
@@ -75,10 +75,6 @@ def _asked(task: Task, size: Size) -> tuple[tuple[Statistic, ...], tuple[bool, .
     wanted = sum(moved) * share / (1 - share) / once
     times = max(1, round(wanted if size is _l1 else math.sqrt(wanted)))
     return (*chosen, Multiplied(number_of_records(task.domain), times)), tuple(balanced), times
-
-
-def _halved(statistic: Statistic, neighbours: Neighbours, size: Size) -> int:
-    return size(statistic.sensitivity(neighbours))
 
 
 def _l1(moved: Sensitivity) -> int:

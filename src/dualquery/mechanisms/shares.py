@@ -49,10 +49,8 @@ from dualquery.table.domain import Domain
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"
 ROOM = 1 << 46  # A: multipliers of a few thousand, so that shares are met to one part in thousands
-LEAST_ROOM = 1 << 16  # of interactions, ...
-LEAST_SHARED_ROOM = (
-    1 << 30
-)  # ... and of shares for any statistic: with less, some would not fit what was paid for
+LEAST_ROOM = 1 << 16  # of interactions
+LEAST_SHARED_ROOM = 1 << 30  # of shares for any statistic: some would not fit less
 SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
 MOST_COUNT = 1 << 58  # of what a stage adds noise to
 MOST_VARIANCE = 1 << 61  # what the sampler can draw, with room to spare

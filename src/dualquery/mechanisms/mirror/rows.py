@@ -9,7 +9,7 @@ import numpy as np
 from dualquery.distributions.implicit_euclidean import SignedDensity
 from dualquery.errors import QueryError
 from dualquery.fitting.pace import Pace
-from dualquery.fitting.rows import TargetsMaker, play_residual, product_start
+from dualquery.fitting.rows import Targets, play_residual, product_start
 from dualquery.mechanisms.mechanism import Progress
 from dualquery.queries.predicates import NONE
 from dualquery.queries.tables import Tables
@@ -47,14 +47,14 @@ def rows_of(
     domain, sets = workload.domain, tables_of(workload)
     tables = Tables(domain, tuple(sets))
     answers = density.answers(Workload(domain, (tables,), "tables"))
-    maker = TargetsMaker(domain.sizes.astype(np.int64))
+    targets = Targets(domain.sizes.astype(np.int64))
     for t, members in enumerate(sets):
-        maker.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
+        targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
     pace = Pace.of(rows)
     start = product_start(domain, density.base.ones, pace, rng)
     heat = pace.temperatures(COLD, 1.0)
     fitted = play_residual(
-        maker.targets(),
+        targets,
         density.base.ones,
         start,
         heat,

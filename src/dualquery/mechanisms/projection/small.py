@@ -55,10 +55,12 @@ TOTAL_OF_ONES = 0.05  # of the share of the one-way tables, for the number of re
 CAUTION = 0.5  # deviations by which the number of records is taken lower than measured: too many would leave records
 # in empty cells, while too few are mended where tables are made distributions
 LIKELY = 1.0  # of a pair's target: of many that were chosen in vain, what was measured is noise
-WORTH = 0.8  # of the cost: pairs mend the worst tables, which the mean hardly shows
 PENALTY = 0.4  # for the noise that measuring a pair brings
 HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
-PAIR_OF_ONES = 1.4  # the error of a product of two tables, in errors of one
+PAIR_OF_ONES = (
+    1.12  # the error of a product of two tables, in errors of one, of which .8 counts: pairs mend the
+)
+# worst tables, which the mean hardly shows
 STEPS = 10  # of expectation and maximisation; more would follow the noise
 SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what others may be, in deviations
 MEAN_ERROR, MAX_ERROR = (
@@ -283,7 +285,7 @@ class Gate:
 
     @property
     def opens(self) -> bool:
-        return self.gain > WORTH * self.cost
+        return self.gain > self.cost
 
     @staticmethod
     def of(misfit: Misfit, best: NDArray[np.int64], noise: Cells, *, total: float, cost: float) -> Gate:
