@@ -55,8 +55,8 @@ def begin(
     """Open the ledger, charge it, make the first release (or take an earlier one), and write the file.
 
     The release is charged before a count is read, and stays charged if something fails later. To `resume`, with the
-    same wishes, goes on from wherever that was, without another charge. `book` is a ledger of releases that has a book
-    for this dataset and for questions: it is charged with the whole cap of the service.
+    same wishes, goes on from wherever that was, without another charge. `book` is a ledger of releases that has a
+    book for this dataset and for questions: it is charged with the whole cap of the service.
     """
     if out.exists():
         raise DualQueryError(f"'{out}' exists already; name another file with --out")

@@ -8,8 +8,9 @@ Let every noise of a test stay below αn/4, and that of a measurement below αn/
     so          KL(D, uniform) ≤ ln|X| allows for B = 2 ln|X|/α² fires, and every answer is within α
     budget      each epoch and each measurement costs a 2B-th of it
 
-and α is the smallest that meets all of it. A step of 1 − ηq with η = α/4 does not: there B would be 16 ln|X|/α². Raked,
-a surprise is worth much more than the theorem knows; there B is 2 log₂|X| and θ is where the noise of k tests ends.
+and α is the smallest that meets all of it. A step of 1 − ηq with η = α/4 does not: there B would be 16 ln|X|/α².
+Raked, a surprise is worth much more than the theorem knows; there B is 2 log₂|X|, and θ is where the noise of k tests
+ends.
 """
 
 from __future__ import annotations
