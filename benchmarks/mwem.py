@@ -28,7 +28,7 @@ from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem.game import MWEM
 from dualquery.mechanisms.mwem.parameters import automatic_rounds, parameters_of
-from dualquery.mechanisms.mwem.questions import AskedQueries, Kind, asked_of
+from dualquery.mechanisms.mwem.questions import AskedQueries, QuestionKind, asked_of
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -75,7 +75,7 @@ def one_round(width: int) -> tuple[float, float, float]:
     """Seconds of a round, of reading and writing the array, and peak memory of the rounds in arrays."""
     rng = np.random.default_rng(1)
     records = Records.from_rows(Domain((Items("x", width),)), rng.random((10_000, width)) < rng.random(width))
-    parities_of = asked_of(marginals(records.domain, 3), Kind.PARITIES, records.rows)
+    parities_of = asked_of(marginals(records.domain, 3), QuestionKind.PARITIES, records.rows)
     assert isinstance(parities_of, AskedQueries)
     task = Task(parities_of.workload, records.rows, paid(1.0))
     chosen = parameters_of(task, MwemWishes(rounds=60))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem.parameters import automatic_rounds
-from dualquery.mechanisms.mwem.questions import Kind, asked_of
+from dualquery.mechanisms.mwem.questions import QuestionKind, asked_of
 from dualquery.queries.families import marginals
 from dualquery.table.records import Records
 from experiments import drawing
@@ -65,7 +65,7 @@ def measure(data: Data, width: int, degree: int, method: str, epsilon: float, se
     records = survey(data, width)
     workload = marginals(records.domain, degree)
     if method == HADAMARD:
-        rounds = asked_of(workload, Kind.PARITIES, records.rows).size  # all of them are measured
+        rounds = asked_of(workload, QuestionKind.PARITIES, records.rows).size  # all of them are measured
         probabilities = hadamard_joint(records, workload, epsilon, seed)
     elif method == PROJECTED:
         rounds = 0  # of choosing and measuring

@@ -19,7 +19,7 @@ import dualquery
 from dualquery import Accounting, Budget, Neighbours, Release
 from dualquery.asking.answers import Badge, OnlineAnswer
 from dualquery.asking.opening import first_release
-from dualquery.asking.rule import Rule
+from dualquery.asking.rule import OnlineRule
 from dualquery.counting.columns import ColumnCounter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.online_pmw.game import online_pmw
@@ -208,7 +208,7 @@ def measure_planted(times: int, seed: int) -> dict[str, Value]:
     """A count that is off by exactly the bound, tested over and over: how often nothing is noticed."""
     rows = 30_162
     domain = Domain((Categorical("a", ("no", "yes")),))
-    rule = Rule.of(BUDGET, rows=rows)
+    rule = OnlineRule.of(BUDGET, rows=rows)
     off = int(np.ceil(rule.bound(rule.test) * rows))
     records = Records.from_rows(domain, (np.arange(rows) < 5000 + off)[:, None].astype(np.int64))
     question = QuestionReader(domain).read("a = yes")

@@ -765,11 +765,11 @@ def test_sizes_in_bytes() -> None:
 def test_bars_show_stages_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     from numba.core import event
 
-    from dualquery.cli.progress import COMPILING, Bars
+    from dualquery.cli.progress import COMPILING, ProgressBars
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with Bars(wanted=True) as progress:
+    with ProgressBars(wanted=True) as progress:
         progress("counting", 1, 2)
         with event.trigger_event("numba:compile", data={}):
             pass
@@ -778,6 +778,6 @@ def test_bars_show_stages_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys:
         progress("reading: 1 row a second", 1, 2)
         progress("reading: 2 rows a second", 2, 2)
     assert list(progress._tasks)[-2:] == [COMPILING, "reading"]
-    with Bars(wanted=False) as progress:
+    with ProgressBars(wanted=False) as progress:
         progress("counting", 1, 2)
     assert not progress._tasks

@@ -13,7 +13,7 @@ import dualquery
 from dualquery import Accounting, Budget, BudgetError, LedgerError, Neighbours, PersonReplace, QueryError
 from dualquery.asking.answers import Badge
 from dualquery.asking.journal import Answered, Closed, Fired, MemoryJournal, Prepaid, Reopened
-from dualquery.asking.rule import Rule
+from dualquery.asking.rule import OnlineRule
 from dualquery.errors import DualQueryError
 from dualquery.privacy.conversion import units
 from tests.asking.conftest import BUDGET, DOMAIN, ROWS, records, release_of
@@ -479,7 +479,7 @@ def test_a_table_opens_from_a_frame_and_makes_its_release() -> None:
 )
 def test_other_relations_are_priced_by_what_they_move(neighbours: Neighbours) -> None:
     budget = Budget(epsilon=1, delta=1e-6, neighbours=neighbours, accounting=Accounting.RENYI)
-    rule, usual = Rule.of(budget, rows=ROWS), Rule.of(BUDGET, rows=ROWS)
+    rule, usual = OnlineRule.of(budget, rows=ROWS), OnlineRule.of(BUDGET, rows=ROWS)
     moved = neighbours.largest(alone=1, apart=1)
     assert rule.test.sensitivity == moved
     assert rule.price <= rule.cap // 50

@@ -21,7 +21,7 @@ from dualquery.audits.pairs import ALONE, REPLACED
 from dualquery.audits.slots import SlotSession
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, TableSurprise
-from dualquery.privacy.hazard import Found, HazardTest, Side, Table, tabulate
+from dualquery.privacy.hazard import FarSide, Found, HazardTest, Table, tabulate
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Laplace
 from dualquery.privacy.slot import Slot
@@ -101,13 +101,13 @@ class _Drawn(HazardTest):
     def table(self) -> Table:
         raise NotImplementedError
 
-    def draw(self, x: int, entropy: Any) -> Side | None:
+    def draw(self, x: int, entropy: Any) -> FarSide | None:
         table = self.table()
         row = min(abs(x), table.last)
         chance = entropy.below(1 << 128, 1)[0]
         if chance >= table.fires[row]:
             return None
-        return Side.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else Side.TOO_HIGH
+        return FarSide.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else FarSide.TOO_HIGH
 
     def draw_first(self, x: Any, entropy: Any) -> Found | None:
         sides = [self.draw(each, entropy) for each in np.asarray(x).tolist()]

@@ -24,7 +24,7 @@ from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query import game as dual_query_game
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.hazard import HazardTest, Side, Table, tabulate
+from dualquery.privacy.hazard import FarSide, HazardTest, Table, tabulate
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
@@ -192,7 +192,7 @@ PLAYED = [
         free_values_look_at_the_truth,
         sampled(
             lambda: mechanisms.runs_of(
-                mechanisms.Setting(
+                mechanisms.MechanismSetting(
                     "dualquery",
                     REPLACED,
                     options={"rounds": 2, "samples": 1, "free": "zeros"},
@@ -207,7 +207,7 @@ PLAYED = [
         a_stop_looks_at_the_true_error,
         sampled(
             lambda: mechanisms.runs_of(
-                mechanisms.Setting("mwem", DUPLICATES, options={"rounds": 2, "synthetic_rows": 100})
+                mechanisms.MechanismSetting("mwem", DUPLICATES, options={"rounds": 2, "synthetic_rows": 100})
             )
         ),
         400,
@@ -281,13 +281,13 @@ def _doubled_table(epsilon: Fraction, threshold: int) -> Table:
 class Doubled(HazardTest):
     """Draws with twice the ε that it is charged for."""
 
-    def draw(self, x: int, entropy: Any) -> Side | None:
+    def draw(self, x: int, entropy: Any) -> FarSide | None:
         table = _doubled_table(self.epsilon, self.threshold)
         row = min(abs(x), table.last)
         chance = entropy.below(1 << 128, 1)[0]
         if chance >= table.fires[row]:
             return None
-        return Side.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else Side.TOO_HIGH
+        return FarSide.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else FarSide.TOO_HIGH
 
 
 IN_FLIGHT = HazardTest(Fraction(1, 5), threshold=8, order=2)

@@ -9,7 +9,7 @@ import pytest
 
 from dualquery.distributions.implicit_euclidean import SPREADS, ImplicitEuclidean
 from dualquery.distributions.mirror_descent import MirrorDescent
-from dualquery.distributions.mirror_maps import Entropy, Euclidean, MirrorMap, PNorm
+from dualquery.distributions.mirror_maps import Euclidean, MirrorMap, NegativeEntropy, PNorm
 from dualquery.distributions.multiplicative_weights import Schedule, StepSize
 from dualquery.distributions.product_base import Covariances, ProductBase
 from dualquery.distributions.products import Products
@@ -20,13 +20,13 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
 
-MAPS: list[MirrorMap] = [Entropy(), Euclidean(), PNorm(1.1), PNorm(1.5), PNorm(1.9)]
+MAPS: list[MirrorMap] = [NegativeEntropy(), Euclidean(), PNorm(1.1), PNorm(1.5), PNorm(1.9)]
 MIXED = Domain((Categorical("a", ("x", "y", "z")), Categorical("b", ("no", "yes")), Items("item", 3)))
 
 
 def distance(mirror: MirrorMap, to: np.ndarray, dual: np.ndarray) -> float:
     """ψ(w) − ⟨θ, w⟩, which the projection makes least."""
-    if isinstance(mirror, Entropy):
+    if isinstance(mirror, NegativeEntropy):
         value = float((to * np.log(np.maximum(to, 1e-300))).sum())
     else:
         p = mirror.p if isinstance(mirror, PNorm) else 2.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dualquery.distributions.support import changed_to_hold, changed_to_lie_in
-from dualquery.distributions.weighted_rows import SUPPORT, Measured, WeightedRows
+from dualquery.distributions.weighted_rows import SUPPORT, MeasuredQuestion, WeightedRows
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, as_lists
@@ -31,8 +31,8 @@ def read(text: str) -> Question:
     return QuestionReader(DOMAIN).read(text)
 
 
-def measured(text: str, *noisy: int, threshold: int = 400, deviation: int = 40) -> Measured:
-    return Measured(read(text), noisy, ROWS, Fraction(deviation**2), threshold)
+def measured(text: str, *noisy: int, threshold: int = 400, deviation: int = 40) -> MeasuredQuestion:
+    return MeasuredQuestion(read(text), noisy, ROWS, Fraction(deviation**2), threshold)
 
 
 def test_the_start_is_the_release() -> None:
@@ -94,7 +94,9 @@ def test_a_table_moves_cell_by_cell() -> None:
     before = belief.fractions(table)
     truth = np.array([0.05, 0.2, 0.125, 0.125, 0.125, 0.125, 0.15, 0.1])
     for _ in range(12):
-        belief.hear(Measured(table, tuple((truth * ROWS).astype(int).tolist()), ROWS, Fraction(900), 100))
+        belief.hear(
+            MeasuredQuestion(table, tuple((truth * ROWS).astype(int).tolist()), ROWS, Fraction(900), 100)
+        )
     after = belief.fractions(table)
     assert np.abs(after - truth).max() < 0.012
     assert np.abs(before - truth).max() > 0.1
@@ -104,7 +106,9 @@ def test_a_table_moves_cell_by_cell() -> None:
 def test_the_same_measurements_make_the_same_belief() -> None:
     heard = [measured("a = p", 5000), measured("a = s & b = x", 900), measured("b = y | i[0]", 2000)]
     heard.append(
-        Measured(read("a by i[1]"), (100, 4000, 900, 900, 900, 900, 1500, 800), ROWS, Fraction(100), 50)
+        MeasuredQuestion(
+            read("a by i[1]"), (100, 4000, 900, 900, 900, 900, 1500, 800), ROWS, Fraction(100), 50
+        )
     )
     prints = set()
     for _ in range(2):

@@ -19,7 +19,7 @@ from dualquery.mechanisms.projection.small import (
     ByChosenPairs,
     Gate,
     Misfit,
-    Rule,
+    PairRule,
     best_pairs,
     cautious,
     denoised,
@@ -109,7 +109,7 @@ def play(records: Records, *, seed: int = 0, rows: int = 12_000, order: int = 2,
 
 def test_the_rule_by_hand():
     task = task_of((5,) * 12, 1000)
-    rule = Rule.of(task)
+    rule = PairRule.of(task)
     v = unit_variance(task.budget)
     precision = 1000 / math.sqrt(v * 12) * 115 / 16
     assert rule.precision == pytest.approx(precision)
@@ -130,22 +130,22 @@ def test_the_rule_by_hand():
 )
 def test_some_pairs_are_chosen_where_records_are_few(sizes, rows, some):
     task = task_of(sizes, rows)
-    assert Rule.of(task).applies is some
+    assert PairRule.of(task).applies is some
     plan = PROJECTION.plan_for(task, {})
     assert isinstance(plan.parameters, ByChosenPairs if some else ByTables)
 
 
 def test_workloads_without_pairs_have_nothing_to_choose():
-    assert not Rule.of(task_of((50,) * 30, 100, order=1)).applies
+    assert not PairRule.of(task_of((50,) * 30, 100, order=1)).applies
 
 
 def test_only_pairs_of_the_workload_are_candidates():
     workload = from_texts(domain(9, 9, 9, 9), ["a0 = 1 & a1 = 2", "a1 = 3 & a3 = 1 & a0 = 2"])
-    assert Rule.of(Task(workload, 50, budget_of())).pairs == [(0, 1), (0, 3), (1, 3)]
+    assert PairRule.of(Task(workload, 50, budget_of())).pairs == [(0, 1), (0, 3), (1, 3)]
 
 
 def test_who_protects_more_measures_more_of_the_one_way_tables():
-    shares = [Rule.of(task_of((6,) * 10, 2000, budget_of(neighbours=n))).shares()[0] for n in KINDS]
+    shares = [PairRule.of(task_of((6,) * 10, 2000, budget_of(neighbours=n))).shares()[0] for n in KINDS]
     replaced, added, person_added, _ = shares
     assert added < replaced < person_added
 
@@ -153,10 +153,10 @@ def test_who_protects_more_measures_more_of_the_one_way_tables():
 def test_an_accounting_without_gaussian_noise_is_refused():
     pure = Budget(epsilon=1, delta=0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE)
     with pytest.raises(BudgetError, match="Gaussian"):
-        Rule.of(task_of((8,) * 15, 1000, pure))
+        PairRule.of(task_of((8,) * 15, 1000, pure))
 
 
-def planned(task: Task, rule: Rule) -> ByChosenPairs:
+def planned(task: Task, rule: PairRule) -> ByChosenPairs:
     """The way, as it is planned."""
     return plan_chosen_pairs(task, rule, ProjectionWishes(), Pace.of(600)).parameters
 
@@ -168,7 +168,7 @@ def planned(task: Task, rule: Rule) -> ByChosenPairs:
 @pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.GAUSSIAN])
 def test_the_stages_spend_the_budget_and_a_ledger_accepts_them(neighbours, accounting):
     task = task_of((3, 20, 7, 9), 200, budget_of(neighbours=neighbours, accounting=accounting))
-    rule = Rule.of(task)
+    rule = PairRule.of(task)
     events = [stage.event for stage in planned(task, rule).stages]
     ledger = Ledger(task.budget)
     ledger.charge(*events)
@@ -184,7 +184,7 @@ def test_the_stages_spend_the_budget_and_a_ledger_accepts_them(neighbours, accou
 @pytest.mark.parametrize("neighbours", KINDS, ids=str)
 def test_whatever_is_chosen_stays_within_what_was_paid_for(neighbours):
     task = task_of((3, 20, 7, 9, 16), 200, budget_of(neighbours=neighbours))
-    rule = Rule.of(task)
+    rule = PairRule.of(task)
     way = planned(task, rule)
     _, second, last = way.stages
     rng = np.random.default_rng(0)
@@ -343,7 +343,7 @@ def test_the_same_seed_gives_the_same_rows():
 
 def test_the_plan_says_which_way_it_goes_and_why():
     plan = PROJECTION.plan_for(task_of((8,) * 15, 1000), {})
-    rule = Rule.of(plan.task)
+    rule = PairRule.of(plan.task)
     assert "1,000 records are few for 105 pairs of attributes" in plan.reason
     assert f"the {rule.chosen} that matter most get the rest" in plan.reason
     assert shown(plan.parameters)["measured"] == "one-way tables, then chosen pairs"

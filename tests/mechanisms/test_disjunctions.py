@@ -16,7 +16,7 @@ from dualquery.game.moves import HeardQuery
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.choose import MECHANISMS, choose
 from dualquery.mechanisms.disjunctions.basis import incidence_of, number_of_functions
-from dualquery.mechanisms.disjunctions.expansion import Measured, SignedRows, shrunk, towards_zero
+from dualquery.mechanisms.disjunctions.expansion import MeasuredParities, SignedRows, shrunk, towards_zero
 from dualquery.mechanisms.disjunctions.polynomials import (
     chebyshev_degree,
     chebyshev_or,
@@ -145,7 +145,7 @@ def test_the_expansion_is_exact(workload: Workload) -> None:
     measured = {}
     for order in range(1, signed.order + 1):
         sets = signed.sets(order)
-        measured[order] = Measured(sets, sign[:, sets].prod(axis=2).mean(axis=0), 1e-9)
+        measured[order] = MeasuredParities(sets, sign[:, sets].prod(axis=2).mean(axis=0), 1e-9)
     np.testing.assert_allclose(signed.answers(measured), workload.fractions(records), atol=1e-12)
     shrunken = shrunk(measured, domain.width)  # next to no noise: nothing to shrink
     np.testing.assert_allclose(signed.answers(shrunken), workload.fractions(records), atol=1e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dualquery.mechanisms.graphs.fit import Fitted, Measured, Pairs, fit, product_model
+from dualquery.mechanisms.graphs.fit import Fitted, MeasuredGraph, Pairs, fit, product_model
 
 CLASSES = np.array([0, 0, 0, 1, 1, 1, 1])
 
@@ -17,10 +17,12 @@ def graph() -> np.ndarray:
     return found
 
 
-def measured(edges: np.ndarray, *, degree: float = 1e-6, block: float = 1e-6, pair: float = 1e-6) -> Measured:
+def measured(
+    edges: np.ndarray, *, degree: float = 1e-6, block: float = 1e-6, pair: float = 1e-6
+) -> MeasuredGraph:
     member = np.eye(2)[CLASSES]
     without = edges - np.diag(np.diag(edges))
-    return Measured(
+    return MeasuredGraph(
         leaving=edges.sum(axis=1),
         entering=edges.sum(axis=0),
         blocks=member.T @ without @ member,
@@ -71,7 +73,7 @@ def test_what_is_known_better_moves_less() -> None:
     """Degrees that say 100 more than the public number of edges give way; the number does not."""
     edges = graph()
     known = measured(edges + 3.0, degree=400.0, block=400.0)
-    known = Measured(**{**vars(known), "total": float(edges.sum())})
+    known = MeasuredGraph(**{**vars(known), "total": float(edges.sum())})
     found = weights(fit(known, product_model(known, CLASSES), Pairs.none()))
     assert found.sum() == pytest.approx(edges.sum(), rel=0.01)
 

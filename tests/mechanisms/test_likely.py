@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dualquery.fitting import shrink
-from dualquery.fitting.fit import Wanted
+from dualquery.fitting.fit import PairTargets
 from dualquery.fitting.likely import mutual_information, spanning_tree, tree_lean, tree_of
 from dualquery.fitting.measured import MeasuredTables
 from dualquery.fitting.rows import Targets, row_data_player
@@ -195,7 +195,7 @@ def test_single_numbers_are_fitted_as_they_were_measured(size, as_measured):
         s: centred(rng.normal(0, 10, (size,) * len(s))) for k in (1, 2) for s in combinations(range(4), k)
     }
     measured = MeasuredTables(domain, interactions, dict.fromkeys(interactions, 100.0), 1000.0)
-    wanted = Wanted.of(measured, rng)
+    wanted = PairTargets.of(measured, rng)
     assert wanted.single_numbers is as_measured
     raw = wanted.targets({s: measured.table(s) for s in wanted.likely})
     found = wanted.at_once()

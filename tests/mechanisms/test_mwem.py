@@ -15,7 +15,7 @@ from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
 from dualquery.mechanisms.mwem.game import MWEM, belief_of, mwem
 from dualquery.mechanisms.mwem.parameters import automatic_rounds, parameters_of
-from dualquery.mechanisms.mwem.questions import AskedQueries, AskedTables, Kind, asked_of, usual_kind
+from dualquery.mechanisms.mwem.questions import AskedQueries, AskedTables, QuestionKind, asked_of, usual_kind
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -72,7 +72,7 @@ def errors(outcome: Outcome, workload: Workload, records: Records) -> float:
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
-@pytest.mark.parametrize("measured", [each.value for each in Kind])
+@pytest.mark.parametrize("measured", [each.value for each in QuestionKind])
 @pytest.mark.parametrize("updates", ["repeated", "once"])
 def test_a_pure_run_costs_what_the_paper_says(neighbours: Neighbours, measured: str, updates: str) -> None:
     records = skewed(BINARY)
@@ -145,7 +145,7 @@ def test_a_selection_stays_within_its_range_on_every_neighbour() -> None:
         assert np.ptp(moves) <= 2
 
 
-@pytest.mark.parametrize("measured", [each.value for each in Kind])
+@pytest.mark.parametrize("measured", [each.value for each in QuestionKind])
 def test_the_more_budget_the_better(measured: str) -> None:
     records, workload = skewed(BINARY), from_spec(BINARY, "marginals:2")
     poor = np.mean(
@@ -220,18 +220,18 @@ def test_parts_stay_within_their_limit() -> None:
 
 
 def test_what_is_measured_by_default() -> None:
-    assert usual_kind(from_spec(BINARY, "marginals:3")) is Kind.QUERIES_AND_PARITIES
-    assert usual_kind(from_spec(MIXED, "marginals:2")) is Kind.TABLES
-    assert usual_kind(from_spec(MIXED, "random:2:10")) is Kind.QUERIES
-    closed = asked_of(from_spec(BINARY, "marginals:3"), Kind.PARITIES, 100)
+    assert usual_kind(from_spec(BINARY, "marginals:3")) is QuestionKind.QUERIES_AND_PARITIES
+    assert usual_kind(from_spec(MIXED, "marginals:2")) is QuestionKind.TABLES
+    assert usual_kind(from_spec(MIXED, "random:2:10")) is QuestionKind.QUERIES
+    closed = asked_of(from_spec(BINARY, "marginals:3"), QuestionKind.PARITIES, 100)
     assert isinstance(closed, AskedQueries)
     assert closed.size == closed.workload.size == sum(math.comb(8, k) for k in (1, 2, 3))
-    both = asked_of(from_spec(BINARY, "marginals:3"), Kind.QUERIES_AND_PARITIES, 100)
+    both = asked_of(from_spec(BINARY, "marginals:3"), QuestionKind.QUERIES_AND_PARITIES, 100)
     assert both.size == closed.size + 8 * math.comb(8, 3)
 
 
 def test_tables_that_noise_would_drown_are_left_out() -> None:
-    asked = asked_of(from_spec(MIXED, "marginals:3"), Kind.TABLES, public_rows=1000)
+    asked = asked_of(from_spec(MIXED, "marginals:3"), QuestionKind.TABLES, public_rows=1000)
     assert isinstance(asked, AskedTables)
     assert len(asked.tables.sets) == 7
     # In more than twenty cells noise of 100 records each is more than 2n, the largest error of a table.

@@ -11,7 +11,7 @@ from dualquery.errors import BudgetError, DataError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.hazard import HazardTest, Side
+from dualquery.privacy.hazard import FarSide, HazardTest
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
@@ -247,7 +247,7 @@ def test_a_hazard_test_is_paid_for_by_its_fire_alone():
         # εθ = 7.5: a hypothesis without error fires once in nine hundred times
         assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None
     assert curator.ledger.events == ()
-    for hypothesis, side in ((TRUTH - 150, Side.TOO_LOW), (TRUTH + 150, Side.TOO_HIGH)):
+    for hypothesis, side in ((TRUTH - 150, FarSide.TOO_LOW), (TRUTH + 150, FarSide.TOO_HIGH)):
         before = curator.ledger.events
         surprise = curator.exceeds(asked, hypothesis, law=law, noise=noise)
         assert surprise is not None
@@ -268,7 +268,7 @@ def test_an_epoch_is_paid_for_when_it_opens_and_ends_with_its_first_surprise():
     assert (counter.charged_at_first_count, entropy.charged_at_first_draw) == (2, 2)
     surprise = curator.exceeds(asked, TRUTH - 200, law=law, noise=noise)
     assert surprise is not None
-    assert surprise.side is Side.FAR
+    assert surprise.side is FarSide.FAR
     assert abs(surprise.noisy - TRUTH) < 60
     assert curator.ledger.events == once  # all of it was paid for when the epoch opened
     assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None

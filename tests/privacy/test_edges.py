@@ -26,7 +26,7 @@ from dualquery.privacy.conversion import (
     tight_gaussian_epsilon,
 )
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.hazard import HazardTest, Side, Table, last_row, price_holds
+from dualquery.privacy.hazard import FarSide, HazardTest, Table, last_row, price_holds
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import MOST_RECORDS, Neighbours
 from dualquery.privacy.noise_law import Law
@@ -408,8 +408,8 @@ def test_preparing_is_what_the_first_draw_would_do() -> None:
     hazard._checked.cache_clear()
     test.prepare()
     assert hazard._checked.cache_info().misses == 1
-    assert test.draw(10**6, SeededEntropy(1)) is Side.TOO_LOW
-    assert test.draw(-(10**6), SeededEntropy(1)) is Side.TOO_HIGH
+    assert test.draw(10**6, SeededEntropy(1)) is FarSide.TOO_LOW
+    assert test.draw(-(10**6), SeededEntropy(1)) is FarSide.TOO_HIGH
     assert hazard._checked.cache_info().misses == 1
 
 

@@ -15,7 +15,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, renyi_cap, rho_units_of, units
 from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement
-from dualquery.privacy.hazard import HazardTest, Side
+from dualquery.privacy.hazard import FarSide, HazardTest
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
@@ -114,9 +114,11 @@ def test_silence_is_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hypothesis", "side"), [(FAR, Side.TOO_LOW), (COUNT + 599, Side.TOO_HIGH)], ids=["too low", "too high"]
+    ("hypothesis", "side"),
+    [(FAR, FarSide.TOO_LOW), (COUNT + 599, FarSide.TOO_HIGH)],
+    ids=["too low", "too high"],
 )
-def test_a_fire_leaves_itself_and_its_measurement(hypothesis: int, side: Side) -> None:
+def test_a_fire_leaves_itself_and_its_measurement(hypothesis: int, side: FarSide) -> None:
     house = House(Accounting.RENYI)
     surprise = house.curator.exceeds(QUESTION, hypothesis, law=HAZARD, noise=NOISE)
     assert isinstance(surprise, Surprise)
@@ -199,7 +201,7 @@ def test_far_questions_fire_and_near_ones_do_not() -> None:
     for _ in range(CAP // renyi_cost()):
         surprise = house.curator.exceeds(QUESTION, FAR, law=HAZARD, noise=NOISE)
         assert surprise is not None
-        assert surprise.side is Side.TOO_LOW
+        assert surprise.side is FarSide.TOO_LOW
 
 
 @pytest.mark.parametrize("entropy", [WatchedEntropy, lambda diary: SystemEntropy()], ids=["seed", "system"])
@@ -265,7 +267,7 @@ def test_a_new_epoch_opens_after_an_above() -> None:
         assert house.curator.exceeds(QUESTION, NEAR, law=law, noise=NOISE) is None
         surprise = house.curator.exceeds(QUESTION, FAR, law=law, noise=NOISE)
         assert surprise is not None
-        assert surprise.side is Side.FAR
+        assert surprise.side is FarSide.FAR
         assert house.ledger.events.count(SPARSE.event) == epochs
         assert house.ledger.events.count(MEASURED) == epochs
         assert len(house.ledger.events) == 2 * epochs

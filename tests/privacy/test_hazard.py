@@ -18,7 +18,7 @@ from scipy import stats
 from dualquery.errors import BudgetError
 from dualquery.privacy.conversion import UNITS, best_order, fire_units, renyi_cap, renyi_epsilon, rho_of
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.hazard import HazardTest, Side, Table, price_holds, tabulate
+from dualquery.privacy.hazard import FarSide, HazardTest, Table, price_holds, tabulate
 from dualquery.privacy.noise_law import exp_minus
 from dualquery.randomness import SeededEntropy
 
@@ -197,7 +197,7 @@ class Scripted:
 def test_a_draw_compares_128_bits_with_the_row(x: int) -> None:
     test = HazardTest(Fraction(1, 40), 100, 22)
     _, low, high = tabulate(test.epsilon, test.threshold).outcomes(x)
-    first, second = (Side.TOO_LOW, Side.TOO_HIGH) if x >= 0 else (Side.TOO_HIGH, Side.TOO_LOW)
+    first, second = (FarSide.TOO_LOW, FarSide.TOO_HIGH) if x >= 0 else (FarSide.TOO_HIGH, FarSide.TOO_LOW)
     edge = low if x >= 0 else high
     chances = [0, edge - 1, edge, low + high - 1, low + high, ONE - 1]
     drawn = [test.draw(x, Scripted(chance)) for chance in chances]
@@ -210,7 +210,7 @@ def p_value(test: HazardTest, wrong: Fraction, x: int, draws: int) -> float:
     seen = Counter(test.draw(x, entropy) for _ in range(draws))
     with mpmath.workdps(30):
         expected = [float(p) * draws for p in ideal(HazardTest(wrong, test.threshold, 2), x)]
-    found = [seen[None], seen[Side.TOO_LOW], seen[Side.TOO_HIGH]]
+    found = [seen[None], seen[FarSide.TOO_LOW], seen[FarSide.TOO_HIGH]]
     return float(stats.chisquare(found, expected).pvalue)
 
 

@@ -14,7 +14,7 @@ from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
-from dualquery.privacy.hazard import Found, HazardTest, Side, Table, tabulate
+from dualquery.privacy.hazard import FarSide, Found, HazardTest, Table, tabulate
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
@@ -99,7 +99,7 @@ def test_a_table_drawn_at_a_doubled_epsilon_breaks_the_inequality() -> None:
 def test_draws_follow_the_law() -> None:
     x, draws = (3, -4, 0, 5), 20_000
     table, entropy = tabulate(SMALL.epsilon, SMALL.threshold), SeededEntropy(3)
-    names = {Side.TOO_LOW: "low", Side.TOO_HIGH: "high"}
+    names = {FarSide.TOO_LOW: "low", FarSide.TOO_HIGH: "high"}
     seen: dict[tuple[int, str] | None, int] = {}
     for _ in range(draws):
         found = SMALL.draw_first(np.array(x), entropy)
@@ -185,8 +185,8 @@ def test_a_slot_is_paid_once_and_serves_every_silent_table() -> None:
     assert house.ledger.events == ()
 
 
-@pytest.mark.parametrize(("by", "side"), [(900, Side.TOO_HIGH), (-900, Side.TOO_LOW)])
-def test_a_fire_says_where_and_gives_all_cells_with_fresh_noise(by: int, side: Side) -> None:
+@pytest.mark.parametrize(("by", "side"), [(900, FarSide.TOO_HIGH), (-900, FarSide.TOO_LOW)])
+def test_a_fire_says_where_and_gives_all_cells_with_fresh_noise(by: int, side: FarSide) -> None:
     house = House(Accounting.RENYI)
     slot = slot_of(house)
     surprise = asked(house, slot, far(3, by))

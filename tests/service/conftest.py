@@ -20,7 +20,7 @@ import uvicorn
 
 from dualquery.asking import rule
 from dualquery.service import tokens
-from dualquery.service.desk import Asked, Desk
+from dualquery.service.desk import Desk, PendingRequest
 from dualquery.service.listening import bound, configured
 from dualquery.service.serving import opened
 from dualquery.service.settings import Settings
@@ -77,7 +77,7 @@ def ask(desk: Desk, *questions: str, name: str = "ada", **options: Any) -> list[
     async def all_of_them() -> list[bytes]:
         (holder,) = (each for each in desk.tokens.all if each.name == name)
         asked = [
-            Asked(holder=holder, dataset=desk.settings.dataset, question=each, **options)
+            PendingRequest(holder=holder, dataset=desk.settings.dataset, question=each, **options)
             for each in questions
         ]
         return await asyncio.gather(*map(desk.ask, asked))

@@ -41,7 +41,7 @@ from sqlalchemy import event
 from dualquery.asking.online import Online
 from dualquery.privacy.curator import Curator
 from dualquery.service import app, clerk
-from dualquery.service.desk import Asked, Desk
+from dualquery.service.desk import Desk, PendingRequest
 from dualquery.service.keeping import Keeper
 from dualquery.service.serving import opened, serve
 from dualquery.service.settings import Settings, read_settings
@@ -222,7 +222,7 @@ def warmed(settings: Settings, token: str) -> None:
         holder = desk.tokens.holder(token)
         assert holder is not None
         for question in small.questions(12, seed=99):
-            await desk.ask(Asked(holder=holder, dataset=settings.dataset, question=question))
+            await desk.ask(PendingRequest(holder=holder, dataset=settings.dataset, question=question))
 
     with opened(settings) as desk:
         desk.clerk.prepare_all()

@@ -17,7 +17,7 @@ from dualquery.service import tokens
 from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError
 from dualquery.service.desk import Desk
-from dualquery.service.limits import Rate
+from dualquery.service.limits import RequestRate
 from dualquery.service.problems import ProblemError
 from dualquery.service.standing import standing
 from dualquery.service.storage import AwayError, Storage
@@ -362,7 +362,7 @@ def test_a_defect_before_the_table_is_of_one_request_alone(
 ) -> None:
     """Nothing was looked at and nothing was written: 500 for who asked, and everybody else goes on."""
     from dualquery.asking.online import Online
-    from dualquery.asking.rule import Rule
+    from dualquery.asking.rule import OnlineRule
     from dualquery.distributions.weighted_rows import WeightedRows
 
     def defect(*_: object, **__: object) -> None:
@@ -371,7 +371,7 @@ def test_a_defect_before_the_table_is_of_one_request_alone(
     settings = make()
     with running(settings, ada=1.0, bob=1.0) as found:
         before = standing(settings).head
-        for owner, name in ((Rule, "test_of"), (WeightedRows, "mass"), (Online, "quote")):
+        for owner, name in ((OnlineRule, "test_of"), (WeightedRows, "mass"), (Online, "quote")):
             with monkeypatch.context() as patch:
                 patch.setattr(owner, name, defect)
                 status, problem, _ = found.ask("colour = c0")
@@ -421,7 +421,7 @@ def test_answers_leave_on_the_tick(make: Make) -> None:
 
 def test_a_bucket_empties_and_fills() -> None:
     now = [0.0]
-    rate = Rate(2, clock=lambda: now[0])
+    rate = RequestRate(2, clock=lambda: now[0])
     rate.take("ada")
     rate.take("ada")
     with pytest.raises(ProblemError) as caught:

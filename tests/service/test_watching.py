@@ -21,7 +21,7 @@ from dualquery.asking import rule
 from dualquery.asking.rehearsal import rehearse
 from dualquery.privacy.hazard import HazardTest
 from dualquery.service import beginning, clerk
-from dualquery.service.departures import Watch
+from dualquery.service.departures import Departure
 from dualquery.service.serving import opened
 from dualquery.service.standing import standing
 from dualquery.service.storage import AwayError, Storage
@@ -171,7 +171,7 @@ def test_a_log_that_nobody_reads_stops_nobody() -> None:
 
 def test_what_is_late_leaves_after_two_four_eight_quanta() -> None:
     now = [0.3]
-    watch = Watch(1.0, lambda: now[0])
+    watch = Departure(1.0, lambda: now[0])
     assert watch.first == 1.0
     late = {0.9: 1, 1.0: 1, 1.1: 3, 2.9: 3, 3.1: 5, 5.5: 9, 9.5: 17, 100.0: 129}
     assert {moment: watch.leaves(moment) for moment in late} == late

@@ -30,9 +30,9 @@ from dualquery.asking.journal import (
 )
 from dualquery.asking.published import Published
 from dualquery.asking.quoting import purchase_quote, quote_of, too_dear
-from dualquery.asking.rule import Rule, gaussian_bound, variance_of
+from dualquery.asking.rule import OnlineRule, gaussian_bound, variance_of
 from dualquery.asking.state import Known, State
-from dualquery.asking.telling import Bars, answer_of, entry_of, fired_of, in_records
+from dualquery.asking.telling import AnswerBars, answer_of, entry_of, fired_of, in_records
 from dualquery.errors import BudgetError, LedgerError, QueryError
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.conversion import units
@@ -79,7 +79,7 @@ class Online:
         )
         self._published = Published(published)
         self._prepared: tuple[HazardTest, ...] = ()
-        self._bars = Bars(release)
+        self._bars = AnswerBars(release)
         self.journal = journal
         self.release = release
         with self._unbroken():
@@ -96,7 +96,7 @@ class Online:
         return self._published.releases
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> OnlineRule:
         return self._state.rule
 
     @property

@@ -25,7 +25,7 @@ from dualquery.asking.published import named, refuse_not_private, words_of
 from dualquery.asking.rule import (
     QUESTIONS,
     SHARE,
-    Rule,
+    OnlineRule,
     budget_of_release,
     cap_of,
     check_wishes,
@@ -109,7 +109,7 @@ def online(
         )  # fmt: skip
         entries = list(kept.entries())
     rows = _public_rows(counter, budget.neighbours, records, release)
-    rule = Rule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
+    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
     reader, entropy = QuestionReader(public.domain), entropy_from(seed)
     fixed = _fixed(counter, entries, changed=table_changed)
     state, opened = _stand(rule, reader, release, public.domain, kept, entries, fixed)
@@ -133,7 +133,7 @@ def _refuse_going_on(entries: Sequence[Entry]) -> None:
 
 
 def _stand(
-    rule: Rule,
+    rule: OnlineRule,
     reader: QuestionReader,
     release: Release,
     domain: Domain,
@@ -236,7 +236,7 @@ def _public_rows(counter: Counter, neighbours: Neighbours, declared: int | None,
 
 
 def _opened(
-    rule: Rule, domain: Domain, release: Release, fingerprint: str, entries: Sequence[Entry]
+    rule: OnlineRule, domain: Domain, release: Release, fingerprint: str, entries: Sequence[Entry]
 ) -> Opened:
     """What this opening says; a journal that began with something else is refused by whoever compares."""
     cost = _release_units(_budget_on(release, rule.budget), rule.order)
@@ -328,11 +328,15 @@ def _release_units(budget: Budget, order: int) -> int:
 
 def _refuse_other_accounting(budget: Budget) -> None:
     if budget.accounting is not Accounting.RENYI:
-        Rule.of(budget, rows=1)
+        OnlineRule.of(budget, rows=1)
 
 
 def _certificate(
-    rule: Rule, opened: Opened, warnings: Sequence[str], private: bool, beside: Sequence[Mapping[str, Json]]
+    rule: OnlineRule,
+    opened: Opened,
+    warnings: Sequence[str],
+    private: bool,
+    beside: Sequence[Mapping[str, Json]],
 ) -> dict[str, Json]:
     return {
         "promise": rule.budget.words() + words_of(beside),

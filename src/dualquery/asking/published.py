@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dualquery.asking.answers import Badge, Json, Left, OnlineAnswer
-from dualquery.asking.telling import Bars, answer_of
+from dualquery.asking.telling import AnswerBars, answer_of
 from dualquery.errors import BudgetError, QueryError
 from dualquery.queries.kept_columns import KeptColumns
 from dualquery.queries.question import Question, QuestionReader
@@ -83,4 +83,6 @@ class Published:
             if columns is None
             else columns.counts(question.group) / columns.records.rows
         )
-        return answer_of(question, Badge.RELEASE, values, Bars(release).of(question, values), None, left)
+        return answer_of(
+            question, Badge.RELEASE, values, AnswerBars(release).of(question, values), None, left
+        )

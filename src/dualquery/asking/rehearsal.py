@@ -14,7 +14,7 @@ import numpy as np
 
 from dualquery.asking.journal import MemoryJournal
 from dualquery.asking.online import Online
-from dualquery.asking.rule import MOST_ERROR, Rule
+from dualquery.asking.rule import MOST_ERROR, OnlineRule
 from dualquery.asking.state import State
 from dualquery.counting.columns import ColumnCounter
 from dualquery.counting.memory import MemoryCounter
@@ -32,7 +32,7 @@ MOST_ROWS = 1 << 20  # of a rehearsal; a larger table takes longer in proportion
 FEW_ROWS = 1 << 10  # that are enough to have everything compiled and loaded
 
 
-def rehearse(rule: Rule, release: Release, *, rows: int = FEW_ROWS) -> float:
+def rehearse(rule: OnlineRule, release: Release, *, rows: int = FEW_ROWS) -> float:
     """The most processor seconds that a question takes, with a fire and a purchase, once everything is ready."""
     records = release.records
     assert records is not None, "an interactive table starts from records"
@@ -41,7 +41,7 @@ def rehearse(rule: Rule, release: Release, *, rows: int = FEW_ROWS) -> float:
     return min(passes[1:]) * max(1.0, rows / MOST_ROWS)  # the first one compiles and loads
 
 
-def _asked(rule: Rule, release: Release, records: Records, public: Records) -> Online:
+def _asked(rule: OnlineRule, release: Release, records: Records, public: Records) -> Online:
     reader = QuestionReader(release.domain)
     state = State(rule, WeightedRows(records), reader)
     curator = Curator(ColumnCounter(MemoryCounter(public)), state.ledger, entropy_from(0))

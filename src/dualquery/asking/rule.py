@@ -55,7 +55,7 @@ def of_questions(budget: Budget) -> Budget:
 
 
 @dataclass(frozen=True)
-class Rule:
+class OnlineRule:
     """Everything that a question goes by. Public, and fixed when the table is opened."""
 
     budget: Budget
@@ -65,7 +65,9 @@ class Rule:
     measurement: Fraction  # ρ of what follows a fire
 
     @staticmethod
-    def of(budget: Budget, *, rows: int, questions: int = QUESTIONS, tolerance: float | None = None) -> Rule:
+    def of(
+        budget: Budget, *, rows: int, questions: int = QUESTIONS, tolerance: float | None = None
+    ) -> OnlineRule:
         if budget.accounting is not Accounting.RENYI:
             raise BudgetError(
                 f"questions one at a time are paid for by renyi accounting, not by {budget.accounting.value}; "
@@ -85,7 +87,7 @@ class Rule:
 
         wanted = 0 if tolerance is None else math.floor(tolerance * rows)
         bound = min(max(_least(test, share), wanted), MOST_BOUND)
-        return Rule(budget, rows, questions, test(bound), Fraction(math.floor(share / order), UNITS))
+        return OnlineRule(budget, rows, questions, test(bound), Fraction(math.floor(share / order), UNITS))
 
     @cached_property
     def cap(self) -> int:
@@ -199,7 +201,7 @@ def budget_of_release(budget: Budget, share: Fraction) -> Budget:
 
 def check_wishes(budget: Budget, *, share: float | None, questions: int, tolerance: float | None) -> None:
     """Refuse what no rule can be made of, before a release is paid for. Without a share, none is made."""
-    Rule.of(budget, rows=1, questions=questions, tolerance=tolerance)
+    OnlineRule.of(budget, rows=1, questions=questions, tolerance=tolerance)
     if share is not None:
         budget_of_release(budget, decimal(share))
 

@@ -24,8 +24,8 @@ from dualquery.asking.journal import (
     Prepaid,
     Serving,
 )
-from dualquery.asking.rule import Rule
-from dualquery.distributions.weighted_rows import Measured, WeightedRows
+from dualquery.asking.rule import OnlineRule
+from dualquery.distributions.weighted_rows import MeasuredQuestion, WeightedRows
 from dualquery.errors import LedgerError
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
@@ -49,7 +49,7 @@ class Known:
 class State:
     """Changes by entries only."""
 
-    def __init__(self, rule: Rule, hypothesis: WeightedRows, reader: QuestionReader) -> None:
+    def __init__(self, rule: OnlineRule, hypothesis: WeightedRows, reader: QuestionReader) -> None:
         self.rule = rule
         self.hypothesis = hypothesis
         self.ledger = Ledger(rule.budget)
@@ -160,7 +160,7 @@ class State:
         if before is None or known.variance <= before.variance:
             self.known[question.text] = known
         self.hypothesis.hear(
-            Measured(
+            MeasuredQuestion(
                 question, known.noisy, self.rule.rows, known.variance, threshold=self.rule.test.threshold
             )
         )

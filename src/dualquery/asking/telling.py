@@ -15,7 +15,7 @@ from dualquery.queries.question import Question
 from dualquery.releases.release import Release
 
 
-class Bars:
+class AnswerBars:
     """The 95% bars of what rows that began as a release answer: t · curve(q), as if replicas erred as the curve says.
 
     Replicas of the release say nothing of a hypothesis that has moved since; its curves are what there is.

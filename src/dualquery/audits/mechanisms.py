@@ -33,7 +33,7 @@ EITHER = from_texts(BITS, ["a = 1 | b = 1"])
 
 
 @dataclass(frozen=True)
-class Setting:
+class MechanismSetting:
     """A mechanism, a budget and options that let few runs tell much."""
 
     mechanism: str
@@ -59,7 +59,7 @@ class Setting:
         return Case(self.mechanism, pair, runs_of(self), quick=quick, long=long)
 
 
-def runs_of(setting: Setting) -> Sampler:
+def runs_of(setting: MechanismSetting) -> Sampler:
     """Plan once, as the public would; run as often as asked."""
 
     def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
@@ -105,31 +105,35 @@ def cases() -> list[Case]:
     dual_query: dict[str, object] = {"rounds": 2, "samples": 1, "free": "zeros"}
     density, spread = {**dual_query, "free": "density"}, {**dual_query, "rounds": 3, "learning_rate": 5.0}
     return [
-        Setting("dualquery", REPLACED, options=dual_query, workload=ONE_ATTRIBUTE).case(*many),
-        Setting("dualquery", MANY, options=spread).case(*many),
-        Setting(
+        MechanismSetting("dualquery", REPLACED, options=dual_query, workload=ONE_ATTRIBUTE).case(*many),
+        MechanismSetting("dualquery", MANY, options=spread).case(*many),
+        MechanismSetting(
             "dualquery", REPLACED, options=density, workload=ONE_ATTRIBUTE, words=", one attribute free"
         ).case(*many),
-        Setting("mwem", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
-        Setting("mwem", MANY, options={**rows, "rounds": 2}).case(*many),
-        Setting("mwem", DUPLICATES, zcdp, options={**once, "start": "noisy"}, words=", noisy start").case(
-            *late
+        MechanismSetting("mwem", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
+        MechanismSetting("mwem", MANY, options={**rows, "rounds": 2}).case(*many),
+        MechanismSetting(
+            "mwem", DUPLICATES, zcdp, options={**once, "start": "noisy"}, words=", noisy start"
+        ).case(*late),
+        MechanismSetting("pmw", DUPLICATES, options={**once, "iterate": "last"}, workload=ONE_ATTRIBUTE).case(
+            *many
         ),
-        Setting("pmw", DUPLICATES, options={**once, "iterate": "last"}, workload=ONE_ATTRIBUTE).case(*many),
-        Setting("pmw", MANY, options={**rows, "rounds": 2, "iterate": "last"}).case(*many),
-        Setting("mirror", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
-        Setting("mirror", MANY, options={**rows, "rounds": 2, "mirror_map": "euclidean"}).case(*many),
-        Setting("euclidean", DUPLICATES, zcdp, options=once, workload=ONE_ATTRIBUTE).case(*slow),
-        Setting("monomials", DUPLICATES, zcdp, options={"rounds": 1}, workload=EITHER).case(*slow),
-        Setting("parities", DUPLICATES, zcdp, workload=EITHER).case(*slow),
-        Setting("projection", DUPLICATES, gaussian, options=rows, workload=ONE_TABLE).case(*few),
-        Setting("projection", MANY, gaussian, options=rows).case(*late),
-        Setting("laplace", DUPLICATES).case(1000, 40_000),
-        Setting("laplace", ALONE).case(1000, 40_000),
-        Setting("gaussian", DUPLICATES, gaussian).case(*slow),
-        Setting("gaussian", MANY, gaussian).case(0, 10_000),
-        Setting("hadamard", DUPLICATES, options=rows, workload=ONE_TABLE).case(*many),
-        Setting("hadamard", MANY, options=rows).case(*many),
-        Setting("uniform", DUPLICATES, options=rows).case(*many),
-        Setting("zeros", DUPLICATES, options=rows).case(*many),
+        MechanismSetting("pmw", MANY, options={**rows, "rounds": 2, "iterate": "last"}).case(*many),
+        MechanismSetting("mirror", DUPLICATES, options=once, workload=ONE_ATTRIBUTE).case(*many),
+        MechanismSetting("mirror", MANY, options={**rows, "rounds": 2, "mirror_map": "euclidean"}).case(
+            *many
+        ),
+        MechanismSetting("euclidean", DUPLICATES, zcdp, options=once, workload=ONE_ATTRIBUTE).case(*slow),
+        MechanismSetting("monomials", DUPLICATES, zcdp, options={"rounds": 1}, workload=EITHER).case(*slow),
+        MechanismSetting("parities", DUPLICATES, zcdp, workload=EITHER).case(*slow),
+        MechanismSetting("projection", DUPLICATES, gaussian, options=rows, workload=ONE_TABLE).case(*few),
+        MechanismSetting("projection", MANY, gaussian, options=rows).case(*late),
+        MechanismSetting("laplace", DUPLICATES).case(1000, 40_000),
+        MechanismSetting("laplace", ALONE).case(1000, 40_000),
+        MechanismSetting("gaussian", DUPLICATES, gaussian).case(*slow),
+        MechanismSetting("gaussian", MANY, gaussian).case(0, 10_000),
+        MechanismSetting("hadamard", DUPLICATES, options=rows, workload=ONE_TABLE).case(*many),
+        MechanismSetting("hadamard", MANY, options=rows).case(*many),
+        MechanismSetting("uniform", DUPLICATES, options=rows).case(*many),
+        MechanismSetting("zeros", DUPLICATES, options=rows).case(*many),
     ]

@@ -64,7 +64,7 @@ LOOK_UPS = from_texts(CODES, ["code = 7", "code = 0", "code = 3"])
 
 
 @dataclass(frozen=True)
-class Setting:
+class SpecialSetting:
     """A mechanism of special tables, and options that let few runs tell much."""
 
     mechanism: str
@@ -82,7 +82,7 @@ class Setting:
         return Case(self.mechanism, self.pair.words, runs_of(self), quick=quick, long=long)
 
 
-def runs_of(setting: Setting) -> Sampler:
+def runs_of(setting: SpecialSetting) -> Sampler:
     """Plan once, as the public would; run as often as asked; the adversary asks what is free afterwards."""
 
     def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
@@ -125,10 +125,10 @@ def cases() -> list[Case]:
     """Every statistic of special tables, and every mechanism."""
     return [
         *measurements(_measurements()),
-        Setting("coarsenings", EDGE, CUTS).case(0, 1000),
-        Setting("frieze-kannan", EDGE, CUTS, {"rounds": 1}).case(240, 4000),
-        Setting("distance-curves", FAR, PLACES).case(240, 4000),
-        Setting("coordinate-wise", FAR, PLACES, {"rounds": 1}).case(240, 4000),
-        Setting("noisy-cells", LISTED, LOOK_UPS).case(240, 4000),
-        Setting("touched-weights", LISTED, LOOK_UPS, {"rounds": 1}).case(240, 4000),
+        SpecialSetting("coarsenings", EDGE, CUTS).case(0, 1000),
+        SpecialSetting("frieze-kannan", EDGE, CUTS, {"rounds": 1}).case(240, 4000),
+        SpecialSetting("distance-curves", FAR, PLACES).case(240, 4000),
+        SpecialSetting("coordinate-wise", FAR, PLACES, {"rounds": 1}).case(240, 4000),
+        SpecialSetting("noisy-cells", LISTED, LOOK_UPS).case(240, 4000),
+        SpecialSetting("touched-weights", LISTED, LOOK_UPS, {"rounds": 1}).case(240, 4000),
     ]

@@ -52,9 +52,9 @@ def audit(
     from dualquery.audits.audit import audit as attack
     from dualquery.audits.audit import chosen_cases
     from dualquery.cli import output
-    from dualquery.cli.progress import Bars
+    from dualquery.cli.progress import ProgressBars
 
-    with Bars(wanted=not (json or quiet)) as progress:
+    with ProgressBars(wanted=not (json or quiet)) as progress:
         found = attack(chosen_cases(mechanisms or []), quick=quick, runs=runs, seed=seed, progress=progress)
     if json:
         output.print_json(found.to_json())

@@ -70,13 +70,13 @@ def demo(
 def _show_survey(out: Path, epsilon: float, *, quiet: bool) -> None:
     from dualquery import example
     from dualquery.cli import output
-    from dualquery.cli.progress import Bars
+    from dualquery.cli.progress import ProgressBars
     from dualquery.cli.release import print_summary
 
     delta = default_delta(example.PEOPLE)
     budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE)
     table, schema, folder = out / "survey.csv", out / "schema.toml", out / "release"
-    with Bars(wanted=not quiet) as progress:
+    with ProgressBars(wanted=not quiet) as progress:
         import dualquery
         from dualquery.releases.making import release
         from dualquery.table.schema import read_schema

@@ -13,7 +13,7 @@ def show(out: Path, epsilon: float, quiet: bool) -> None:
     import dualquery
     from dualquery import example_codes as example
     from dualquery.cli import output
-    from dualquery.cli.progress import Bars
+    from dualquery.cli.progress import ProgressBars
     from dualquery.cli.release import print_summary
     from dualquery.errors import ReleaseError
     from dualquery.privacy.budget import Budget, default_delta
@@ -28,7 +28,7 @@ def show(out: Path, epsilon: float, quiet: bool) -> None:
     budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE)
     table, schema, folder = out / "register.csv", out / "schema.toml", out / "release"
     lookups = out / example.LOOKUPS
-    with Bars(wanted=not quiet) as progress:
+    with ProgressBars(wanted=not quiet) as progress:
         try:
             out.mkdir(parents=True)
             pyarrow.csv.write_csv(example.register(), table)

@@ -18,7 +18,7 @@ DELTA = 1e-6
 def show(made_up: Callable[[], Example], out: Path, epsilon: float, *, quiet: bool) -> None:
     """Write the example, release it, and print some questions with the truth beside the answers."""
     from dualquery.cli import output
-    from dualquery.cli.progress import Bars
+    from dualquery.cli.progress import ProgressBars
     from dualquery.cli.release import print_summary
     from dualquery.releases.evaluation import evaluate
     from dualquery.releases.making import release
@@ -28,7 +28,7 @@ def show(made_up: Callable[[], Example], out: Path, epsilon: float, *, quiet: bo
     example = made_up()
     budget = Budget(epsilon=epsilon, delta=DELTA, neighbours=Neighbours.ADD_REMOVE)
     table, schema, folder = out / example.table, out / "schema.toml", out / "release"
-    with Bars(wanted=not quiet) as progress:
+    with ProgressBars(wanted=not quiet) as progress:
         _write(example, out)
         described = read_schema(schema)
         records = encode(table, described)

@@ -41,9 +41,9 @@ def evaluate(
     ```
     """
     from dualquery.cli import output
-    from dualquery.cli.progress import Bars
+    from dualquery.cli.progress import ProgressBars
 
-    with Bars(wanted=not (json or quiet)) as progress:
+    with ProgressBars(wanted=not (json or quiet)) as progress:
         from dualquery.queries.families import from_spec
         from dualquery.releases.evaluation import evaluate as compare
         from dualquery.releases.release import Release

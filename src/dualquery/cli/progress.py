@@ -9,7 +9,7 @@ from typing import Any
 COMPILING = "compiling kernels (first run only)"
 
 
-class Bars:
+class ProgressBars:
     """Use as `with Bars(wanted) as progress`, then call `progress(stage, done, total)`.
 
     A stage is known by its words up to a colon; what follows, such as a pace, may change.
@@ -24,7 +24,7 @@ class Bars:
         self._tasks: dict[str, Any] = {}
         self._listener: Any = None
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> ProgressBars:
         if self._wanted:
             self._show()
         return self

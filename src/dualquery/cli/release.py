@@ -106,9 +106,9 @@ def release(
     """
     budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
     budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
-    from dualquery.cli.progress import Bars
+    from dualquery.cli.progress import ProgressBars
 
-    with Bars(wanted=not (json or quiet)) as progress:
+    with ProgressBars(wanted=not (json or quiet)) as progress:
         from dualquery.releases.making import release as make_release
         from dualquery.releases.rows import shared_rows
 

@@ -142,9 +142,9 @@ def init(
     ```
     """
     from dualquery.cli import output
-    from dualquery.cli.progress import Bars
+    from dualquery.cli.progress import ProgressBars
 
-    with Bars(wanted=not quiet) as progress:
+    with ProgressBars(wanted=not quiet) as progress:
         from dualquery.service.beginning import begin
 
         made = begin(
@@ -211,7 +211,7 @@ def run(
     dualquery serve service.toml --host 0.0.0.0 --tls-certificate host.pem --tls-key host.key
     ```
     """
-    from dualquery.cli.progress import Bars
+    from dualquery.cli.progress import ProgressBars
     from dualquery.service.serving import serve
     from dualquery.service.settings import read_settings
 
@@ -219,7 +219,7 @@ def run(
     given = {"host": host, "port": port, "certificate": tls_certificate, "key": tls_key}
     changed = {name: value for name, value in given.items() if value is not None}
     settings = replace(settings, http=replace(settings.http, **changed))  # type: ignore[arg-type]
-    with Bars(wanted=not quiet) as progress:
+    with ProgressBars(wanted=not quiet) as progress:
         ready = None if quiet else partial(print, flush=True)
         log = partial(print, flush=True) if log_json else None
         serve(

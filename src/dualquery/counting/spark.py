@@ -25,7 +25,7 @@ from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.blocks import bin_of
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import Wanted, check_persons, encode
+from dualquery.table.encoding import WantedColumns, check_persons, encode
 from dualquery.table.files import choose
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -59,7 +59,7 @@ class SparkCounter:
         self._records_per_person = records_per_person
         self._counts = KeptCounts(progress)
         owned = schema.unit is not None and (schema.long or records_per_person is not None)
-        names = Wanted.of(frame, schema, owned=owned).names
+        names = WantedColumns.of(frame, schema, owned=owned).names
         with spark_words():
             frame = _named(frame, names)
             if schema.unit is not None and owned:

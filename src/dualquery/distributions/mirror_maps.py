@@ -43,7 +43,7 @@ class MirrorMap(Protocol):
 
 
 @dataclass(frozen=True)
-class Entropy:
+class NegativeEntropy:
     """ψ = Σ w ln w."""
 
     def dual(self, weights: Reals) -> Reals:

@@ -28,7 +28,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Incidence:
+class BasisIncidence:
     """Which basis functions are 1 on each query: functions[start[q] : start[q + 1]], out of `number`."""
 
     number: int
@@ -39,7 +39,7 @@ class Incidence:
 class SignedMonomials:
     """Weights over signed functions, in logarithms: w± ∝ e^{±θ}."""
 
-    def __init__(self, incidence: Incidence, *, weight: float, schedule: Schedule) -> None:
+    def __init__(self, incidence: BasisIncidence, *, weight: float, schedule: Schedule) -> None:
         self._incidence = incidence
         self._weight = weight
         self._schedule = schedule
@@ -70,7 +70,7 @@ class SignedMonomials:
 class MonomialBelief:
     """The weights as they stand."""
 
-    incidence: Incidence
+    incidence: BasisIncidence
     weight: float
     log: Reals
 

@@ -39,7 +39,7 @@ _SURE = 9  # squared standard deviations
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredQuestion:
     """A count, or the counts of a table's cells, with noise of a variance, and the threshold of the test before."""
 
     question: Question
@@ -84,14 +84,14 @@ class WeightedRows:
                 digest.update(codes.astype("<i8").tobytes())
         return digest.hexdigest()
 
-    def hear(self, measured: Measured) -> None:
+    def hear(self, measured: MeasuredQuestion) -> None:
         """Move towards a measurement."""
         if measured.question.is_table:
             self._hear_table(measured)
         else:
             self._hear_query(measured)
 
-    def _hear_query(self, measured: Measured) -> None:
+    def _hear_query(self, measured: MeasuredQuestion) -> None:
         mass = int(self.mass(measured.question)[0])
         target = self._target(mass, measured, measured.noisy[0])
         if target is None:
@@ -106,7 +106,7 @@ class WeightedRows:
         chosen = np.unpackbits(words.view(np.uint8), count=self.rows, bitorder="little").astype(np.bool_)
         self._multiply(np.where(chosen, inside, outside))
 
-    def _hear_table(self, measured: Measured) -> None:
+    def _hear_table(self, measured: MeasuredQuestion) -> None:
         question = measured.question
         before = self.mass(question).tolist()
         targets = [self._target(mass, measured, m) for mass, m in zip(before, measured.noisy, strict=True)]
@@ -135,7 +135,7 @@ class WeightedRows:
         )
         self._multiply(factors[self._columns.cells(question.group)])  # type: ignore[arg-type]
 
-    def _target(self, mass: int, measured: Measured, noisy: int) -> Fraction | None:
+    def _target(self, mass: int, measured: MeasuredQuestion, noisy: int) -> Fraction | None:
         """Where a measurement moves a fraction to; None where it may be noise."""
         believed = Fraction(mass, self._total)
         gap = noisy - measured.rows * believed

@@ -36,7 +36,7 @@ LARGE = 30.0  # a cell of so many deviations gets half of what the temperature t
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PairTargets:
     """What rows should answer: one-way tables, pairs as they are likely to be, and the noise (τ) of a pair's
     cell.
     """
@@ -48,11 +48,11 @@ class Wanted:
     part: float = LIKELY
 
     @staticmethod
-    def of(measured: MeasuredTables, rng: np.random.Generator, part: float = LIKELY) -> Wanted:
+    def of(measured: MeasuredTables, rng: np.random.Generator, part: float = LIKELY) -> PairTargets:
         ones = {j: without_zeros(measured.domain, (j,), cells) for j, cells in measured.ones().items()}
         base: list[Set] = measured.of_order(2) or measured.of_order(1)
         noise = 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in base])))
-        return Wanted(measured, ones, likely_pairs(measured, ones, rng), noise, part)
+        return PairTargets(measured, ones, likely_pairs(measured, ones, rng), noise, part)
 
     def pairs(self) -> dict[Set, Cells]:
         """The target of each pair; the larger a cell is, the more it is left as it was measured."""
@@ -154,7 +154,7 @@ def fit(
     where attributes have two values, nothing that a tree could. `likely` is the part of a pair's target that is
     what it is likely to be; the rest is what was measured.
     """
-    wanted = Wanted.of(measured, rng, likely)
+    wanted = PairTargets.of(measured, rng, likely)
     start = product_start(measured.domain, wanted.ones, pace, rng)
     larger = measured.larger()
     if at_once and (larger or wanted.single_numbers):
@@ -172,7 +172,7 @@ def fit(
 
 
 def fit_pairs(
-    wanted: Wanted, start: Chains, pace: Pace, rng: np.random.Generator, progress: Progress
+    wanted: PairTargets, start: Chains, pace: Pace, rng: np.random.Generator, progress: Progress
 ) -> Transcript[Residual, Chains]:
     """Rows that lean to the tree of the pairs that say most."""
     heat = wanted.heat(LEANING)
@@ -190,7 +190,7 @@ def fit_pairs(
 
 
 def fit_larger(
-    wanted: Wanted, start: Chains, rng: np.random.Generator, progress: Progress
+    wanted: PairTargets, start: Chains, rng: np.random.Generator, progress: Progress
 ) -> Transcript[Residual, Chains]:
     """Rows that were fitted to pairs, fitted to larger sets as well, each shrunk around what the rows say of
     it.
@@ -208,7 +208,7 @@ def fit_larger(
 
 
 def fit_and_mend(
-    wanted: Wanted,
+    wanted: PairTargets,
     targets: Callable[[Mapping[Set, Cells]], Targets],
     start: Chains,
     temperatures: tuple[Sequence[float], Sequence[float]],
@@ -244,7 +244,7 @@ class RefittingDataPlayer:
 
     def reply(self, transcript: Transcript[Measured, Chains], challenge: Measured) -> Chains:
         self.known = self.known.joined(interactions_told(challenge, self.known.domain)).counted()
-        wanted = Wanted.of(self.known, self._rng)
+        wanted = PairTargets.of(self.known, self._rng)
         heat = [SCOUT.rows * wanted.heat(TEMPERATURE)] * SCOUT.rounds
         played = play_residual(
             wanted.at_once(), wanted.ones, self._rows, heat, self._rng, lambda done, total: None

@@ -23,7 +23,7 @@ from dualquery.distributions.products import Products
 from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Run, Step, Task, hidden
-from dualquery.mechanisms.mwem.questions import AskedQueries, Kind, asked_of
+from dualquery.mechanisms.mwem.questions import AskedQueries, QuestionKind, asked_of
 from dualquery.mechanisms.outcomes import released, synthetic_rows
 from dualquery.mechanisms.wishes import RowsWishes
 from dualquery.privacy.budget import Accounting
@@ -53,7 +53,7 @@ class HadamardParameters:
 def _plan_hadamard(task: Task, wanted: RowsWishes) -> Plan[HadamardParameters]:
     cells = prod(task.domain.sizes.tolist())
     check_cells(cells)
-    asked = asked_of(task.workload, Kind.PARITIES, task.rows)
+    asked = asked_of(task.workload, QuestionKind.PARITIES, task.rows)
     assert isinstance(asked, AskedQueries), "parities are queries"
     moved = asked.statistic.sensitivity(task.budget.neighbours)
     law = _hadamard_law(task, moved, asked.size)

@@ -26,7 +26,7 @@ from dualquery.queries.predicates import NONE, Predicates
 Scalar = TypeVar("Scalar", np.int32, np.int64)
 
 
-class Status(Enum):
+class Optimality(Enum):
     """What is known about a response: nothing is better, or something might be."""
 
     OPTIMAL = "optimal"

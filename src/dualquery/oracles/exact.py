@@ -21,7 +21,7 @@ import numpy as np
 from dualquery.errors import DualQueryError
 from dualquery.oracles.arrays import Ints
 from dualquery.oracles.choices import compile_clauses
-from dualquery.oracles.clauses import Clauses, Status, merge
+from dualquery.oracles.clauses import Clauses, Optimality, merge
 from dualquery.oracles.problem import Problem, return_home, truths
 
 
@@ -31,7 +31,7 @@ class ExactResponse:
 
     record: Ints
     value: int
-    status: Status
+    status: Optimality
     bound: int
 
 
@@ -54,7 +54,7 @@ def exact_response(
     value = max(values)
     record = np.array(fallback, np.int32)
     record[meaning.attribute] = meaning.value[candidates[values.index(value)]]
-    status = Status.OPTIMAL if value == bound else Status.FEASIBLE
+    status = Optimality.OPTIMAL if value == bound else Optimality.FEASIBLE
     return ExactResponse(record, value, status, bound)
 
 

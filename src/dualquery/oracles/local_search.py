@@ -22,7 +22,7 @@ import numpy as np
 from dualquery.compiled import njit
 from dualquery.oracles.arrays import Flags, Ints, Longs, Words
 from dualquery.oracles.choices import compile_clauses
-from dualquery.oracles.clauses import Clauses, Status, merge
+from dualquery.oracles.clauses import Clauses, Optimality, merge
 from dualquery.oracles.components import Components, enumerate_small, split
 from dualquery.oracles.parity import eliminate, heaviest_first, unpeel
 from dualquery.oracles.presolve import presolve
@@ -39,7 +39,7 @@ class Response:
 
     record: Ints
     value: int
-    status: Status
+    status: Optimality
 
 
 def best_response(
@@ -65,7 +65,7 @@ def best_response(
     record = np.array(fallback, np.int32)
     record[meaning.attribute] = meaning.value[choice]
     proven = bool(settled.all()) or value == clauses.ceiling
-    return Response(record, value, Status.OPTIMAL if proven else Status.FEASIBLE)
+    return Response(record, value, Optimality.OPTIMAL if proven else Optimality.FEASIBLE)
 
 
 def _maximise(parts: Components, flips: int, chance: Words) -> tuple[Flags, Ints]:

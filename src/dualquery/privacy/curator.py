@@ -13,7 +13,7 @@ from dualquery.counting.counter import Counter, Integers
 from dualquery.errors import BudgetError
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.events import Concentrated, GaussianMeasurement, LaplaceMeasurement
-from dualquery.privacy.hazard import Found, Side
+from dualquery.privacy.hazard import FarSide, Found
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
@@ -30,7 +30,9 @@ class ThresholdLaw(Protocol):
     def sensitivity(self) -> int:
         """How far a neighbour may move the number that is tested."""
 
-    def pay(self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated) -> Callable[[int], Side | None]:
+    def pay(
+        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
+    ) -> Callable[[int], FarSide | None]:
         """Pay for a test and for the measurement that may follow it; then the test."""
 
 
@@ -65,7 +67,7 @@ class TableSurprise:
 class Surprise:
     """On which side of the hypothesis the number lies, and the number with fresh noise of its own."""
 
-    side: Side
+    side: FarSide
     noisy: int
 
 

@@ -43,7 +43,7 @@ _SLOWEST, _FASTEST = 40, 6  # rates are clipped to [2⁻⁴⁰, 2⁶]
 _LN_2 = Fraction(6932, 10_000)  # a little more than ln 2
 
 
-class Side(Enum):
+class FarSide(Enum):
     """What a fire says about the hypothesis."""
 
     TOO_LOW = "too low"
@@ -56,7 +56,7 @@ class Found:
     """Which of several numbers a fire is about, and what it says."""
 
     cell: int
-    side: Side
+    side: FarSide
 
 
 @dataclass(frozen=True)
@@ -106,25 +106,27 @@ class HazardTest:
         """Of the table: what it takes to make it."""
         return last_row(self.epsilon, self.threshold) + 1
 
-    def pay(self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated) -> Callable[[int], Side | None]:
+    def pay(
+        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
+    ) -> Callable[[int], FarSide | None]:
         """Reserve a fire and the measurement after it; then the test, to be asked once."""
         reservation = ledger.reserve(self.event, follow_up)
 
-        def test(x: int) -> Side | None:
+        def test(x: int) -> FarSide | None:
             side = self.draw(x, entropy)
             reservation.settle(fired=side is not None)
             return side
 
         return test
 
-    def draw(self, x: int, entropy: Entropy) -> Side | None:
+    def draw(self, x: int, entropy: Entropy) -> FarSide | None:
         """One draw of the law at x = count(q) − round(n h); None is silence."""
         table = _checked(self)
         row = min(abs(x), table.last)
         chance = entropy.below(1 << _BITS, 1)[0]
         if chance >= table.fires[row]:
             return None
-        return Side.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else Side.TOO_HIGH
+        return FarSide.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else FarSide.TOO_HIGH
 
     def draw_first(self, x: Integers, entropy: Entropy) -> Found | None:
         """One draw at each number, and of those that fired the first; None where all stayed silent.
@@ -140,7 +142,7 @@ class HazardTest:
         if not fires.any():
             return None
         cell = int(fires.argmax())
-        return Found(cell, Side.TOO_LOW if bool(nearer[cell]) == (x[cell] >= 0) else Side.TOO_HIGH)
+        return Found(cell, FarSide.TOO_LOW if bool(nearer[cell]) == (x[cell] >= 0) else FarSide.TOO_HIGH)
 
     def probabilities(self, x: int) -> tuple[Fraction, Fraction]:
         """The exact chances of "too low" and "too high", as drawn."""

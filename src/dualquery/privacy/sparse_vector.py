@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.events import Concentrated, Epoch
-from dualquery.privacy.hazard import Side
+from dualquery.privacy.hazard import FarSide
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import discrete_laplace
 from dualquery.randomness import Entropy
@@ -96,7 +96,9 @@ class Epochs:
     def sensitivity(self) -> int:
         return self._law.sensitivity
 
-    def pay(self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated) -> Callable[[int], Side | None]:
+    def pay(
+        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
+    ) -> Callable[[int], FarSide | None]:
         """Where no epoch is open, pay for one and for the measurement that ends it; then the test."""
         if self._ledger not in {None, ledger}:
             raise BudgetError("These epochs are paid for by another ledger; make new ones for this table.")
@@ -107,4 +109,4 @@ class Epochs:
             ledger.charge(follow_up)
             self._paid.add(follow_up)
         epoch = self._epoch
-        return lambda x: Side.FAR if epoch.exceeds(x) else None
+        return lambda x: FarSide.FAR if epoch.exceeds(x) else None

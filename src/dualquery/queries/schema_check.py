@@ -18,7 +18,7 @@ from dualquery.table.columns import Categorical, Column, Items, Numeric
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Domain
 from dualquery.table.draft_ids import several_rows
-from dualquery.table.encoding import Wanted, encode
+from dualquery.table.encoding import WantedColumns, encode
 from dualquery.table.files import choose
 from dualquery.table.schema import Schema, read_schema
 from dualquery.table.source import Source, read_table
@@ -29,7 +29,7 @@ LONG = 1000  # values of an attribute: its tables are large, and their cells nea
 
 
 @dataclass(frozen=True)
-class Checked:
+class SchemaCheck:
     """What was found: `problems` stand in the way of a release, `notes` do not."""
 
     attributes: tuple[str, ...]
@@ -51,7 +51,7 @@ class Checked:
         return [*out, "nothing is missing" if self.sound else f"{self.wrong} to mend"]
 
 
-def checked(schema: str | os.PathLike[str] | Schema, table: Source | None = None) -> Checked:
+def checked(schema: str | os.PathLike[str] | Schema, table: Source | None = None) -> SchemaCheck:
     """What stands in a schema, what it lacks, and what of a table has no place in it."""
     read = schema if isinstance(schema, Schema) else read_schema(schema)
     domain = read.domain
@@ -66,7 +66,7 @@ def checked(schema: str | os.PathLike[str] | Schema, table: Source | None = None
         found, more = _compared(read, table)
         problems += found
         notes += more
-    return Checked(tuple(map(_described, domain.columns)), tuple(problems), tuple(notes))
+    return SchemaCheck(tuple(map(_described, domain.columns)), tuple(problems), tuple(notes))
 
 
 def _described(column: Column) -> str:
@@ -135,7 +135,7 @@ def _compared(schema: Schema, table: Source) -> tuple[list[str], list[str]]:
 
 def _read(schema: Schema, table: Source) -> pa.Table:
     """All columns of a table, read as for a release with this schema."""
-    wanted = Wanted.of(table, schema, owned=False)
+    wanted = WantedColumns.of(table, schema, owned=False)
     if wanted.transactions:
         assert isinstance(table, str | os.PathLike), "only a file can hold lines"
         return read_transactions(table, wanted.names[0])

@@ -22,7 +22,7 @@ from dualquery.releases.recount import recounted
 
 
 @dataclass(frozen=True)
-class Audit:
+class BookAudit:
     """What was found to be in order."""
 
     statements: tuple[Statement, ...]
@@ -31,7 +31,7 @@ class Audit:
 
 def audit(
     ledger: Place, folders: Sequence[str | os.PathLike[str]] = (), *, dataset: str | None = None
-) -> Audit:
+) -> BookAudit:
     """Verify every book of a ledger (or one), and that each release stands in it as its certificate says.
 
     LedgerError with the first thing that is amiss: a chain that does not follow, a sum that is not what is spent, a
@@ -53,7 +53,7 @@ def audit(
             raise LedgerError(
                 f"'{folder}' and '{other}' are different releases on one charge; one was not paid for"
             )
-    return Audit(tuple(statements.values()), len(folders))
+    return BookAudit(tuple(statements.values()), len(folders))
 
 
 def read_certificate(folder: Path) -> Certificate:

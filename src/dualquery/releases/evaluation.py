@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class TableErrors:
+class L1Errors:
     """Errors of whole tables: the sum over its cells of the absolute differences of fractions (L1)."""
 
     tables: int
@@ -66,7 +66,7 @@ class Evaluation:
     workload: str
     predicted_mean_error: float | None
     predicted_max_error: float | None
-    tables: TableErrors | None
+    tables: L1Errors | None
     worst: tuple[WorstQuery, ...]
     stamp: str = STAMP
 
@@ -159,8 +159,8 @@ def _in_parts(workload: Workload) -> Iterator[Group]:
         yield from group.in_parts(_CELLS_AT_ONCE)
 
 
-def _table_errors(per_table: list[NDArray[np.float64]]) -> TableErrors | None:
+def _table_errors(per_table: list[NDArray[np.float64]]) -> L1Errors | None:
     if not per_table:
         return None
     sums = np.concatenate(per_table)
-    return TableErrors(tables=len(sums), mean_l1=float(sums.mean()), max_l1=float(sums.max()))
+    return L1Errors(tables=len(sums), mean_l1=float(sums.mean()), max_l1=float(sums.max()))

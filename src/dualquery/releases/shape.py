@@ -24,18 +24,18 @@ _MISSING = object()
 
 
 @dataclass(frozen=True)
-class Kind:
+class FieldKind:
     """What may stand in a field, in words and as a test."""
 
     words: str
     fits: Callable[[Any], bool]
     needed: bool = True
 
-    def or_null(self) -> Kind:
-        return Kind(f"{self.words}, or null", lambda value: value is None or self.fits(value))
+    def or_null(self) -> FieldKind:
+        return FieldKind(f"{self.words}, or null", lambda value: value is None or self.fits(value))
 
-    def optional(self) -> Kind:
-        return Kind(self.words, self.fits, needed=False)
+    def optional(self) -> FieldKind:
+        return FieldKind(self.words, self.fits, needed=False)
 
 
 def _finite(value: Any) -> bool:
@@ -90,26 +90,28 @@ def plain_name(name: str) -> bool:
     return name not in ("", ".", "..") and not re.search(r"[/\\\0]", name)
 
 
-TEXT = Kind("a text", _text)
-TEXTS = Kind("a list of texts", _list_of(_text))
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-WHOLE = Kind("a whole number", _whole)
-COUNT = Kind("a whole number above 0", lambda value: _whole(value) and value > 0)
-NUMBER = Kind("a number that is not negative", lambda value: _finite(value) and value >= 0)
-CHANCE = Kind("a number from 0 to 1", lambda value: _finite(value) and 0 <= value <= 1)
-DECIMAL = Kind("a decimal number in quotes", lambda value: _text(value) and bool(_DECIMAL.fullmatch(value)))
-TIME = Kind("a time with its zone", _time)
-MAPPING = Kind("a list of names and values", lambda value: isinstance(value, Mapping))
-TEXTS_BY_NAME = Kind(
+TEXT = FieldKind("a text", _text)
+TEXTS = FieldKind("a list of texts", _list_of(_text))
+FLAG = FieldKind("true or false", lambda value: isinstance(value, bool))
+WHOLE = FieldKind("a whole number", _whole)
+COUNT = FieldKind("a whole number above 0", lambda value: _whole(value) and value > 0)
+NUMBER = FieldKind("a number that is not negative", lambda value: _finite(value) and value >= 0)
+CHANCE = FieldKind("a number from 0 to 1", lambda value: _finite(value) and 0 <= value <= 1)
+DECIMAL = FieldKind(
+    "a decimal number in quotes", lambda value: _text(value) and bool(_DECIMAL.fullmatch(value))
+)
+TIME = FieldKind("a time with its zone", _time)
+MAPPING = FieldKind("a list of names and values", lambda value: isinstance(value, Mapping))
+TEXTS_BY_NAME = FieldKind(
     "a list of names and texts", lambda value: isinstance(value, Mapping) and all(map(_text, value.values()))
 )
-DIGEST = Kind("a SHA-256 digest", lambda value: _text(value) and bool(_DIGEST.fullmatch(value)))
-HEX = Kind(
+DIGEST = FieldKind("a SHA-256 digest", lambda value: _text(value) and bool(_DIGEST.fullmatch(value)))
+HEX = FieldKind(
     "a text of hexadecimal digits", lambda value: _text(value) and bool(re.fullmatch("[0-9a-f]+", value))
 )
 
 # `a.b` is the field b of the field a; `a[].b` is the field b of every entry of the list a.
-FIELDS: dict[str, Kind] = {
+FIELDS: dict[str, FieldKind] = {
     "format": WHOLE,
     "created": TIME,
     "mechanism": TEXT,
@@ -130,7 +132,7 @@ FIELDS: dict[str, Kind] = {
     "spent.epsilon": NUMBER,
     "spent.delta": CHANCE,
     "spent.rho": DECIMAL.or_null(),
-    "events": Kind("a list", _list_of(lambda event: isinstance(event, Mapping))),
+    "events": FieldKind("a list", _list_of(lambda event: isinstance(event, Mapping))),
     "events[].event": TEXT,
     "events[].times": COUNT,
     "events[].draws": COUNT.optional(),
@@ -151,19 +153,21 @@ FIELDS: dict[str, Kind] = {
     "predicted_error.mean": NUMBER.or_null(),
     "predicted_error.max": NUMBER.or_null(),
     "predicted_error.level": CHANCE,
-    "predicted_error.curves": Kind("lists of triples of numbers, by increasing answer", _list_of(_curve)),
-    "predicted_error.histogram": Kind("the edges and counts of a histogram", _histogram),
+    "predicted_error.curves": FieldKind(
+        "lists of triples of numbers, by increasing answer", _list_of(_curve)
+    ),
+    "predicted_error.histogram": FieldKind("the edges and counts of a histogram", _histogram),
     "warnings": TEXTS,
     "notes": TEXTS,
     "versions": TEXTS_BY_NAME,
     "versions.dualquery": TEXT,
     "schema": TEXT,
     "schema_is_draft": FLAG,
-    "files": Kind("a list of file names and SHA-256 digests", _files),
+    "files": FieldKind("a list of file names and SHA-256 digests", _files),
     "seal": DIGEST.optional(),
     "signature": MAPPING.optional(),
 }
-SIGNATURE: dict[str, Kind] = {"algorithm": TEXT, "public_key": HEX, "signature": HEX}
+SIGNATURE: dict[str, FieldKind] = {"algorithm": TEXT, "public_key": HEX, "signature": HEX}
 
 
 def read_json(text: str) -> dict[str, Any]:
@@ -191,7 +195,7 @@ def check_shape(data: Mapping[str, Any]) -> None:
         _check(data["signature"], SIGNATURE, prefix="signature.")
 
 
-def _check(data: Mapping[str, Any], kinds: Mapping[str, Kind], prefix: str = "") -> None:
+def _check(data: Mapping[str, Any], kinds: Mapping[str, FieldKind], prefix: str = "") -> None:
     for path, kind in kinds.items():
         for value in _at(data, path.split(".")):
             if value is _MISSING and kind.needed:

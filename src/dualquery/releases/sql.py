@@ -24,7 +24,7 @@ import pyarrow as pa
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import Replica, narrowest
-from dualquery.releases.sql_query import Asked, is_scaled
+from dualquery.releases.sql_query import SqlQuery, is_scaled
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Release
@@ -41,7 +41,7 @@ def sql_table(release: Release, text: str) -> pa.Table:
             "this release holds answers and no records, so there is nothing to select from; release with a "
             "mechanism that makes synthetic records"
         )
-    asked = Asked(_duckdb(), text)
+    asked = SqlQuery(_duckdb(), text)
     records, rows = release.certificate["records"]["rows"], release.records.rows
     found = asked.of(release.to_arrow(), records, whole=True)
     computed = asked.computed(found)
@@ -72,7 +72,7 @@ def _by_key(table: pa.Table, computed: Sequence[int]) -> dict[Row, Row] | None:
 
 
 def _errors(
-    asked: Asked, replica: Replica, records: int, computed: Sequence[int]
+    asked: SqlQuery, replica: Replica, records: int, computed: Sequence[int]
 ) -> dict[Row, list[float]] | None:
     """Of one replica, how far each number that was released of it is from its truth."""
     halves = [SyntheticRecords(half).to_arrow() for half in replica.halves]
@@ -91,7 +91,7 @@ def _errors(
     }
 
 
-def _nothing(asked: Asked, computed: Sequence[int]) -> list[float]:
+def _nothing(asked: SqlQuery, computed: Sequence[int]) -> list[float]:
     """The numbers of a group that is not there: counts and sums are 0, of others nothing is known."""
     return [0.0 if is_scaled(asked.selected[i]) else math.nan for i in computed]
 
@@ -104,7 +104,7 @@ def _numbers(row: Row | None, nothing: Sequence[float]) -> list[float]:
 
 def _with_bars(
     found: pa.Table,
-    asked: Asked,
+    asked: SqlQuery,
     computed: Sequence[int],
     errors: Sequence[dict[Row, list[float]] | None],
     least: float,

@@ -21,7 +21,7 @@ _TEMPLATE = "select count(*) * {scale!r}::double from data"
 Node = dict[str, Any]
 
 
-class Asked:
+class SqlQuery:
     """A query as DuckDB reads it."""
 
     def __init__(self, duckdb: Any, text: str) -> None:

@@ -17,7 +17,7 @@ from dualquery import __version__
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.service.departures import Application, Departures, Message, Receive, Scope, Send
 from dualquery.service.desk import Desk
-from dualquery.service.limits import BodyLimit, Rate
+from dualquery.service.limits import BodyLimit, RequestRate
 from dualquery.service.problems import ProblemError, a_defect, problem_of
 from dualquery.service.routes import routes, watching
 from dualquery.service.tally import Tally
@@ -64,7 +64,7 @@ def application(desk: Desk) -> Application:
         lifespan=_looking_at_tokens(desk),
     )
     app.state.desk = desk
-    app.state.rate = Rate(desk.settings.http.requests_a_second)
+    app.state.rate = RequestRate(desk.settings.http.requests_a_second)
     app.include_router(routes)
     app.include_router(watching)
     for path, (name, kind) in _PAGE.items():

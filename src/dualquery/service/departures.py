@@ -24,7 +24,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Watch:
+class Departure:
     """When one answer leaves."""
 
     def __init__(self, quantum: float, clock: Callable[[], float]) -> None:
@@ -44,7 +44,7 @@ class Watch:
         )
 
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_WATCH: ContextVar[Departure | None] = ContextVar("watch", default=None)
 
 
 def start_again() -> None:
@@ -67,7 +67,7 @@ class Departures:
             await self._application(scope, receive, send)
             return
         clock = asyncio.get_running_loop().time
-        watch = Watch(self._quantum, clock)
+        watch = Departure(self._quantum, clock)
         _WATCH.set(watch)
         answer: list[Message] = []
 

@@ -44,7 +44,7 @@ class _UnpreparedError(DualQueryError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PendingRequest:
     """A request for an answer."""
 
     holder: Holder
@@ -110,7 +110,7 @@ class Desk:
         except OSError:
             raise ProblemError(404, "not_found", f"the folder of this release has no {file}") from None
 
-    async def ask(self, asked: Asked) -> bytes:
+    async def ask(self, asked: PendingRequest) -> bytes:
         """The reply, on disk before it is returned; the one given before, where the key was used before."""
         self.known(asked.dataset)
         self._check(asked)
@@ -124,7 +124,7 @@ class Desk:
                 await self.clerk.prepare(first.test)
                 start_again()
 
-    async def quote(self, asked: Asked) -> Json:
+    async def quote(self, asked: PendingRequest) -> Json:
         """What a question would cost at most. Reads no data."""
         self.known(asked.dataset)
         self._check(asked)
@@ -176,7 +176,7 @@ class Desk:
 
         return await self.clerk.do(look)
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: PendingRequest) -> None:
         longest = self.settings.http.longest_query
         if len(asked.question) > longest:
             raise ProblemError(422, "malformed_query", f"a query has at most {longest} characters")
@@ -185,7 +185,7 @@ class Desk:
 
     # On the clerk's thread
 
-    def _answer(self, online: Online, keeper: Keeper, asked: Asked) -> bytes:
+    def _answer(self, online: Online, keeper: Keeper, asked: PendingRequest) -> bytes:
         if asked.key is not None:
             before = keeper.replied(asked.holder.name, asked.key)
             if before is not None and before.request != asked.digest:
@@ -204,7 +204,7 @@ class Desk:
         self.daily.add(asked.holder.name, len(kept))
         return text.encode("ascii")
 
-    def _again(self, online: Online, asked: Asked, kept: str) -> bytes:
+    def _again(self, online: Online, asked: PendingRequest, kept: str) -> bytes:
         """The same bytes as before; of a long reply that is not kept, if they still follow from what is public."""
         if not kept.startswith(_NOT_KEPT):
             return kept.encode("ascii")
@@ -222,7 +222,7 @@ class Desk:
             )
         return text.encode("ascii")
 
-    def _from_the_core(self, online: Online, keeper: Keeper, asked: Asked) -> OnlineAnswer:
+    def _from_the_core(self, online: Online, keeper: Keeper, asked: PendingRequest) -> OnlineAnswer:
         if asked.dataset != self.settings.dataset:
             return online.ask(asked.question, release=asked.dataset)
         if asked.free:
@@ -238,7 +238,9 @@ class Desk:
             return online.ask(asked.question, tolerance=asked.tolerance)
         return online.buy(asked.question, error=asked.error, buyer=buyer)
 
-    def _refuse_unaffordable(self, online: Online, keeper: Keeper, asked: Asked, quote: Quote) -> None:
+    def _refuse_unaffordable(
+        self, online: Online, keeper: Keeper, asked: PendingRequest, quote: Quote
+    ) -> None:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
         quota, left = self._quota(online, keeper, asked.holder), online.status().left
         price = online.rule.price if quote.bound is None else quote.most.units
@@ -258,7 +260,7 @@ class Desk:
         taken = keeper.spent_by.get(holder.name, 0)
         return {"share": float(holder.quota), "units": whole, "spent": taken, "left": max(0, whole - taken)}
 
-    def _reply(self, online: Online, keeper: Keeper, asked: Asked, answer: OnlineAnswer) -> Json:
+    def _reply(self, online: Online, keeper: Keeper, asked: PendingRequest, answer: OnlineAnswer) -> Json:
         quota = self._quota(online, keeper, asked.holder)
         return {
             "dataset": asked.dataset,

@@ -30,7 +30,7 @@ from dualquery.asking.journal import (
     written,
 )
 from dualquery.errors import LedgerError
-from dualquery.service.lines import TOLD, Draft, Head, Line, Promise, chained, units_of
+from dualquery.service.lines import TOLD, Head, Line, NewLine, Promise, chained, units_of
 from dualquery.service.storage import AwayError, FencedError, Storage
 from dualquery.service.tokens import Tokens, draft_of
 from dualquery.service.witness import Witness
@@ -46,7 +46,7 @@ class Keeper:
         self._storage, self._witness, self._dataset, self._trust = storage, witness, dataset, trust
         self._promise: Promise | None = None
         self._head = Head(length=0, hash="", spent=0)
-        self._drafts: list[Draft] = []
+        self._drafts: list[NewLine] = []
         self._in_doubt = False
         self._recalled: dict[tuple[str, str], Line] = {}
         self._prices: dict[int, int] = {}  # of prepaid fires, by slot
@@ -85,7 +85,7 @@ class Keeper:
             asked = isinstance(entry, (Charged, *FOUND))
             analyst = self.asking if asked else ""
             self._drafts.append(
-                Draft(kind=entry.kind, body=written(entry), units=units_of(entry), analyst=analyst)
+                NewLine(kind=entry.kind, body=written(entry), units=units_of(entry), analyst=analyst)
             )
             self._account(entry, analyst)
         return self.length
@@ -128,7 +128,7 @@ class Keeper:
     def tell(self, reply: str, *, analyst: str, key: str | None, request: str) -> None:
         """Put a reply to what was found last: into its line, if that is still here, else into one of its own."""
         if not self._untold():
-            self._drafts.append(Draft(kind=TOLD, body="{}", units=0))
+            self._drafts.append(NewLine(kind=TOLD, body="{}", units=0))
         self._drafts[-1] = replace(self._drafts[-1], reply=reply, analyst=analyst, key=key, request=request)
 
     def grant(self, wishes: Mapping[str, str]) -> None:
@@ -142,7 +142,7 @@ class Keeper:
         """Look up, at once, what was replied to requests that are about to be answered: analyst and key of each."""
         self._recalled = self._storage.replied(requests) if requests else {}
 
-    def replied(self, analyst: str, key: str) -> Draft | Line | None:
+    def replied(self, analyst: str, key: str) -> NewLine | Line | None:
         """What was replied to a request with this key, on disk or about to be."""
         for draft in self._drafts:
             if draft.key == key and draft.analyst == analyst:

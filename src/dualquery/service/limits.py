@@ -93,7 +93,7 @@ class Daily:
         return kept if day == int(self._clock()) // _DAY else 0
 
 
-class Rate:
+class RequestRate:
     """A bucket for each name: so many requests a second, and as many at once."""
 
     def __init__(self, a_second: float, *, clock: Callable[[], float] = monotonic) -> None:

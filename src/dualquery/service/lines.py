@@ -53,7 +53,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
+class NewLine:
     """A line before it has its place in the chain."""
 
     kind: str
@@ -102,11 +102,11 @@ def origin_of(promise: Promise) -> str:
     return digest({f.name: getattr(promise, f.name) for f in fields(Promise) if f.name != "origin"})
 
 
-def chained(draft: Draft, head: Head, *, origin: str) -> Line:
+def chained(draft: NewLine, head: Head, *, origin: str) -> Line:
     """The line that a draft becomes behind a head."""
     row: dict[str, object] = {
         "sequence": head.length + 1,
-        **{f.name: getattr(draft, f.name) for f in fields(Draft)},
+        **{f.name: getattr(draft, f.name) for f in fields(NewLine)},
         "spent_after": head.spent + draft.units,
         "previous": head.hash,
     }
@@ -115,7 +115,7 @@ def chained(draft: Draft, head: Head, *, origin: str) -> Line:
 
 def check(line: Line, head: Head, promise: Promise) -> None:
     """LedgerError unless this very line follows from that head, within the cap."""
-    draft = Draft(**{f.name: getattr(line, f.name) for f in fields(Draft)})
+    draft = NewLine(**{f.name: getattr(line, f.name) for f in fields(NewLine)})
     numbers = {"sequence", "units", "spent_after"}
     sound = (
         all(type(getattr(line, f.name)) is int for f in fields(Line) if f.name in numbers)

@@ -13,14 +13,14 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from dualquery.releases.folder import REPORT
 from dualquery.releases.seal import CERTIFICATE
 from dualquery.service.departures import start_again
-from dualquery.service.desk import Asked, Desk
+from dualquery.service.desk import Desk, PendingRequest
 from dualquery.service.problems import ProblemError
-from dualquery.service.shapes import Answer, AskRequest, BuyRequest, Problem, QuoteRequest
+from dualquery.service.shapes import AnswerReply, AskRequest, BuyRequest, ProblemReply, QuoteRequest
 from dualquery.service.tally import PROMETHEUS
 from dualquery.service.tokens import Holder
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": words}
+    status: {"model": ProblemReply, "description": words}
     for status, words in {
         400: "the request is no HTTP request that can be understood",
         401: "no token, or a wrong one",
@@ -149,16 +149,16 @@ async def budget(dataset: str, desk: DeskOf, holder: HolderOf) -> dict[str, Any]
 @routes.post("/datasets/{dataset}/quote")
 async def quote(dataset: str, body: QuoteRequest, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
     """The price, before asking: usually free, at most so much."""
-    asked = Asked(
+    asked = PendingRequest(
         holder=holder, dataset=dataset, question=body.question, tolerance=body.tolerance, error=body.error
     )
     return await desk.quote(asked)
 
 
-@routes.post("/datasets/{dataset}/ask", response_model=Answer)
+@routes.post("/datasets/{dataset}/ask", response_model=AnswerReply)
 async def ask(dataset: str, body: AskRequest, desk: DeskOf, holder: HolderOf, key: Key = None) -> Response:
     """Ask a question: an answer with a badge, a typical error, a guaranteed bound, its cost and what is left."""
-    asked = Asked(
+    asked = PendingRequest(
         holder=holder,
         dataset=dataset,
         question=body.question,
@@ -169,10 +169,10 @@ async def ask(dataset: str, body: AskRequest, desk: DeskOf, holder: HolderOf, ke
     return Response(await desk.ask(asked), media_type="application/json")
 
 
-@routes.post("/datasets/{dataset}/buy", response_model=Answer)
+@routes.post("/datasets/{dataset}/buy", response_model=AnswerReply)
 async def buy(dataset: str, body: BuyRequest, desk: DeskOf, holder: HolderOf, key: Key = None) -> Response:
     """Have a question measured with a standard error, for its price."""
-    asked = Asked(holder=holder, dataset=dataset, question=body.question, error=body.error, key=key)
+    asked = PendingRequest(holder=holder, dataset=dataset, question=body.question, error=body.error, key=key)
     return Response(await desk.ask(asked), media_type="application/json")
 
 

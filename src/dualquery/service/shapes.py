@@ -42,7 +42,7 @@ class QuoteRequest(_Strict):
     error: Error | None = None
 
 
-class Answer(BaseModel):
+class AnswerReply(BaseModel):
     """Fractions of the table. A single question has one value and no labels; a table one for each cell."""
 
     dataset: str
@@ -69,7 +69,7 @@ class Answer(BaseModel):
     )
 
 
-class Problem(BaseModel):
+class ProblemReply(BaseModel):
     """Everything that is refused looks like this."""
 
     error: dict[str, Any] = Field(

@@ -21,7 +21,7 @@ from sqlalchemy import event
 LONGEST = 10.0  # seconds that anything may take
 
 
-class Watch:
+class SilenceWatch:
     """Hangs up on connections when its time is over."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Watch:
             self._lines.clear()
 
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_WATCH: ContextVar[SilenceWatch | None] = ContextVar("watch", default=None)
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def watched(engine: sql.Engine, connection: sql.Connection | None = None) -> Ite
     if engine.dialect.name == "sqlite":
         yield
         return
-    watch = Watch()
+    watch = SilenceWatch()
     timer = Timer(LONGEST, watch.hang_up)
     timer.daemon = True
     token = _WATCH.set(watch)

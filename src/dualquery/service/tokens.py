@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.service.lines import Draft, Head, Line, chained
+from dualquery.service.lines import Head, Line, NewLine, chained
 from dualquery.service.storage import Storage, TakenError
 from dualquery.service.witness import Witness
 
@@ -159,7 +159,7 @@ def expiry(text: str, now: datetime | None = None) -> str:
     return whole.isoformat(timespec="seconds")
 
 
-def draft_of(body: str) -> Draft | None:
+def draft_of(body: str) -> NewLine | None:
     """The line that a wish asks for; None where nobody of us wrote it."""
     try:
         row = json.loads(body)
@@ -190,7 +190,7 @@ def _grant(
     return token
 
 
-def _write(storage: Storage, witness: Witness | None, draft: Draft) -> None:
+def _write(storage: Storage, witness: Witness | None, draft: NewLine) -> None:
     """Into the chain, on disk: by ourselves, or by the server that has the ledger open."""
     try:
         storage.hold()
@@ -211,7 +211,7 @@ def _write(storage: Storage, witness: Witness | None, draft: Draft) -> None:
         storage.release()
 
 
-def _wish(storage: Storage, draft: Draft) -> None:
+def _wish(storage: Storage, draft: NewLine) -> None:
     row = {**json.loads(draft.body), "line": draft.kind, "analyst": draft.analyst}
     number = row["wish"]
     storage.wish(number, json.dumps(row))
@@ -225,9 +225,9 @@ def _wish(storage: Storage, draft: Draft) -> None:
         time.sleep(0.1)
 
 
-def _draft(kind: str, name: str, row: dict[str, object]) -> Draft:
+def _draft(kind: str, name: str, row: dict[str, object]) -> NewLine:
     body = json.dumps({"kind": kind, **row}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return Draft(kind=kind, body=body, units=0, analyst=name)
+    return NewLine(kind=kind, body=body, units=0, analyst=name)
 
 
 def _read(kind: str, body: str) -> tuple[str, Holder | str]:

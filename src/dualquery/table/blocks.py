@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.table.batches import Told, batches, transaction_batches
-from dualquery.table.encoding import Wanted, check_persons, encoded
+from dualquery.table.encoding import WantedColumns, check_persons, encoded
 from dualquery.table.persons import owners_of
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -39,7 +39,7 @@ def record_blocks(
     """What `encode` would give, in blocks of about so many records. Nothing may be counted before the last one."""
     check_persons(schema, records_per_person)
     owned = schema.unit is not None and (schema.long or records_per_person is not None)
-    wanted = Wanted.of(source, schema, owned=owned)
+    wanted = WantedColumns.of(source, schema, owned=owned)
     if wanted.transactions:
         read = transaction_batches(source, wanted.names[0], rows=rows, tell=tell)
     else:

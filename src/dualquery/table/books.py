@@ -33,7 +33,7 @@ MOST_ROWS = 1 << 20  # of a sheet
 
 
 @dataclass(frozen=True)
-class Book:
+class TableInFile:
     """A table of a file that may hold several; None is the only one."""
 
     path: Path
@@ -64,17 +64,17 @@ class Book:
         return tables[0]
 
 
-def book_of(source: str | os.PathLike[str]) -> Book | None:
+def book_of(source: str | os.PathLike[str]) -> TableInFile | None:
     """The table of a database or workbook that a source names; None where it is another kind of file."""
     text = os.fspath(source)
     name, mark, table = text.partition("#") if not os.path.exists(text) else (text, "", "")
     path = Path(name)
     if path.suffix.lower() not in SQLITE | DUCKDB | EXCEL:
         return None
-    return Book(path, table if mark else None)
+    return TableInFile(path, table if mark else None)
 
 
-def _from_sqlite(book: Book, names: Sequence[str] | None) -> pa.Table:
+def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
     with closing(sqlite3.connect(f"{book.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         try:
             kinds = (
@@ -90,7 +90,7 @@ def _from_sqlite(book: Book, names: Sequence[str] | None) -> pa.Table:
             raise OSError("damaged") from None
 
 
-def _from_duckdb(book: Book, names: Sequence[str] | None) -> pa.Table:
+def _from_duckdb(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
     duckdb = _package("duckdb", "DuckDB files", book)
     try:
         with closing(duckdb.connect(str(book.path), read_only=True)) as connection:
@@ -104,7 +104,7 @@ def _from_duckdb(book: Book, names: Sequence[str] | None) -> pa.Table:
         raise OSError("damaged") from None
 
 
-def _from_excel(book: Book, names: Sequence[str] | None) -> pa.Table:
+def _from_excel(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
     openpyxl = _package("openpyxl", "Excel files", book)
     try:
         with open(book.path, "rb") as file:
@@ -134,7 +134,7 @@ def _rows(sheet: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _worked_out(
-    values: Iterable[tuple[Any, ...]], formulas: Iterable[tuple[Any, ...]], book: Book
+    values: Iterable[tuple[Any, ...]], formulas: Iterable[tuple[Any, ...]], book: TableInFile
 ) -> Iterator[tuple[Any, ...]]:
     for row, written in zip(values, formulas, strict=True):
         for value, formula in zip(row, written, strict=True):
@@ -184,7 +184,7 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _package(name: str, what: str, book: Book) -> Any:
+def _package(name: str, what: str, book: TableInFile) -> Any:
     from importlib import import_module
 
     load: Callable[[str], Any] = import_module

@@ -70,7 +70,7 @@ def delimited_batches(stream: Any, names: Sequence[str] | None, where: str) -> I
 class _Text:
     """A text table whose header has been read: the rest of it behind the checker, and how it is to be parsed."""
 
-    checked: Checked
+    checked: CheckedFile
     checker: Checker
     names: list[str]
     options: dict[str, Any]
@@ -88,7 +88,7 @@ class _Text:
         )  # fmt: skip
         options = _options([str(position) for position in chosen], delimiter, len(header), block)
         called = list(names) if names is not None else [header[i] for i in chosen]
-        return _Text(Checked(stream, start, checker), checker, called, options, where)
+        return _Text(CheckedFile(stream, start, checker), checker, called, options, where)
 
     def compare(self, rows: int) -> None:
         """The parser must have found as many records as the checker."""
@@ -168,7 +168,7 @@ def _options(labels: list[str], delimiter: str, width: int, block: int) -> dict[
     }
 
 
-class Checked:
+class CheckedFile:
     """A file for the parser whose every byte has passed the checker first."""
 
     closed = False

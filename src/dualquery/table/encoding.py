@@ -100,7 +100,7 @@ def check_persons(schema: Schema, records_per_person: int | None) -> None:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedColumns:
     """What is read of a source: these columns in this order, the unit last where it is needed and none of them."""
 
     names: list[str]
@@ -108,7 +108,7 @@ class Wanted:
     transactions: bool  # a line of ids a record
 
     @staticmethod
-    def of(source: Source, schema: Schema, *, owned: bool) -> Wanted:
+    def of(source: Source, schema: Schema, *, owned: bool) -> WantedColumns:
         columns = schema.domain.columns
         names = [column.name for column in columns]
         lists = {column.name for column in columns if isinstance(column, Items)}
@@ -116,7 +116,7 @@ class Wanted:
         lines = block and schema.unit is None and is_transaction_file(source)
         if owned and schema.unit is not None and schema.unit not in names:
             names.append(schema.unit)
-        return Wanted(names, lists, lines)
+        return WantedColumns(names, lists, lines)
 
 
 def _place_of_unit(schema: Schema) -> int:
@@ -127,7 +127,7 @@ def _place_of_unit(schema: Schema) -> int:
 
 def _read(source: Source, schema: Schema, *, owned: bool) -> pa.Table:
     """The columns of the schema, in its order, and at the end the unit where it is needed."""
-    wanted = Wanted.of(source, schema, owned=owned)
+    wanted = WantedColumns.of(source, schema, owned=owned)
     if wanted.transactions:
         assert isinstance(source, str | os.PathLike), "only a file can hold lines"
         return read_transactions(source, wanted.names[0])

@@ -15,7 +15,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.distributions.signed_monomials import Incidence
+from dualquery.distributions.signed_monomials import BasisIncidence
 from dualquery.errors import QueryError
 from dualquery.queries.predicates import NONE
 
@@ -41,7 +41,7 @@ def check_basis(attributes: int, blocks: int, degree: int) -> None:
         )
 
 
-def incidence_of(queries: NDArray[np.int32], blocks: int, degree: int) -> Incidence:
+def incidence_of(queries: NDArray[np.int32], blocks: int, degree: int) -> BasisIncidence:
     """Which functions are 1 on each query; `queries` are rows of attributes, padded with -1."""
     used = np.unique(queries[queries != NONE])
     block_of = {int(j): place * blocks // len(used) for place, j in enumerate(used)}
@@ -64,7 +64,7 @@ def incidence_of(queries: NDArray[np.int32], blocks: int, degree: int) -> Incide
             raise QueryError(
                 f"the queries meet more than {MOST_PLACES:,} basis functions; use more blocks or ask fewer queries"
             )
-    return Incidence(len(numbers), np.array(start, np.int64), np.array(places, np.int64))
+    return BasisIncidence(len(numbers), np.array(start, np.int64), np.array(places, np.int64))
 
 
 def _subsets(members: list[int]) -> list[tuple[int, frozenset[int]]]:

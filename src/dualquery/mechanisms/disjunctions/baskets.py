@@ -48,7 +48,7 @@ Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByItems:
+class ByItemSets:
     """Items, pairs and triples, with a share of the budget each."""
 
     measured: str
@@ -72,7 +72,7 @@ class ByItems:
         return _expanded(SignedRows.of(task.workload), items, triples)
 
 
-def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItems]:
+def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItemSets]:
     """Shares are fixed; what the noise will be depends on how many items records hold, which is measured first."""
     parts = {"total": SHARE_OF_TOTAL} if measures_total(task) else {}
     shares = shares_of(task.budget, parts | PARTS, {**WORDS, "triples": TRIPLES})
@@ -85,7 +85,7 @@ def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItems]:
             f"{len(task.workload.attributes):,} items are too many for their parities: items, pairs, and triples of "
             f"the {TOP} that matter most are measured"
         ),
-        parameters=ByItems(measured="items, pairs and triples", top=TOP, noise=noise, shares=shares),
+        parameters=ByItemSets(measured="items, pairs and triples", top=TOP, noise=noise, shares=shares),
         steps=shares.steps(),
         mean_error=min(0.5, noise),
         max_error=min(1.0, 8 * noise),

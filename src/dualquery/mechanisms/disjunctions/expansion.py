@@ -91,7 +91,7 @@ class SignedRows:
         counts = np.array([_choose(int(h), order) for h in range(self.order + 1)], float)
         return float(counts[held].mean())
 
-    def answers(self, measured: Mapping[int, Measured]) -> Reals:
+    def answers(self, measured: Mapping[int, MeasuredParities]) -> Reals:
         """Of every query, from the parities of all its subsets."""
         held = self.attributes != NONE
         total = np.where(self.parity, 0.0, 1.0)
@@ -110,7 +110,7 @@ class SignedRows:
         product = total / 2.0 ** held.sum(axis=1)
         return np.where(self.parity, (1 + whole) / 2, self.offset + self.slope * product)
 
-    def variances(self, measured: Mapping[int, Measured]) -> Reals:
+    def variances(self, measured: Mapping[int, MeasuredParities]) -> Reals:
         """Of the noise in those answers, before anything is shrunk."""
         held = (self.attributes != NONE).sum(axis=1)
         total = np.zeros(len(held))
@@ -123,7 +123,7 @@ class SignedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredParities:
     """The parities of all sets of one order that matter, as fractions from −1 to 1, by increasing key."""
 
     sets: Rows
@@ -143,13 +143,13 @@ def key_of(sets: Rows, width: int) -> NDArray[np.int64]:
     return key
 
 
-def shrunk(measured: Mapping[int, Measured], width: int) -> dict[int, Measured]:
+def shrunk(measured: Mapping[int, MeasuredParities], width: int) -> dict[int, MeasuredParities]:
     """Each order shrunk towards what the smaller ones say of it, the smallest first."""
     means = measured[1].chi
     place = np.full(width, NONE)
     place[measured[1].sets[:, 0]] = np.arange(len(means))
-    told = {1: Measured(measured[1].sets, np.clip(means, -1, 1), measured[1].noise)}
-    moments: dict[int, Measured] = {}  # κ of the orders from two on
+    told = {1: MeasuredParities(measured[1].sets, np.clip(means, -1, 1), measured[1].noise)}
+    moments: dict[int, MeasuredParities] = {}  # κ of the orders from two on
     for order in sorted(set(measured) - {1}):
         mine = measured[order]
         mu = told[1].chi[place[mine.sets]]
@@ -159,8 +159,8 @@ def shrunk(measured: Mapping[int, Measured], width: int) -> dict[int, Measured]:
                 rest = [c for c in range(order) if c not in columns]
                 guess = guess + mu[:, rest].prod(axis=1) * kappa.at(mine.sets[:, columns], width)
         residual = towards_zero(mine.chi - guess, mine.noise)
-        moments[order] = Measured(mine.sets, residual, mine.noise)
-        told[order] = Measured(mine.sets, np.clip(guess + residual, -1, 1), mine.noise)
+        moments[order] = MeasuredParities(mine.sets, residual, mine.noise)
+        told[order] = MeasuredParities(mine.sets, np.clip(guess + residual, -1, 1), mine.noise)
     return told
 
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import BareAnswers, Fractions
-from dualquery.mechanisms.disjunctions.baskets import ByItems, plan_by_items
-from dualquery.mechanisms.disjunctions.expansion import Measured, SignedRows, shrunk
+from dualquery.mechanisms.disjunctions.baskets import ByItemSets, plan_by_items
+from dualquery.mechanisms.disjunctions.expansion import MeasuredParities, SignedRows, shrunk
 from dualquery.mechanisms.disjunctions.monomials import checked_width
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.independent import NO_RECORDS
@@ -65,7 +65,7 @@ class ByOrder:
                 told = purse.measure(
                     ParityBalances(Parities(task.domain, sets.astype(np.int32))), f"order {order}"
                 )
-                measured[order] = Measured(sets, told.values / task.rows, told.deviation / task.rows)
+                measured[order] = MeasuredParities(sets, told.values / task.rows, told.deviation / task.rows)
             progress("measuring", order, self.widest)
         answers = signed.answers(shrunk(measured, task.domain.width))
         return answers, np.sqrt(signed.variances(measured))
@@ -137,7 +137,7 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
 def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     """Measure as planned, and sum."""
     workload: Workload = plan.task.workload
-    way: ByOrder | ByItems = plan.parameters
+    way: ByOrder | ByItemSets = plan.parameters
     answers, deviations = way.answers(curator, plan.task, rng, progress)
     answers = np.clip(answers, 0.0, 1.0)
     bars = np.maximum(NormalDist().inv_cdf(0.5 + LEVEL / 2) * deviations, 1 / plan.task.rows)

@@ -27,7 +27,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Factored:
+class KernelFactors:
     """R in whole numbers and L in fractions, W = L R."""
 
     right: Factor
@@ -46,7 +46,7 @@ def middle() -> Matrix:
 
 
 @lru_cache(maxsize=64)
-def factored(scale: int) -> Factored:
+def factored(scale: int) -> KernelFactors:
     """The factors of the centred kernel, whole numbers of R up to `scale`."""
     y = knots()
     kernel = np.abs(y[:, None] - y[None, :]) - middle()[:, None]
@@ -54,7 +54,7 @@ def factored(scale: int) -> Factored:
     strong = strength > 1e-9 * strength[0]
     root = np.sqrt(strength[strong])[:, None] * axes[strong]
     right = np.rint(scale * root / np.abs(root).max()).astype(np.int64)
-    return Factored(right, kernel @ np.linalg.pinv(right.astype(np.float64)))
+    return KernelFactors(right, kernel @ np.linalg.pinv(right.astype(np.float64)))
 
 
 def scales(importance: Matrix) -> list[int]:

@@ -20,7 +20,7 @@ from dualquery.errors import BudgetError
 from dualquery.fitting.shrink import learned, posterior
 from dualquery.mechanisms.graphs.artefact import WeightedGraph
 from dualquery.mechanisms.graphs.classes import classes_of
-from dualquery.mechanisms.graphs.fit import Fitted, Measured, Pairs, fit, product_model
+from dualquery.mechanisms.graphs.fit import Fitted, MeasuredGraph, Pairs, fit, product_model
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
@@ -138,7 +138,7 @@ def run(
     between, pairs = second.edges.split(curator.measure(second, noise=law, within=allowed[1]))
     progress("raking", 2, 4)
     total, total_variance = _total(task, between, chosen.block_noise)
-    known = Measured(
+    known = MeasuredGraph(
         leaving=out,
         entering=into,
         blocks=between[:-1].reshape(many, many),

@@ -67,7 +67,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredGraph:
     """What was measured: degrees, blocks, all edges; the variance of each kind, and of a seen pair."""
 
     leaving: Array
@@ -81,7 +81,7 @@ class Measured:
     pair_variance: float
 
 
-def product_model(measured: Measured, classes: NDArray[np.int64]) -> Fitted:
+def product_model(measured: MeasuredGraph, classes: NDArray[np.int64]) -> Fitted:
     """Where to begin: as if ends were chosen apart from each other."""
     leaves, enters = (np.maximum(each, 1e-6) for each in (measured.leaving, measured.entering))
     many = len(measured.blocks)
@@ -89,7 +89,7 @@ def product_model(measured: Measured, classes: NDArray[np.int64]) -> Fitted:
     return Fitted(classes, leaves, enters, even, Pairs.none())
 
 
-def fit(measured: Measured, before: Fitted, pairs: Pairs) -> Fitted:
+def fit(measured: MeasuredGraph, before: Fitted, pairs: Pairs) -> Fitted:
     """The graph nearest to what was measured, in which seen pairs begin as `before` and their extra."""
     return _Fit(measured, before, pairs).done()
 
@@ -97,7 +97,7 @@ def fit(measured: Measured, before: Fitted, pairs: Pairs) -> Fitted:
 class _Fit:
     """The seen pairs and all loops with their weights, the block model for all others; and the multipliers."""
 
-    def __init__(self, measured: Measured, before: Fitted, pairs: Pairs) -> None:
+    def __init__(self, measured: MeasuredGraph, before: Fitted, pairs: Pairs) -> None:
         self.measured, self.classes = measured, before.classes
         self.leaves, self.enters, self.blocks = (
             each.copy() for each in (before.leaves, before.enters, before.blocks)

@@ -20,14 +20,14 @@ import numpy as np
 
 from dualquery.distributions.factored import Factored
 from dualquery.distributions.mirror_descent import MirrorDescent
-from dualquery.distributions.mirror_maps import Entropy, Euclidean, MirrorMap, PNorm
+from dualquery.distributions.mirror_maps import Euclidean, MirrorMap, NegativeEntropy, PNorm
 from dualquery.distributions.multiplicative_weights import Schedule, StepSize
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, choice
 from dualquery.mechanisms.mwem.game import mwem
 from dualquery.mechanisms.mwem.game import plan as plan_of_mwem
 from dualquery.mechanisms.mwem.parameters import PASSES, MwemParameters
-from dualquery.mechanisms.mwem.questions import Kind, usual_kind
+from dualquery.mechanisms.mwem.questions import QuestionKind, usual_kind
 from dualquery.mechanisms.wishes import MirrorWishes, MwemWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
@@ -57,7 +57,7 @@ class MirrorParameters:
         if self.mirror_map is Map.P_NORM:
             assert self.norm is not None
             return PNorm(self.norm)
-        return Euclidean() if self.mirror_map is Map.EUCLIDEAN else Entropy()
+        return Euclidean() if self.mirror_map is Map.EUCLIDEAN else NegativeEntropy()
 
 
 def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
@@ -72,8 +72,8 @@ def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
             f"mirror descent keeps a histogram of every cell, at most {MOST_CELLS:,}, and this universe has "
             f"2^{task.domain.log2_size:.0f}; use the mechanism 'euclidean', which needs none"
         )
-    kind = choice(Kind, wanted.measured, _usual(task), "--measured")
-    if kind is Kind.TABLES:
+    kind = choice(QuestionKind, wanted.measured, _usual(task), "--measured")
+    if kind is QuestionKind.TABLES:
         raise QueryError(
             "mirror descent plays single queries and not whole tables; measure queries or parities"
         )
@@ -105,9 +105,9 @@ def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
     )
 
 
-def _usual(task: Task) -> Kind:
+def _usual(task: Task) -> QuestionKind:
     kind = usual_kind(task.workload)
-    return Kind.QUERIES if kind is Kind.TABLES else kind
+    return QuestionKind.QUERIES if kind is QuestionKind.TABLES else kind
 
 
 def run(

@@ -10,7 +10,7 @@ from math import prod
 from dualquery.distributions.histogram import MOST_CELLS, check_cells
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.mechanism import Task, choice, hidden
-from dualquery.mechanisms.mwem.questions import Asked, AskedTables, Kind, asked_of, usual_kind
+from dualquery.mechanisms.mwem.questions import Asked, AskedTables, QuestionKind, asked_of, usual_kind
 from dualquery.mechanisms.outcomes import Iterate, synthetic_rows
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting
@@ -52,7 +52,7 @@ class MwemParameters:
     iterate: Iterate
     updates: Updates
     start: Start
-    measured: Kind
+    measured: QuestionKind
     part_cells: int
     synthetic_rows: int
     noise: float  # expected absolute noise of one measured number, in records
@@ -87,13 +87,15 @@ class Prices:
     measurement: Price
 
 
-def prices_of(task: Task, rounds: int, share: Fraction, kind: Kind, updates: Updates) -> Prices:
+def prices_of(task: Task, rounds: int, share: Fraction, kind: QuestionKind, updates: Updates) -> Prices:
     """A round's budget: half and half as in the paper, or three to two where parities are measured.
 
     Most parities of a table are nearly right from the start, so that more is lost by choosing one of
     these than by a noisier measurement; of ranges and tables nearly every one is worth measuring.
     """
-    sparse = kind in (Kind.PARITIES, Kind.QUERIES_AND_PARITIES) and updates is Updates.REPEATED
+    sparse = (
+        kind in (QuestionKind.PARITIES, QuestionKind.QUERIES_AND_PARITIES) and updates is Updates.REPEATED
+    )
     selection = SELECTION_SHARE if sparse else Fraction(1, 2)
     return Prices(
         equal_prices(task.budget, rounds, share * selection),
@@ -108,7 +110,7 @@ def noise_of(price: Price, asked: Asked, neighbours: Neighbours) -> Noise:
 
 def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
     """Every choice of a run."""
-    kind = choice(Kind, wanted.measured, usual_kind(task.workload), "--measured")
+    kind = choice(QuestionKind, wanted.measured, usual_kind(task.workload), "--measured")
     start = choice(Start, wanted.start, Start.UNIFORM, "--start")
     updates = choice(Updates, wanted.updates, Updates.REPEATED, "--updates")
     asked = asked_of(task.workload, kind, task.rows)

@@ -31,7 +31,7 @@ MOST_SETS = 2_000_000  # of attributes, all subsets counted
 Set = tuple[int, ...]
 
 
-class Kind(Enum):
+class QuestionKind(Enum):
     """What one round of MWEM selects and measures."""
 
     QUERIES = "queries"
@@ -40,16 +40,16 @@ class Kind(Enum):
     QUERIES_AND_PARITIES = "queries-and-parities"
 
 
-def usual_kind(workload: Workload) -> Kind:
+def usual_kind(workload: Workload) -> QuestionKind:
     """Queries where the workload lists queries; of tables whole ones, or cells and parities where all is binary.
 
     A parity speaks of all cells of its table at once, a large cell of itself; which of them is more wrong
     depends on the data, and is for the selection to find out.
     """
     if all(group.table_starts() is None for group in workload.groups):
-        return Kind.QUERIES
+        return QuestionKind.QUERIES
     binary = bool(np.all(workload.domain.sizes[workload.attributes] == 2))
-    return Kind.QUERIES_AND_PARITIES if binary else Kind.TABLES
+    return QuestionKind.QUERIES_AND_PARITIES if binary else QuestionKind.TABLES
 
 
 def _parities(domain: Domain, sets: list[Set]) -> Parities:
@@ -168,15 +168,15 @@ class AskedTables:
 Asked = AskedQueries | AskedTables
 
 
-def asked_of(workload: Workload, kind: Kind, public_rows: int) -> Asked:
+def asked_of(workload: Workload, kind: QuestionKind, public_rows: int) -> Asked:
     """What to choose from, to answer a workload."""
-    if kind is Kind.QUERIES:
+    if kind is QuestionKind.QUERIES:
         return AskedQueries(workload, public_rows)
     domain = workload.domain
     sets = sorted(_subsets(workload), key=lambda members: (len(members), members))
-    if kind is Kind.TABLES:
+    if kind is QuestionKind.TABLES:
         return AskedTables(Tables(domain, tuple(sets)), public_rows)
-    own = workload.groups if kind is Kind.QUERIES_AND_PARITIES else ()
+    own = workload.groups if kind is QuestionKind.QUERIES_AND_PARITIES else ()
     groups = (*own, _parities(domain, sets))
     return AskedQueries(Workload(domain, groups, f"{kind.value} of {workload.spec}"), public_rows)
 

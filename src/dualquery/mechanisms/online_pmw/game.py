@@ -44,7 +44,7 @@ class Answers:
     measured: NDArray[np.bool_]
 
 
-class Asked:
+class ProductQuestion:
     """One query of a stream as the game sees it: a function of the cells over its attributes."""
 
     def __init__(self, domain: Domain, query: Query, rows: int, update: Update) -> None:
@@ -92,7 +92,7 @@ def online_pmw(
         measured.append(fired)
 
     reply = start.snapshot()
-    questions = (Asked(domain, query, rows, chosen.update) for query in stream)
+    questions = (ProductQuestion(domain, query, rows, chosen.update) for query in stream)
     belief = (
         RakedWeights(start, floor=0.5 / rows)
         if chosen.update is Update.RAKE
@@ -100,7 +100,7 @@ def online_pmw(
     )
     replies = [reply]
 
-    def held() -> Iterator[Asked]:
+    def held() -> Iterator[ProductQuestion]:
         """Those that can be tested; the rest are answered on the way."""
         for question in questions:
             if question.fits(replies[0]):

@@ -23,7 +23,7 @@ from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, T
 from dualquery.mechanisms.projection.baskets import ByItems
 from dualquery.mechanisms.projection.plans import with_fewer_rows
 from dualquery.mechanisms.projection.pure import BySignedTables, plan_by_signed_tables
-from dualquery.mechanisms.projection.small import ByChosenPairs, Rule, plan_chosen_pairs
+from dualquery.mechanisms.projection.small import ByChosenPairs, PairRule, plan_chosen_pairs
 from dualquery.mechanisms.projection.tables import ByTables, plan_by_tables
 from dualquery.mechanisms.projection.wide import ByClasses, plan_wide, rather
 from dualquery.mechanisms.wishes import ProjectionWishes
@@ -43,7 +43,7 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         return rather(wide, lambda: plan_by_tables(task, wanted, pace))
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
-    rule = Rule.of(task)
+    rule = PairRule.of(task)
     if rule.applies:
         return plan_chosen_pairs(task, rule, wanted, pace)
     return plan_by_tables(task, wanted, pace)

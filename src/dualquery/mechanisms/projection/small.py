@@ -71,7 +71,7 @@ PAIR_SECONDS = 3e-4  # whatever its size: to choose, to measure, to put together
 
 
 @dataclass(frozen=True)
-class Rule:
+class PairRule:
     """How many pairs to choose, and the share of the one-way tables: from public quantities alone."""
 
     ones: list[Set]
@@ -82,20 +82,20 @@ class Rule:
     unclear: float  # the noise of a misfit, as a fraction of the records
 
     @staticmethod
-    def of(task: Task) -> Rule:
+    def of(task: Task) -> PairRule:
         """r = n/√(v d) · 115/q, K = d (r/100)^¾, with q the mean over pairs of (k_i − 1)(k_j − 1)."""
         sizes, orders = task.domain.sizes, varied_sets(task)
         ones, pairs, larger = orders.get(1, []), orders.get(2, []), max(orders, default=1) > 2
         refuse_other_noise(task)
         if not pairs:
-            return Rule(ones, pairs, math.inf, math.inf, larger, 0.0)
+            return PairRule(ones, pairs, math.inf, math.inf, larger, 0.0)
         freedom = float(np.mean([(int(sizes[i]) - 1) * (int(sizes[j]) - 1) for i, j in pairs]))
         neighbours, unit = task.budget.neighbours, unit_variance(task.budget)
         noise = math.sqrt(unit * neighbours.largest_squared(alone=1, apart=2) * len(ones))
         precision = task.rows / noise * 115 / freedom
         moved = neighbours.largest_squared(alone=len(pairs), apart=4 * len(pairs))
         unclear = math.sqrt(unit * moved / SHARE_OF_MISFITS) / task.rows
-        return Rule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, larger, unclear)
+        return PairRule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, larger, unclear)
 
     @property
     def applies(self) -> bool:
@@ -301,7 +301,7 @@ def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:
     return np.sort(order[:chosen])
 
 
-def plan_chosen_pairs(task: Task, rule: Rule, wanted: ProjectionWishes, pace: Pace) -> Plan[Any]:
+def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, pace: Pace) -> Plan[Any]:
     """Everything but what is measured last."""
     (ones, misfits), number = rule.shares(), len(rule.pairs)
     sizes, shares = task.domain.sizes.astype(np.int64), shares_of_first(rule.ones, task)

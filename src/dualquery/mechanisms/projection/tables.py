@@ -55,7 +55,7 @@ STEEPNESS = 1.5  # of the one-way tables that a plan assumes
 
 
 @dataclass(frozen=True)
-class Cost:
+class FitCost:
     """Of a fit to everything that may be measured."""
 
     seconds: float
@@ -214,7 +214,7 @@ def cells_within(task: Task, pace: Pace, memory: int | None) -> int:
     return max(0, min(MOST_CELLS, spare // (3 * (4 * pace.chains + 8) + 24)))
 
 
-def cost_of(task: Task, made: StagedTables, expected: Expected, pace: Pace) -> Cost:
+def cost_of(task: Task, made: StagedTables, expected: Expected, pace: Pace) -> FitCost:
     """Time as the plan expects it, memory as it could be at most: every cell lies in a view of each of its
     attributes.
     """
@@ -231,7 +231,7 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, pace: Pace) -> C
         seconds += pace.seconds(pairs + more, expected.cell_noise) * LONG_WORK
     if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
-    return Cost(seconds, need, max(cells, key=lambda s: (cells[s], s)))
+    return FitCost(seconds, need, max(cells, key=lambda s: (cells[s], s)))
 
 
 def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:

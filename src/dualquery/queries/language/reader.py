@@ -24,15 +24,15 @@ from dualquery.queries.language import vocabulary
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.formula import Condition, Every, Formula, Negation, Some, as_box
 from dualquery.queries.language.tokens import SIGNS_IN_WORDS, Fault, Token, pointing_at, tokens_of
-from dualquery.queries.language.vocabulary import KEYWORDS, Side
+from dualquery.queries.language.vocabulary import KEYWORDS, CutSide
 from dualquery.table.domain import Column, Domain, Items
 
 DEEPEST = 50  # nested parentheses
 _ORDER = {
-    "<": (Side.BEFORE, False),
-    "<=": (Side.AFTER, False),
-    ">=": (Side.BEFORE, True),
-    ">": (Side.AFTER, True),
+    "<": (CutSide.BEFORE, False),
+    "<=": (CutSide.AFTER, False),
+    ">=": (CutSide.BEFORE, True),
+    ">": (CutSide.AFTER, True),
 }
 _SPECIAL = frozenset({"&", "|", "!", "=", "!=", "<", "<=", ">", ">=", "(", ")", "[", "]", "{", "}", ","})
 
@@ -222,10 +222,10 @@ class Reader:
         token = self._token
         if token.kind in ("[", "("):
             self._next += 1
-            first = self._cut(column, codes, Side.BEFORE if token.kind == "[" else Side.AFTER)
+            first = self._cut(column, codes, CutSide.BEFORE if token.kind == "[" else CutSide.AFTER)
             self._take(",", "','")
             close = self._tokens[min(self._next + 1, len(self._tokens) - 1)].kind
-            last = self._cut(column, codes, Side.AFTER if close == "]" else Side.BEFORE)
+            last = self._cut(column, codes, CutSide.AFTER if close == "]" else CutSide.BEFORE)
             if not self._takes("]"):
                 self._take(")", "')' or ']' to close the interval")
             return vocabulary.between(column, first, last)
@@ -235,7 +235,7 @@ class Reader:
         except QueryError as error:
             raise Fault(token.column, str(error)) from None
 
-    def _cut(self, column: Column, codes: dict[str, int], side: Side) -> int:
+    def _cut(self, column: Column, codes: dict[str, int], side: CutSide) -> int:
         token = self._take_value()
         try:
             return vocabulary.cut(column, token.text, side, codes=codes)

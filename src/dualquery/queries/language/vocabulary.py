@@ -30,7 +30,7 @@ WORD = r"[^\s'\"&|!()\[\]{},=<>#≠≤≥∧∨¬]+"  # what needs no quotes
 _WORD = re.compile(WORD)
 
 
-class Side(Enum):
+class CutSide(Enum):
     """Where a cut lies: just before its bound (as in `< 50`, `>= 50`) or just after (`<= 50`, `> 50`)."""
 
     BEFORE = "before"
@@ -80,7 +80,7 @@ def ranked_codes(column: Column) -> Sequence[int] | None:
 def accepted_by(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) -> int:
     """The bit set that `= value` asks for. `codes` numbers the column's labels."""
     if isinstance(column, Dates) and value not in codes:
-        first, last = (_cut_dates(column, value, side) for side in (Side.BEFORE, Side.AFTER))
+        first, last = (_cut_dates(column, value, side) for side in (CutSide.BEFORE, CutSide.AFTER))
         return between(column, first, last)
     return 1 << code_of(column, value, quoted=quoted, codes=codes)
 
@@ -97,7 +97,7 @@ def code_of(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) 
     raise QueryError(f"{_noun(column)} has no value '{value}'{_suggestion(value, column.labels)}")
 
 
-def cut(column: Column, bound: str, side: Side, *, codes: dict[str, int]) -> int:
+def cut(column: Column, bound: str, side: CutSide, *, codes: dict[str, int]) -> int:
     """How many of the ranked codes lie before a cut at this bound."""
     if isinstance(column, Dates):
         return _cut_dates(column, bound, side)
@@ -113,7 +113,7 @@ def cut(column: Column, bound: str, side: Side, *, codes: dict[str, int]) -> int
     place = bisect_left(ranked, code)
     if place == len(ranked) or ranked[place] != code:
         raise QueryError(f"'{bound}' stands for missing or unknown values of {_noun(column)} and has no rank")
-    return place if side is Side.BEFORE else place + 1
+    return place if side is CutSide.BEFORE else place + 1
 
 
 def between(column: Column, first: int, last: int) -> int:
@@ -148,17 +148,17 @@ def _bin_of(column: Numeric, number: float) -> int:
     )
 
 
-def _cut_bins(column: Numeric, number: float, side: Side) -> int:
+def _cut_bins(column: Numeric, number: float, side: CutSide) -> int:
     """The cut of a numeric attribute, refused where it would split a bin.
 
     Where only integers occur, > 49 and >= 50 are the same cut, and so is any edge between 49 and 50.
     """
     edges, bins = column.edges, column.bins
     edge = _edge_at(column, number)
-    if edge is not None and (edge < bins) == (side is Side.BEFORE):
+    if edge is not None and (edge < bins) == (side is CutSide.BEFORE):
         return edge  # the last bin is closed: before its upper edge there is no cut, after it there is
     if column.integer:
-        following = math.ceil(number) if side is Side.BEFORE else math.floor(number) + 1
+        following = math.ceil(number) if side is CutSide.BEFORE else math.floor(number) + 1
         if following == math.floor(edges[-1]) + 1:
             return bins
         place = bisect_right(edges, following) - 1
@@ -173,7 +173,7 @@ def _cut_bins(column: Numeric, number: float, side: Side) -> int:
     )
 
 
-def _cut_dates(column: Dates, bound: str, side: Side) -> int:
+def _cut_dates(column: Dates, bound: str, side: CutSide) -> int:
     """How many periods lie before the beginning of a period (`>= 2024-03`), or before its end (`> 2024-03`)."""
     period = period_in(bound)
     if period is None:
@@ -181,7 +181,7 @@ def _cut_dates(column: Dates, bound: str, side: Side) -> int:
             f"'{bound}' is not a date such as {column.labels[0]}, and {_noun(column)} holds dates"
         )
     starts = [*column.edges[:-1], math.floor(column.edges[-1]) + 1.0]
-    moment = period.first if side is Side.BEFORE else period.end
+    moment = period.first if side is CutSide.BEFORE else period.end
     number = column.number(moment)
     place = bisect_left(starts, number)
     whole = column.per_day > 1 or (moment.hour == 0)
