@@ -102,7 +102,12 @@ def by_kind(cells: pa.ChunkedArray) -> Iterator[tuple[str, NDArray[np.int64], pa
     """The arrays of a column of several kinds: the name of each kind, the rows that its cells stand in, the cells."""
     first = 0
     for chunk in cells.chunks:
-        codes, offsets = chunk.type_codes.to_numpy(), chunk.offsets.to_numpy()
+        if not len(chunk):
+            continue
+        # `type_codes` and `offsets` of a slice are those of the whole.
+        _, codes_held, offsets_held, *_ = chunk.buffers()
+        codes = np.frombuffer(codes_held, np.int8, len(chunk), chunk.offset)
+        offsets = np.frombuffer(offsets_held, np.int32, len(chunk), 4 * chunk.offset)
         for place, code in enumerate(chunk.type.type_codes):
             here = np.flatnonzero(codes == code)
             if len(here):

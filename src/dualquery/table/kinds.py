@@ -22,11 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
+from itertools import compress
+from operator import not_
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.cells import TYPED, without_padding
@@ -54,16 +57,28 @@ class Typed(str):
 
 def apart(cells: Sequence[str | None]) -> pa.Array:
     """Texts and `Typed` texts as two kinds; dictionaries keep repeated cells once."""
-    typed = np.fromiter((isinstance(cell, Typed) for cell in cells), np.int8, len(cells))
-    offsets = np.where(typed, np.cumsum(typed), np.cumsum(1 - typed)).astype(np.int32) - 1
-    children = [
-        pa.array(
-            [cell for cell, kind in zip(cells, typed.tolist(), strict=True) if kind == each], pa.string()
-        )
-        for each in (0, 1)
-    ]
-    kinds = [child.dictionary_encode() for child in children]
-    return pa.UnionArray.from_dense(pa.array(typed), pa.array(offsets, pa.int32()), kinds, ["texts", TYPED])
+    is_typed = [type(cell) is Typed for cell in cells]
+    typed = np.array(is_typed, np.int8)
+    offsets = np.where(typed, np.cumsum(typed, dtype=np.int32), np.cumsum(1 - typed, dtype=np.int32)) - 1
+    texts = compress(cells, map(not_, is_typed)), compress(cells, is_typed)
+    return _two_kinds(
+        typed, offsets, [pa.array(list(some), pa.string()).dictionary_encode() for some in texts]
+    )
+
+
+def all_typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts that all write typed cells."""
+    none = pa.array([], texts.type)
+    return pa.chunked_array(
+        [
+            _two_kinds(np.ones(len(some), np.int8), np.arange(len(some), dtype=np.int32), [none, some])
+            for some in (texts.chunks or [none])
+        ]
+    )
+
+
+def _two_kinds(typed: NDArray[np.int8], offsets: NDArray[np.int32], children: list[pa.Array]) -> pa.Array:
+    return pa.UnionArray.from_dense(pa.array(typed), pa.array(offsets), children, ["texts", TYPED])
 
 
 def of_objects(cells: Sequence[Any], name: str, *, lists: bool) -> pa.Array:
