@@ -169,3 +169,13 @@ def test_a_typed_date_that_stands_for_a_missing_one(
     assert codes(write(days, tmp_path), column) == [5, 3, 0, 5]
     at = [datetime(1900, 1, 1), datetime(2024, 3, 4, 9), datetime(1900, 1, 1, 9), None]
     assert codes(write(at, tmp_path), column) == [5, 3, 0, 5]
+
+
+def test_parts_of_json_are_of_one_kind_whatever_their_cells_are(tmp_path: Path) -> None:
+    column = Numeric("x", (0.0, 2.0, 2000.0), decimal_comma=True)
+    for name, cell in (("a", 1.234), ("b", "1.234"), ("c", "1,2")):
+        (tmp_path / f"{name}.ndjson").write_text(json.dumps({"x": cell}))
+    assert codes(str(tmp_path / "*.ndjson"), column) == [0, 1, 0]
+    (tmp_path / "d.csv").write_text("x\n1\n")
+    with pytest.raises(DataError, match="holds string there and cells of any type in the parts before it"):
+        codes(str(tmp_path / "*"), column)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dualquery.errors import DataError
+from dualquery.table.cells import is_mixed
 
 _WILD = set("*?[")
 
@@ -53,8 +54,11 @@ def same_kinds(batch: pa.Table, before: list[pa.DataType] | None, part: Path) ->
     kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in batch.schema.types]
     for name, kind, wanted in zip(batch.column_names, kinds, before or kinds, strict=True):
         if kind != wanted and not (pa.types.is_null(kind) or pa.types.is_null(wanted)):
+            here, before_it = (
+                "cells of any type" if is_mixed(each) else str(each) for each in (kind, wanted)
+            )
             raise DataError(
-                f"'{part}': column '{name}' holds {kind} there and {wanted} in the parts before it; write all "
+                f"'{part}': column '{name}' holds {here} there and {before_it} in the parts before it; write all "
                 "parts with the same type"
             )
     return before or kinds
