@@ -33,7 +33,7 @@ from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 
 LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
-FEW_STEPS = 4  # of expectation and maximisation, where only shares follow from it
+ROUGH_STEPS = 4  # of expectation and maximisation, where only shares follow from it
 SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
 MOST_CHOSEN = 32  # sets that the last stage measures
 CLEAR = 1.5  # deviations of its noise that a score must exceed, and those of a chosen set that an error must
@@ -169,7 +169,7 @@ class StagedTables:
             s: _FURTHER * known.total**2 / (relative_sensitivity(s, task.domain, neighbours) * self.unit)
             for s in pairs
         }
-        errors = separable_prior(known, ones, FEW_STEPS).expected_errors(precisions)
+        errors = separable_prior(known, ones, ROUGH_STEPS).expected_errors(precisions)
         after = curves.after(spent).replaced({s: (_FURTHER, HALF_NORMAL * errors[s]) for s in pairs})
         allowed = np.array([len(s) == 2 for s in self.sets]) | (wanted.shares > 0)
         return allocate(
