@@ -50,7 +50,7 @@ class StagedTables:
 
     ones: Mapping[
         Set, float
-    ]  # one-way tables, and the number of records where that is to be measured: their shares
+    ]  # shares of one-way tables, and of the number of records where it is to be measured
     sets: tuple[Set, ...]  # pairs, and the larger sets that may be measured
     tables: tuple[Set, ...]  # of the workload
     complete: bool  # whether `sets` holds every larger set of the workload
@@ -60,7 +60,7 @@ class StagedTables:
     halves: tuple[Stage, Stage] | None  # None where the workload asks about single attributes only
     last: (
         tuple[Stage, Stage] | None
-    )  # scores of larger sets, and those that they choose; None where they are not asked for
+    )  # scores of larger sets, and those that they choose, where they are asked for
     settled: Mapping[int, Shares] | None = None  # of later stages, by number, where a release has chosen them
 
     @property
