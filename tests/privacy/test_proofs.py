@@ -79,7 +79,7 @@ def test_every_file_that_the_page_names_exists() -> None:
 
 SECTIONS = [
     "Neighbours", "Currency and events", "The ledger as a filter", "Several records", "Bounded range", "Conversions",
-    "Gaussian releases", "Threshold tests", "Noise", "Selection", "DualQuery", "MWEM", "PMW", "Adaptive projection",
+    "Gaussian releases", "Threshold tests", "Noise", "Selection", "DualQuery", "MWEM", "PMW",
     "Signed tables", "Items and pairs", "Wide binary tables", "Cells read where asked",
     "Parities by order", "Statistics and scores",
 ]  # fmt: skip
