@@ -164,7 +164,7 @@ INTERACTIONS = [
            "apart[0] + 2 * multiplier", "apart[0] + multiplier", moves("signed table of three values-replace")),
     Mutant("signed tables: L1 of the last set only", "privacy/signed_tables.py", "[alone[0] + multiplier,",
            "[multiplier,", moves("signed tables side by side-add-remove")),
-    Mutant("signed tables: no sign", "queries/signed.py", "table = first - second", "table = first + 2 * second",
+    Mutant("signed tables: no sign", "queries/tables.py", "table = first - second", "table = first + 2 * second",
            moves("signed table of two values-add-remove")),
     Mutant("signed tables: opposite signs as two entries", "privacy/signed_tables.py", "(4 if 2 in sizes else 2)",
            "(2 if 2 in sizes else 2)", moves("signed table of two values-replace")),

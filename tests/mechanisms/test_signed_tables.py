@@ -25,8 +25,7 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
 from dualquery.privacy.signed_tables import SignedTables
 from dualquery.queries.families import from_spec
-from dualquery.queries.signed import signed, signed_shape
-from dualquery.queries.tables import Tables, centred
+from dualquery.queries.tables import Tables, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items

@@ -43,8 +43,8 @@ from dualquery.privacy.caps import rho_cap
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.digest import Digest
 from dualquery.queries.families import marginals
+from dualquery.queries.group import Digest
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from

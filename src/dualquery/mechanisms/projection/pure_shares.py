@@ -40,8 +40,7 @@ from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS, rate_within, selection_event
 from dualquery.privacy.selection import Rate
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
-from dualquery.queries.signed import signed_entries
-from dualquery.queries.tables import Tables
+from dualquery.queries.tables import Tables, signed_entries
 
 SHARE_OF_LARGER = 0.5  # for all sets of three and more, where all are measured
 SHARE_OF_TRIPLES = 0.12  # where a few are chosen
