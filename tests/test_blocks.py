@@ -55,7 +55,7 @@ NO_CODE = {
         "README.md",
         1,
     ): "what `make demo` prints; `test_the_demonstration_prints_what_the_page_shows` compares it",
-    ("docs/game.md", 0): "a drawing",
+    ("docs/how_it_works.md", 0): "a drawing",
     ("docs/large.md", 1): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
     ("docs/persons.md", 3): "a table; tests/privacy/test_persons.py reads it",
     ("docs/persons.md", 5): "a table; tests/privacy/test_persons.py reads it",
@@ -63,7 +63,7 @@ NO_CODE = {
     ("docs/service.md", 2): "needs a running service; tests/service/test_http.py has one and its client",
 }
 WHOLE_PAGES = {"docs/tutorial.md": "a notebook; tests/test_pages.py runs it and compares every output"}
-OWN_SCHEMA = ("docs/distances.md", "docs/graphs.md", "docs/persons.md", "docs/sparse.md")
+OWN_SCHEMA = ("docs/persons.md",)
 LANGUAGE = """
 [[attribute]]
 name = "age"

@@ -237,34 +237,32 @@ def rule() -> str:
 
 
 def bars() -> str:
+    """The share of bars that hold the truth: a row per table, a column per ε; spread is on the experiment's page."""
     rows = rows_of("coverage")
     held, single = (samples_by(rows, ("data", "epsilon"), name) for name in ("coverage", "coverage_1"))
-    lines = [
-        [name, f"{epsilon:g}", f"{int(sample.runs)}", f"{sample:.3f}", f"{single[name, epsilon].mean:.3f}"]
-        for (name, epsilon), sample in held.items()
-    ]
-    low, high = min(held, key=lambda key: held[key].mean), max(held, key=lambda key: held[key].mean)
+    names, budgets = distinct(rows, "data"), distinct(rows, "epsilon")
+    lines = [[name, *(f"{held[name, epsilon].mean:.3f}" for epsilon in budgets)] for name in names]
     lowest = min(single, key=lambda key: single[key].mean)
+    runs = min(int(sample.runs) for sample in held.values())
     told = (
-        f"\nIn the mean over its runs a table has {held[low].mean:.3f} ({low[0]}, ε = {low[1]:g}) to "
-        f"{held[high].mean:.3f} ({high[0]}, ε = {high[1]:g}); of questions about one attribute at the least "
-        f"{single[lowest].mean:.3f} ({lowest[0]}, ε = {lowest[1]:g}).\n"
+        f"\nMeans of {runs} runs. Of questions about one attribute the least share is {single[lowest].mean:.3f} "
+        f"({lowest[0]}, ε = {lowest[1]:g}).\n"
     )
-    header = ("table", "ε", "runs", "share of 95% bars that hold the truth", "questions about one attribute")
-    return table(header, lines) + told
+    return table(("share of 95% bars", *(f"ε = {epsilon:g}" for epsilon in budgets)), lines) + told
 
 
 def questions() -> str:
-    rows = [row for row in rows_of("online") if row["stream"] in ("natural", "random", "drill", "broad")]
+    """Natural questions; other streams are on the page of the experiment."""
+    rows = where(rows_of("online"), stream="natural")
     lines = []
-    for key in dict.fromkeys((row["table"], row["stream"], row["questions"]) for row in rows):
-        mine = where(rows, table=key[0], stream=key[1], questions=key[2])
+    for name, number in dict.fromkeys((row["table"], row["questions"]) for row in rows):
+        mine = where(rows, table=name, questions=number)
         columns = ("online_mean", "release_mean", "full_mean", "gaussian_mean")
         told = (error(samples_by(mine, (), column)[()]) for column in columns)
-        lines.append([f"{key[0]}, {key[1]}", f"{key[2]:,}", *told])
+        lines.append([name, f"{number:,}", *told])
     header = (
-        "stream",
-        "questions",
+        "natural questions",
+        "how many",
         "mean error",
         "its release alone",
         "a release with all of the budget",
@@ -305,17 +303,12 @@ def _best_of(rows: Rows, family: str) -> str:
 def times_taken() -> str:
     """At quick size, one after the other, as `make experiments` runs them."""
     rows = rows_of("quick_times")
-    lines = [
-        [
-            f"`python -m experiments.{row['name']}`",
-            f"{row['seconds']:,.0f} s",
-            f"{row['processor_seconds']:,.0f} s",
-        ]
-        for row in rows
-    ]
-    sums = (sum(row[column] for row in rows) for column in ("seconds", "processor_seconds"))
-    lines.append(["`make experiments`, all of them", *(f"{total / 60:.0f} min" for total in sums)])
-    return table(("command, quick size", "by the clock", "processor time"), lines)
+    clock, processor = (sum(row[column] for row in rows) / 60 for column in ("seconds", "processor_seconds"))
+    longest = max(rows, key=lambda row: row["seconds"])
+    return (
+        f"On two cores all {len(rows)} quick ones together took {clock:.0f} minutes by the clock and {processor:.0f} "
+        f"minutes of the processor; the longest, `{longest['name']}`, {longest['seconds']:.0f} seconds.\n"
+    )
 
 
 PARTS: dict[str, Callable[[], str]] = {
