@@ -90,7 +90,7 @@ def mirror_wide() -> str:
     lines = [["wanted", "0.0015", "0.011", ""]]
     for name, words in LEARNERS.items():
         if (name,) in mean:
-            lines.append([words, error(mean[name,]), error(most[name,]), many([mean[name,]])])
+            lines.append([words, error(mean[name,]), plain(most[name,].mean), many([mean[name,]])])
     others = {"factored MWEM": mean["mwem",], "projection": mean["projection",]}
     return (
         table(("the 60 most popular items of Kosarak", "mean error", "max error", "runs"), lines)
@@ -128,8 +128,8 @@ def look_ups() -> str:
         lines.append([f"**{case}**, wanted", *wanted, ""])
         for name, words in CELLS.items():
             if (case, name) in mean:
-                errors = mean[case, name], most[case, name]
-                lines.append([words, *map(in_records, errors), many(errors)])
+                largest = f"{most[case, name].mean:,.0f}"
+                lines.append([words, in_records(mean[case, name]), largest, many([mean[case, name]])])
     header = ("error, in records", "mean", "max", "runs")
     told = [table(header, lines), _cells_beside_noise(mean)]
     for row in where(rows, case=sparse.STREAM):
@@ -187,7 +187,7 @@ def disjunctions_measured() -> str:
             if key in mean:
                 way += " (what `choose` takes)" if name == TAKEN[case] else ""
                 took = f"{plain(seconds[key].mean)} s" if key in seconds else ""
-                lines.append([way, error(mean[key]), error(most[key]), took, many([mean[key]])])
+                lines.append([way, error(mean[key]), plain(most[key].mean), took, many([mean[key]])])
     header = ("ε = 1, δ = 10⁻⁶, add-remove, n = 100,000", "mean error", "max error", "processor", "runs")
     sentences = []
     for case, items in ((disjunctions.NARROW, "50"), (disjunctions.WIDE, "1,000")):
@@ -247,8 +247,10 @@ def cuts_measured() -> str:
     lines = []
     for name in names:
         own = name, cuts.COARSENINGS
-        errors = [mean[own], most[own], *(mean[name, other] for other in others)]
-        lines.append([name, *map(scaled, errors), scaled(half[own], 100, 2)])
+        rest = [most[own], *(mean[name, other] for other in others)]
+        lines.append(
+            [name, scaled(mean[own]), *(f"{each.mean:,.0f}" for each in rest), scaled(half[own], 100, 2)]
+        )
     header = (
         "graph",
         "`coarsenings`, mean",
