@@ -9,7 +9,7 @@ from experiments import dualquery_figure_5 as figure_5
 from experiments import dualquery_parameters as parameters
 from experiments import mwem_figure_4
 from experiments.harness import Rows, distinct, listed, times, where
-from experiments.page_parts.files import TABLES, error, figures_of, plain, rows_of, table
+from experiments.page_parts.files import TABLES, error, plain, rows_of, table
 from experiments.spread import samples_by
 
 # MWEM
@@ -17,7 +17,7 @@ from experiments.spread import samples_by
 
 def mwem() -> str:
     """What MWEM reaches beside what it was to reach, from the experiments that draw the paper's figures."""
-    lines = [*_ranges(), *_contingency(), *_surveys(), *_cuboids(), *_bits(), *_scaling(), *_round()]
+    lines = [*_ranges(), *_contingency(), *_surveys(), *_cuboids(), *_bits(), *_scaling()]
     return table(("", "measured", "required"), lines)
 
 
@@ -100,22 +100,6 @@ def _scaling() -> Iterable[list[str]]:
         if mine:
             words = f"{mine[0]['data']}, {attributes:,} attributes, {mine[0]['queries']:,} queries, processor time"
             yield [words, f"{seconds[attributes,]:.1f} s", limit]
-
-
-def _round() -> Iterable[list[str]]:
-    figures = figures_of("mwem")
-    for width in (20, 24):
-        what = f"2^{width} cells, all 3-way marginals: one round"
-        against = figures["mwem, round", f"{what}, against one pass"]
-        found, wanted = f"{against.mean:.1f}×", "5×"
-        memory = figures.get(("mwem, round", f"{what}, memory in arrays"))
-        if memory:
-            found, wanted = f"{found}; {memory.mean:.1f} arrays", f"{wanted}; 3 arrays"
-        yield [
-            f"one round over 2^{width} cells, against reading and writing them once; memory",
-            found,
-            wanted,
-        ]
 
 
 def _runs(rows: Rows) -> str:

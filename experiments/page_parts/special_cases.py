@@ -287,7 +287,6 @@ def evidence_of_the_rule() -> str:
         *_few_records(pure),
         *_baskets(),
         *_mwem_beside_dual_query(),
-        *_special_learners(),
     ]
     return "".join(f"- {each}\n" for each in lines)
 
@@ -363,33 +362,6 @@ def _mwem_beside_dual_query() -> Iterable[str]:
             f"1 to 5 (not Theorem 4.3): DualQuery has {min(ratios):.1f} to {max(ratios):.1f} times the mean error of "
             f"MWEM, which is clearly lower at {lower} of {len(both)} points. Runs of a point: {runs}."
         )
-
-
-def _special_learners() -> Iterable[str]:
-    """Projection beside the learners of the tutorial's special cases: one run of projection in each."""
-    items = where(rows_of("mirror"), case=mirror.WIDE)
-    some = rows_of("disjunctions")
-    for title, rows, others in (
-        (mirror.WIDE, items, {"euclidean": "the implicit Euclidean learner", "mwem": "factored MWEM"}),
-        (
-            "All disjunctions of 3 of 50 items",
-            where(some, case=disjunctions.NARROW),
-            {"parities": "parities", "monomials": "weights over monomials"},
-        ),
-        (
-            "Disjunctions of 3 of 1,000 items",
-            where(some, case=disjunctions.WIDE),
-            {"parities": "parities (what `choose` takes)"},
-        ),
-    ):
-        mean = samples_by(rows, ("method",), "mean_error")
-        if ("projection",) in mean:
-            said = ", ".join(f"of {words} {error(mean[name,])}" for name, words in others.items())
-            runs = many([mean["projection",]]), many(mean[name,] for name in others)
-            yield (
-                f"**{title}.** The mean error of projection is {error(mean['projection',])}, {said}. Runs: "
-                f"{runs[0]} of projection, {runs[1]} of the others."
-            )
 
 
 # Questions one at a time
