@@ -16,18 +16,15 @@ from experiments.spread import Samples, samples_by
 
 
 def readme() -> str:
-    """How good, how fast: ε = 1, δ = 10⁻³, a record added or removed, in all lines."""
-    return table(
-        ("data", "mechanism", "mean error", "max error", "processor time"), [*_figure_2(), *_figure_4()]
-    )
+    """How good: ε = 1, δ = 10⁻³, a record added or removed. Two lines for each table: mean and largest error."""
+    return table(("data", "error", *METHODS.values()), [*_figure_2(), *_figure_4()])
 
 
 METHODS = {
-    figure_2.THEOREM: "DualQuery as in its paper",
-    figure_2.ADVANCED: "DualQuery by Theorem 4.3 for a record added or removed",
-    figure_2.PLANNED: "DualQuery, our accounting and parameters",
+    figure_2.ADVANCED: "DualQuery by its paper's theorem",
+    figure_2.PLANNED: "DualQuery, our accounting",
     figure_2.PROJECTED: "projection",
-    figure_2.NOISE: "independent noise (answers only)",
+    figure_2.NOISE: "independent noise",
 }
 SIZES = {
     "adult": f"Adult, {figure_2.RECORDS['adult']:,} rows",
@@ -39,34 +36,21 @@ SIZES = {
 def _figure_2() -> Iterable[list[str]]:
     rows = where(rows_of("dualquery_figure_2"), epsilon=1)
     for name in distinct(rows, "data"):
-        mine = where(rows, data=name)
-        first = f"{SIZES[name]}, {mine[0]['queries']:,} random 3-way queries"
-        mean, most, seconds = (
-            samples_by(mine, ("method",), column) for column in ("mean_error", "max_error", "seconds")
-        )
-        for method, words in METHODS.items():
-            yield [first, words, error(mean[method,]), error(most[method,]), _seconds(seconds, method)]
-            first = ""
+        yield from _two_lines(SIZES[name], where(rows, data=name), tuple(METHODS))
 
 
 def _figure_4() -> Iterable[list[str]]:
-    rows = with_counting(rows_of("dualquery_figure_4"))
+    rows = rows_of("dualquery_figure_4")
     widest = max(distinct(rows, "attributes"), default=0)
-    mine = where(rows, attributes=widest)
-    if not mine:
-        return
-    first = (
-        f"biased data, 100,000 rows, **{widest:,} attributes**, {mine[0]['queries']:,} random 3-way queries"
-    )
-    columns = ("mean_error", "max_error", "seconds", "peak_gb")
-    mean, most, seconds, peak = (samples_by(mine, ("method",), column) for column in columns)
-    for method in (figure_4.PAPERS, figure_4.PLANNED, figure_4.NOISE):
-        took = _seconds(seconds, method)
-        if (method,) in peak:
-            took += f", {peak[method,].high:.1f} GB"
-        words = {figure_4.PLANNED: METHODS[figure_2.PLANNED], figure_4.NOISE: METHODS[figure_2.NOISE]}
-        yield [first, words.get(method, method), error(mean[method,]), error(most[method,]), took]
-        first = ""
+    ways = (figure_4.PAPERS, figure_4.PLANNED, "", figure_4.NOISE)
+    yield from _two_lines(f"100,000 rows, **{widest:,} attributes**", where(rows, attributes=widest), ways)
+
+
+def _two_lines(data: str, rows: Rows, ways: Iterable[str]) -> Iterable[list[str]]:
+    """Mean and largest error of each way; an empty cell where a way was not run."""
+    for first, words, column in ((data, "mean", "mean_error"), ("", "max", "max_error")):
+        found = samples_by(rows, ("method",), column)
+        yield [first, words, *(error(found[way,]) if (way,) in found else "" for way in ways)]
 
 
 def with_counting(rows: Rows) -> Rows:

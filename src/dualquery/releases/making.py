@@ -69,7 +69,7 @@ def release(
     """A differentially private release of a table, made for a workload of queries.
 
     `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
-    executors, docs/large.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
+    executors, docs/schema.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
     Domain) says what is public about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload,
     `budget` a Budget or ε alone (δ = min(1/n², 10⁻⁶) then, and a record is replaced). Without `mechanism` the program
     chooses. Options of mechanisms are given by name (`rounds=40`). A budget that names no accounting gets the
