@@ -9,15 +9,15 @@ from experiments import dualquery_figure_5 as figure_5
 from experiments import dualquery_parameters as parameters
 from experiments import mwem_figure_4
 from experiments.harness import Rows, distinct, listed, times, where
-from experiments.page_parts.files import TABLES, error, figures_of, plain, rows_of, table
-from experiments.spread import Sample, samples_by
+from experiments.page_parts.files import TABLES, error, plain, rows_of, table
+from experiments.spread import samples_by
 
 # MWEM
 
 
 def mwem() -> str:
     """What MWEM reaches beside what it was to reach, from the experiments that draw the paper's figures."""
-    lines = [*_ranges(), *_contingency(), *_surveys(), *_cuboids(), *_bits(), *_scaling(), *_round()]
+    lines = [*_ranges(), *_contingency(), *_surveys(), *_cuboids(), *_bits(), *_scaling()]
     return table(("", "measured", "required"), lines)
 
 
@@ -102,22 +102,6 @@ def _scaling() -> Iterable[list[str]]:
             yield [words, f"{seconds[attributes,]:.1f} s", limit]
 
 
-def _round() -> Iterable[list[str]]:
-    figures = figures_of("mwem")
-    for width in (20, 24):
-        what = f"2^{width} cells, all 3-way marginals: one round"
-        against = figures["mwem, round", f"{what}, against one pass"]
-        found, wanted = f"{against.mean:.1f}×", "5×"
-        memory = figures.get(("mwem, round", f"{what}, memory in arrays"))
-        if memory:
-            found, wanted = f"{found}; {memory.mean:.1f} arrays", f"{wanted}; 3 arrays"
-        yield [
-            f"one round over 2^{width} cells, against reading and writing them once; memory",
-            found,
-            wanted,
-        ]
-
-
 def _runs(rows: Rows) -> str:
     """How many runs a point has at most."""
     return f"{len(distinct(rows, 'run'))} runs"
@@ -135,20 +119,18 @@ def projection() -> str:
         mine = where(rows, data=key[0], tables=key[1], epsilon=key[2])
         columns = ("l1", "worst_table", "max_cell", "processor_seconds")
         l1, worst, cell, seconds = (samples_by(mine, (), column)[()] for column in columns)
-        runs = f"{int(l1.runs)}"
         lines.append(
             [
                 TABLES[key[0]],
                 key[1],
                 f"{key[2]:g}",
-                runs,
                 error(l1),
-                error(worst),
-                error(cell),
+                plain(worst.mean),
+                plain(cell.mean),
                 f"{seconds.mean:.0f} s",
             ]
         )
-    header = ("data", "tables", "ε", "runs", "L1", "worst table", "max cell", "processor time")
+    header = ("data", "tables", "ε", "L1", "worst table", "max cell", "processor time")
     return table(header, lines)
 
 
@@ -156,58 +138,18 @@ def pure() -> str:
     """Projection beside MWEM where noise is that of Laplace."""
     rows = [row for row in rows_of("choosing") if str(row["case"]).endswith(", pure")]
     mean = samples_by(rows, ("case", "mechanism", "epsilon"), "mean_error")
-    most = samples_by(rows, ("case", "mechanism", "epsilon"), "max_error")
     lines = []
     for case in distinct(rows, "case"):
         for epsilon in distinct(where(rows, case=case), "epsilon"):
-            of_mwem, own = (case, "mwem", epsilon), (case, "projection", epsilon)
-            lines.append(
-                [
-                    str(case).removesuffix(", pure"),
-                    f"{epsilon:g}",
-                    error(mean[of_mwem]),
-                    error(mean[own]),
-                    error(most[of_mwem]),
-                    error(most[own]),
-                ]
-            )
-    fifth = rows_of("dualquery_figure_5")
-    mean, most = (samples_by(fifth, ("line", "epsilon"), name) for name in ("mean_error", "max_error"))
-    found = (
-        error(sample[line, 1]) for sample in (mean, most) for line in (figure_5.MWEM_OURS, figure_5.PROJECTED)
-    )
+            found = (error(mean[case, name, epsilon]) for name in ("mwem", "projection"))
+            lines.append([str(case).removesuffix(", pure"), f"{epsilon:g}", *found])
+    fifth = samples_by(rows_of("dualquery_figure_5"), ("line", "epsilon"), "mean_error")
+    found = (error(fifth[line, 1]) for line in (figure_5.MWEM_OURS, figure_5.PROJECTED))
     lines.append(["17 bits of Adult, 10,000 random 3-way", "1", *found])
-    header = ("table", "ε", "MWEM, mean error", "projection", "MWEM, max error", "projection")
-    return table(header, lines)
+    return table(("table", "ε", "MWEM, mean error", "projection"), lines)
 
 
 # DualQuery
-
-
-def free_values() -> str:
-    """The best of the grid with zeros and with random values, and the default, whose values follow a density."""
-    rows = where(rows_of("dualquery_parameters"), accounting=parameters.RHO)
-    lines = []
-    for name in distinct(rows, "data"):
-        mine = where(rows, data=name)
-        best = [
-            error(_best(where(mine, chosen=parameters.GRID, free=free)))
-            for free in (parameters.ZEROS, parameters.RANDOM)
-        ]
-        density = samples_by(where(mine, chosen=parameters.DEFAULT), (), "mean_error")[()]
-        lines.append([name, *best, error(density)])
-    header = (
-        "mean error",
-        "zeros, best η and s of the grid",
-        "random, best of the grid",
-        "density, η and s by rule",
-    )
-    return table(header, lines)
-
-
-def _best(rows: Rows) -> Sample:
-    found = samples_by(rows, ("learning_rate", "samples"), "mean_error")
-    return min(found.values(), key=lambda sample: sample.mean)
 
 
 def flat() -> str:
@@ -270,7 +212,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "mwem": mwem,
     "projection": projection,
     "pure": pure,
-    "free values": free_values,
     "a flat optimum": flat,
     "free values in wide tables": widths,
     "the price of a run": price,

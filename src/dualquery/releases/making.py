@@ -69,14 +69,14 @@ def release(
     """A differentially private release of a table, made for a workload of queries.
 
     `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
-    executors, docs/large.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
+    executors, docs/schema.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
     Domain) says what is public about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload,
     `budget` a Budget or ε alone (δ = min(1/n², 10⁻⁶) then, and a record is replaced). Without `mechanism` the program
     chooses. Options of mechanisms are given by name (`rounds=40`). A budget that names no accounting gets the
     tightest that the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
-    charged if the release fails (docs/ledger.md).
+    charged if the release fails (docs/certificate.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)

@@ -4,7 +4,7 @@ Three ways. From the theory: a target (α, β) fixes all of them (Algorithm 2). 
 learning rate, samples and rounds given, the rest fitted to the budget. From a rule: the learning rate and
 the number of samples follow from the size of the domain and the workload, the rounds from the budget.
 
-The rule stands on a grid of settings on data of several shapes (docs/dual_query.md; it can be repeated with
+The rule stands on a grid of settings on data of several shapes (docs/learners.md; it can be repeated with
 `python -m experiments.dualquery_parameters`). The error is flat around its best. Where free values follow a density,
 a round only has to correct it: few samples, in proportion to the square root of what a record has to decide, and a
 learning rate of 1 buy the most rounds. Where they do not, a round has to decide everything itself: about one sampled

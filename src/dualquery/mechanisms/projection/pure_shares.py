@@ -8,7 +8,7 @@ is the noise of all pairs, summed over an entry's table, in units of n. One-way 
 within .25 and .75. Where x is small, all pairs are measured at once, ε_S ∝ entries^.35. Where it is not, T of them
 are chosen by the exponential mechanism, one a round, and measured with the noise of T instead of P. Sets of three
 and more are measured at once where even all of them have little noise, a few are chosen where that is nearly so,
-and otherwise they are left to what the pairs imply. docs/projection.md, "Pure ε", has the evidence.
+and otherwise they are left to what the pairs imply. docs/how_it_works.md, "Pure ε", has the evidence.
 """
 
 from __future__ import annotations

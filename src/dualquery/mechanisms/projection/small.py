@@ -5,7 +5,7 @@ would have told. Here one-way tables are measured first, then the *misfit* of ev
 product of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
 public numbers: a gate says whether pairs would gain more than they cost; then the rest of the budget goes to the K
 pairs of largest misfit, or back to the one-way tables. Sizes of all three measurements are fixed before the first.
-docs/small-tables.md has the evidence.
+docs/how_it_works.md, "Small tables", has the evidence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
-MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
+MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/how_it_works.md)
 MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
 MANY_COLUMNS = 40  # where the share of the one-way tables falls more steeply with the number of records
 LEAST_OF_MISFITS = (

@@ -167,7 +167,7 @@ class Entry:
 def renyi_price(budget: Budget, order: int) -> int:
     """What a budget may cost at a whole Rényi order: α times its ρ, or the cap of a service at its own order.
 
-    The divergence of every event, a fire's price included, grows with the order (docs/ledger.md). So the cap of a
+    The divergence of every event, also of a fire, grows with the order (docs/certificate.md). So the cap of a
     service at a larger order is a bound at this one, event by event; at a smaller one it says nothing.
     """
     if budget.accounting is not Accounting.RENYI:
