@@ -49,9 +49,9 @@ def test_every_command_and_option_is_documented(path: str) -> None:
 @pytest.mark.parametrize("path", SECTIONS)
 def test_nothing_is_documented_that_does_not_exist(path: str) -> None:
     assert path in COMMANDS
-    in_tables = "\n".join(line for line in SECTIONS[path].splitlines() if line.startswith("| `"))
-    first_cells = "\n".join(line.split("|")[1] for line in in_tables.splitlines())
-    written = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", first_cells))
+    rows = re.findall(r"^(?:\| (`.*?) \||- (`.*?): )", SECTIONS[path], re.MULTILINE)  # of a table, or of a list
+    assert rows
+    written = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", " ".join(map("".join, rows))))
     assert written <= names(COMMANDS[path]) | {"--help", "-h"}
 
 
