@@ -49,7 +49,9 @@ def test_every_command_and_option_is_documented(path: str) -> None:
 @pytest.mark.parametrize("path", SECTIONS)
 def test_nothing_is_documented_that_does_not_exist(path: str) -> None:
     assert path in COMMANDS
-    rows = re.findall(r"^(?:\| (`.*?) \||- (`.*?): )", SECTIONS[path], re.MULTILINE)  # of a table, or of a list
+    rows = re.findall(
+        r"^(?:\| (`.*?) \||- (`.*?): )", SECTIONS[path], re.MULTILINE
+    )  # of a table, or of a list
     assert rows
     written = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", " ".join(map("".join, rows))))
     assert written <= names(COMMANDS[path]) | {"--help", "-h"}
