@@ -241,15 +241,15 @@ def bars() -> str:
 def questions() -> str:
     """Natural questions; other streams are on the page of the experiment."""
     rows = where(rows_of("online"), stream="natural")
+    most = max(distinct(rows, "questions"), default=0)
     lines = []
-    for name, number in dict.fromkeys((row["table"], row["questions"]) for row in rows):
-        mine = where(rows, table=name, questions=number)
+    for name in distinct(rows, "table"):
+        mine = where(rows, table=name, questions=most)
         columns = ("online_mean", "release_mean", "full_mean", "gaussian_mean")
         told = (error(samples_by(mine, (), column)[()]) for column in columns)
-        lines.append([name, f"{number:,}", *told])
+        lines.append([name, *told])
     header = (
-        "natural questions",
-        "how many",
+        f"{most:,} natural questions",
         "mean error",
         "its release alone",
         "a release with all of the budget",
