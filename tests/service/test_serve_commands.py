@@ -127,8 +127,12 @@ def test_what_is_wrong_with_a_service_file_is_one_sentence(tmp_path: Path) -> No
         "": "says nothing about: dataset",
         "x = 1": "'x' is not a setting",
         "dataset = 5": "wrong kind",
-        "= 3": "is not TOML",
+        "= 3": "is not well-formed TOML",
         "[http]\nquantum = true": "wrong kind",
+        f"epsilon = {'9' * 5000}": "very many figures",
+        f"epsilon = {10**400}": "wrong kind",
+        f"epsilon = 0x{'f' * 5000}": "very many figures",
+        f"x = {'[' * 5000}": "nests too deeply",
     }.items():
         path.write_text(text)
         with pytest.raises(ServiceError, match=said):

@@ -133,6 +133,16 @@ COLUMNS: dict[str, Column] = {
     "money": Numeric("x", (0.0, *SMALL, 1.2, 1.3, 2.5, 100.0), clamp=True, missing="none", currency="$"),
     "hours": dates("x", "2024-03-01T00", "2024-03-01T23", "hour", clamp=True, missing="none"),
     "days": dates("x", "2024-02-25", "2024-03-05", "day", clamp=True, missing="none"),
+    "format": dates(
+        "x",
+        "2024-02",
+        "2024-05",
+        "month",
+        clamp=True,
+        missing="none",
+        format="%Y-%d-%m",
+        empty=("2024-03-01",),
+    ),
     "texts": OpenText("x", ("any text",), longest=40),
     "items": Items("x", 9, 0),
 }
@@ -404,3 +414,12 @@ def test_persons_in_a_column_of_objects_are_streamed() -> None:
     whole = encode(frame, schema, records_per_person=1)
     blocks = list(record_blocks(frame, schema, rows=1, records_per_person=1))
     assert whole.rows == sum(block.rows for block in blocks) == 2
+
+
+def test_columns_of_objects_are_streamed_as_they_are_read_at_once() -> None:
+    frame = pd.DataFrame({"x": held(["a", 1, None, "a", 0, date(2024, 3, 1), "true", 0.3])})
+    schema = Schema(Domain((COLUMNS["categories"],)))
+    whole = encode(frame, schema).to_rows().tolist()
+    for rows in (1, 3):
+        blocks = record_blocks(frame, schema, rows=rows)
+        assert [row for block in blocks for row in block.to_rows().tolist()] == whole

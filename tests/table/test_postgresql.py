@@ -16,6 +16,7 @@ from dualquery.counting.spilled import SpilledCounter
 from dualquery.errors import DataError
 from dualquery.queries.families import from_spec
 from dualquery.table.blocks import record_blocks
+from dualquery.table.dates import dates
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.encoding import encode
 from dualquery.table.postgresql import PostgresTable
@@ -139,3 +140,23 @@ def test_release_from_a_database(url: str, tmp_path: Path) -> None:
     )
     assert (tmp_path / "made" / "certificate.json").exists()
     assert url not in (tmp_path / "made" / "certificate.json").read_text()
+
+
+def test_typed_cells_are_in_no_notation_of_texts(server: Server) -> None:  # noqa: F811
+    made = server.new_database()
+    with psycopg.connect(made) as connection:
+        connection.execute("CREATE TABLE t (price numeric(9, 3), written text, day date, at timestamptz)")
+        connection.execute("INSERT INTO t VALUES (1.234, '1.234', '2024-03-04', '2024-03-04 09:30+00')")
+        connection.execute("INSERT INTO t VALUES (1234, '1,2', '1900-01-01', NULL)")
+    columns = (
+        *(Numeric(name, (0.0, 2.0, 2000.0), decimal_comma=True) for name in ("price", "written")),
+        *(
+            dates(name, "2024-03-01", "2024-03-05", format="%Y-%d-%m", missing="none", empty=("1900-01-01",))
+            for name in ("day", "at")
+        ),
+    )
+    source = PostgresTable(made, "t")
+    expected = [[0, 1, 3, 3], [1, 0, 5, 5]]
+    assert encode(source, Domain(columns)).to_rows().tolist() == expected
+    blocks = record_blocks(source, Schema(Domain(columns)), rows=1)
+    assert [row for block in blocks for row in block.to_rows().tolist()] == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sqlite3
 import zipfile
 from datetime import date
@@ -202,6 +203,31 @@ def test_what_a_sheet_says_about_its_size_cuts_nothing_off(tmp_path: Path) -> No
     path = excel(tmp_path / "t.xlsx", "people")
     rewritten(path, lambda text: text.replace(b'ref="A1:C4"', b'ref="A1:B2"'))
     assert dualquery.encode(path, SCHEMA).to_rows().tolist() == CODES
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace(b'<row r="4">', b'<row r="3">').replace(b'4"', b'3"'),
+        lambda text: text.replace(b'<row r="3">', b'<row r="9">').replace(b'3"', b'9"'),
+        lambda text: text.replace(b'<row r="4">', b'<row r="2">'),
+        lambda text: text.replace(b'r="B2"', b'r="A2"'),
+        lambda text: text.replace(b'r="A4"', b'r="D4"'),
+        lambda text: text.replace(b'r="A4"', b'r="A9"'),
+    ],
+)
+def test_rows_and_cells_that_are_double_or_out_of_order_are_not_lost(change: object, tmp_path: Path) -> None:
+    """openpyxl leaves out rows that come late, and cells behind the last of their row."""
+    path = rewritten(excel(tmp_path / "t.xlsx", "people"), change)
+    with pytest.raises(DataError, match="double or out of order"):
+        dualquery.encode(path, SCHEMA)
+
+
+def test_rows_and_cells_without_numbers_are_read_in_their_order(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"code": ["a", "b", "b"], "rate": [0.5, 3, 0]})
+    frame.to_excel(tmp_path / "t.xlsx", index=False)
+    path = rewritten(tmp_path / "t.xlsx", lambda text: re.sub(rb'(<row|<c) r="[A-Z]?[0-9]"', rb"\1", text))
+    assert dualquery.encode(path, ALL_MISSING).to_rows().tolist() == [[0, 0], [1, 1], [1, 0]]
 
 
 @pytest.mark.parametrize(

@@ -279,3 +279,25 @@ def test_whole_numbers_written_as_floats_are_whole() -> None:
     assert columns(made)["half"].values == ("0.5", "1.0", "1.5", "2.0")
     for whole in (frame, frame.assign(stage=[1, 2, 3, None] * 20), frame.assign(stage=[1, 2, 3, 1] * 20)):
         assert dualquery.encode(whole, made.schema).rows == 80
+
+
+@pytest.mark.parametrize("name", ["count", "Freq", "n"])
+def test_a_row_that_may_stand_for_several_records_is_asked_about(name: str) -> None:
+    rows = {"sex": ["f", "m"] * 40, name: list(range(40)) * 2}
+    question = "# is a row of this file several records"
+    draft = str(dualquery.schema_draft(pd.DataFrame(rows)))
+    assert draft.count(question) == 1
+    assert f'name = "{name}"' in draft.partition(question)[2]
+    assert parse_schema(draft, origin="t").draft
+    few = pd.DataFrame({"sex": ["f", "m"] * 40, name: [0, 1, 2, 5] * 20})
+    assert question in str(dualquery.schema_draft(few))
+    for other in ({"country": [1, 2] * 40}, {name: ["a", "b"] * 40}, {name: np.linspace(0, 1, 80)}):
+        assert question not in str(dualquery.schema_draft(pd.DataFrame(other)))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["mildew", "rochdale"])
+def test_tables_of_counts_are_asked_about(name: str, data_folder: Path) -> None:
+    assert "# is a row of this file several records" in str(
+        dualquery.schema_draft(data_folder / f"{name}.csv")
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from dualquery.errors import DualQueryError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.table.toml_text import quoted
+from dualquery.table.toml_text import document, quoted
 
 
 class ServiceError(DualQueryError):
@@ -121,14 +120,15 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     """The service that a file describes, or ServiceError."""
     place = Path(path)
     try:
-        with place.open("rb") as file:
-            found = tomllib.load(file)
+        found = document(place.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ServiceError(
             f"'{place}' cannot be read: {error.strerror}; make it with `dualquery serve init`"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ServiceError(f"'{place}' is not TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise ServiceError(f"'{place}' is not UTF-8 text") from None
+    except ValueError as problem:
+        raise ServiceError(f"'{place}' {problem}") from None
     first = _checked(found, _KINDS, place)
     http = Http(**_checked(first.pop("http", {}), _HTTP, place))
     published = first.pop("published", {})
@@ -155,7 +155,8 @@ def _checked(
     for name, value in found.items():
         if name not in kinds:
             raise ServiceError(f"'{place}': '{name}' is not a setting; there are {', '.join(kinds)}")
-        if not isinstance(value, kinds[name]) or isinstance(value, bool):
+        beyond = isinstance(value, int) and abs(value) >= 2**63
+        if not isinstance(value, kinds[name]) or isinstance(value, bool) or beyond:
             raise ServiceError(f"'{place}': '{name}' has a value of the wrong kind")
     return found
 

@@ -5,9 +5,9 @@
     clinic.xlsx#Sheet1          the sheet, whose first row names the columns
 
 A cell of SQLite or Excel has a type of its own, whatever the others in its column have: each becomes its canonical
-text by itself (`cells`), so that a record does not depend on the others. DuckDB has typed columns. A formula of Excel
-is the value that was saved with it; one that was never worked out is refused. A row without any cell is a record, all
-of it missing; behind the last row that the sheet holds there is none.
+text by itself (`cells`), which knows whether it was a text (`kinds`), so that a record does not depend on the others.
+DuckDB has typed columns. A formula of Excel is the value that was saved with it; one that was never worked out is
+refused. A row without any cell is a record, all of it missing; behind the last row of the sheet there is none.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import iterparse
 
 import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.table.files import choose
+from dualquery.table.kinds import Typed, apart
 
 SQLITE = {".sqlite", ".sqlite3", ".db"}
 DUCKDB = {".duckdb", ".ddb"}
@@ -111,6 +113,7 @@ def _from_excel(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
             values = openpyxl.load_workbook(file, read_only=True, data_only=True)
             formulas = openpyxl.load_workbook(file, read_only=True)
             sheet = book.chosen([each.title for each in values.worksheets], "sheet")
+            _check_order(values[sheet], openpyxl, book)
             rows = _worked_out(_rows(values[sheet]), _rows(formulas[sheet]), book)
             header = ["" if cell is None else str(cell) for cell in next(rows, ())]
             while header and not header[-1]:
@@ -127,10 +130,35 @@ def _from_excel(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
 def _rows(sheet: Any) -> Iterator[tuple[Any, ...]]:
     """The rows that a sheet holds, and those between them, which hold nothing."""
     sheet.reset_dimensions()  # what it says about its size may cut rows off
-    for number, row in enumerate(sheet.iter_rows(values_only=True)):
-        if number == MOST_ROWS:
-            raise OSError("damaged")
-        yield tuple(row)
+    yield from map(tuple, sheet.iter_rows(values_only=True))
+
+
+def _check_order(sheet: Any, openpyxl: Any, book: TableInFile) -> None:
+    """Refuse a sheet whose rows, or cells of a row, do not have rising numbers: openpyxl leaves those out."""
+    space = f"{{{openpyxl.xml.constants.SHEET_MAIN_NS}}}"
+    last = 0, 0  # row and cell
+    with sheet._get_source() as source:
+        for event, element in iterparse(source, ("start", "end")):
+            if event == "end":
+                element.clear()
+            elif element.tag in (f"{space}row", f"{space}c"):
+                said, cell = element.get("r"), element.tag == f"{space}c"
+                if cell:
+                    here = (
+                        (last[0], last[1] + 1)
+                        if said is None
+                        else openpyxl.utils.cell.coordinate_to_tuple(said)
+                    )
+                else:
+                    here = (last[0] + 1 if said is None else int(said)), 0
+                if here[0] > MOST_ROWS:
+                    raise OSError("damaged")
+                if here <= last or (cell and here[0] != last[0]):
+                    raise DataError(
+                        f"{book.where} has rows or cells whose numbers are double or out of order; open it in a "
+                        "spreadsheet program and save it again"
+                    )
+                last = here
 
 
 def _worked_out(
@@ -146,13 +174,13 @@ def _worked_out(
 
 
 def _columns(rows: Iterable[Sequence[object]], names: list[str]) -> pa.Table:
-    """Cells as texts; dictionaries keep repeated ones once."""
+    """Cells as texts, those that were none apart."""
     cells: list[list[str | None]] = [[] for _ in names]
     for row in rows:
         for name, column, cell in zip(names, cells, row, strict=True):
             column.append(_text(cell, name))
     try:
-        columns = [pa.array(column, pa.string()).dictionary_encode() for column in cells]
+        columns = [apart(column) for column in cells]
     except UnicodeEncodeError:
         raise DataError("the table holds half a character (a lone surrogate)") from None
     return pa.table(columns, names=names)
@@ -163,20 +191,14 @@ def _text(cell: object, name: str) -> str | None:
     if cell is None or isinstance(cell, str):
         return cell
     if isinstance(cell, bool):
-        return "true" if cell else "false"
+        return str(cell).lower()
     if isinstance(cell, float):
-        return (
-            None
-            if cell != cell
-            else str(int(cell))
-            if cell.is_integer() and abs(cell) < 2**53
-            else repr(cell)
-        )
-    if isinstance(cell, datetime):
-        midnight = cell.time() == time(0)
-        return cell.date().isoformat() if midnight else cell.isoformat(sep=" ")
+        whole = cell.is_integer() and abs(cell) < 2**53
+        return None if cell != cell else Typed(int(cell) if whole else cell)
+    if isinstance(cell, datetime) and cell.time() == time(0):
+        return Typed(cell.date())
     if isinstance(cell, int | date | time):
-        return str(cell)
+        return Typed(cell)
     raise DataError(f"column '{name}' holds bytes, which are neither texts nor numbers")
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 
+TYPED = "typed"  # the kind of texts that write what is a number or a date in the source (`kinds`)
 _FEW = 255  # whole numbers between the least and the largest of a column
 _WHOLE = re.compile(r"(-?[0-9]+)(\.0*)?")
 _PADDING = re.compile(r"(\.[0-9]*[1-9])0+(?![0-9])|\.0+(?![0-9])")
@@ -97,15 +98,21 @@ def distinct(cells: pa.ChunkedArray, name: str) -> Distinct:
     return Distinct(values, np.concatenate([_positions(chunk.indices, len(values)) for chunk in chunks]))
 
 
-def by_kind(cells: pa.ChunkedArray) -> Iterator[tuple[NDArray[np.int64], pa.ChunkedArray]]:
-    """The typed arrays of a column of several kinds, each with the rows that its cells stand in."""
+def by_kind(cells: pa.ChunkedArray) -> Iterator[tuple[str, NDArray[np.int64], pa.ChunkedArray]]:
+    """The arrays of a column of several kinds: the name of each kind, the rows that its cells stand in, the cells."""
     first = 0
     for chunk in cells.chunks:
-        codes, offsets = chunk.type_codes.to_numpy(), chunk.offsets.to_numpy()
+        if not len(chunk):
+            continue
+        # `type_codes` and `offsets` of a slice are those of the whole.
+        _, codes_held, offsets_held, *_ = chunk.buffers()
+        codes = np.frombuffer(codes_held, np.int8, len(chunk), chunk.offset)
+        offsets = np.frombuffer(offsets_held, np.int32, len(chunk), 4 * chunk.offset)
         for place, code in enumerate(chunk.type.type_codes):
             here = np.flatnonzero(codes == code)
             if len(here):
-                yield first + here, pa.chunked_array([chunk.field(place).take(pa.array(offsets[here]))])
+                some = chunk.field(place).take(pa.array(offsets[here]))
+                yield chunk.type.field(place).name, first + here, pa.chunked_array([some])
         first += len(chunk)
 
 
@@ -114,7 +121,7 @@ def written(
 ) -> pa.ChunkedArray:
     """The cells of a column of several kinds as texts, each as its own kind is written."""
     out = np.empty(len(cells), object)
-    for rows, part in by_kind(cells):
+    for _, rows, part in by_kind(cells):
         held = distinct(part, name)
         out[rows] = np.array([*texts(held.values, name), None], object)[held.index]
     return pa.chunked_array([pa.array(out, pa.large_string())])
@@ -176,21 +183,23 @@ def texts_of(values: pa.Array, name: str) -> list[str | None]:
     """The canonical text of each value; None for null and NaN."""
     if is_text(values.type):
         return values.to_pylist()
+    if is_mixed(values.type):
+        return written(pa.chunked_array([values]), name, texts_of).to_pylist()
     if pa.types.is_integer(values.type):
         return [None if x is None else str(x) for x in values.to_pylist()]
     if pa.types.is_decimal(values.type):  # Arrow writes small ones, and 0 of many decimals, with an exponent
         return [None if x is None else without_padding(f"{x:f}") for x in values.to_pylist()]
     try:
-        written = values.cast(pa.string()).to_pylist()
+        texts = values.cast(pa.string()).to_pylist()
     except pa.ArrowException:
         raise DataError(f"the cells of column '{name}' are neither texts nor numbers") from None
     if has_padding(values.type):
-        return [None if text is None else without_padding(text) for text in written]
+        return [None if text is None else without_padding(text) for text in texts]
     if not pa.types.is_floating(values.type):
-        return written
+        return texts
     return [
         None if x is None or x != x else str(int(x)) if x.is_integer() and abs(x) < 2**53 else text
-        for x, text in zip(values.to_pylist(), written, strict=True)
+        for x, text in zip(values.to_pylist(), texts, strict=True)
     ]
 
 

@@ -9,8 +9,10 @@ A period is written as ISO 8601 writes it: 2024, 2024-Q1, 2024-03, 2024-W09, 202
 words are the labels, and what the query language reads. Weeks begin on Monday. Times have no zone: what stands on
 the clock is what counts, and of a typed time with a zone what the clocks of that zone say.
 
-A cell is a moment (2024-03-01T13:05, a typed date or timestamp) or a period that is no longer than the column's. What
-comes back is a day of the period, or for hours the beginning of the hour; with a format its text.
+A cell is a moment (2024-03-01T13:05, a typed timestamp) or a period that is no longer than the column's (a typed date
+is a day). A typed cell is a date whatever the format of texts is, and missing where ISO 8601 or the format writes it
+as a text that stands for a missing one. What comes back is a day of the period, or for hours the beginning of the
+hour; with a format its text.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
+from dualquery.table.cells import as_numpy
 from dualquery.table.columns import MAXIMAL_BINS, Numeric, Spread
 from dualquery.table.date_format import check_format, kind_written, moment_in, moment_text
 
@@ -45,7 +48,7 @@ _PATTERNS = {
     "hour": re.compile(r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2})"),
 }
 _MOMENT = re.compile(
-    r"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}):(?:[0-5]\d)(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?(?:[Zz]|[+-]\d{2}:?\d{2})?"
+    r"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}):(?:[0-5]\d)(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?"
 )
 
 
@@ -105,6 +108,21 @@ def _begin(kind: str, parts: list[int]) -> datetime:
     return datetime(year, month, day, hour)
 
 
+def _exact(text: str) -> datetime | None:
+    """The moment that a text of ISO 8601 writes, on the clock, or the beginning of the day."""
+    if not (_PATTERNS["day"].fullmatch(text) or _MOMENT.fullmatch(text)):
+        return None
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=None)
+    except ValueError:
+        return None
+
+
+def is_dated(kind: pa.DataType) -> bool:
+    """Whether cells of this type are dates or moments."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
 def period_text(start: datetime, kind: str) -> str:
     """A period as it is written."""
     if kind == "week":
@@ -149,13 +167,30 @@ class Dates(Numeric):
         periods = [period_text(self.moment(edge), self.by) for edge in self.edges[:-1]]
         return tuple(periods) if self.missing is None else (*periods, self.missing)
 
-    def numbers_of(self, texts: list[str | None]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Each text as a number, NaN where it is empty, and whether it is no date or not precise enough."""
+    @cached_property
+    def absent(self) -> frozenset[datetime]:
+        """The moments that stand for a missing date."""
+        texts = [text.strip() for text in (self.missing or "", *self.empty)]
+        found = {moment for text in texts if (moment := _exact(text)) is not None}
+        if self.format is not None:
+            ours = {text: moment_in(text, self.format) for text in texts}
+            found |= {at for text, at in ours.items() if at and moment_text(at, self.format) == text}
+        return frozenset(found)
+
+    def numbers_of(
+        self, texts: list[str | None], *, typed: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Each text as a number, NaN where it is empty, and whether it is no date or not precise enough.
+
+        Texts of typed cells are as ISO 8601 writes them.
+        """
         numbers, junk = np.full(len(texts), np.nan), np.zeros(len(texts), np.bool_)
         for place, text in enumerate(texts):
-            if text is None or not text.strip():
+            if text is None or text.strip() in ("", (self.missing or "").strip()):
                 continue
-            period = period_in(text, self.format)
+            if typed and _exact(text) in self.absent:
+                continue
+            period = period_in(text, None if typed else self.format)
             if period is None or not self.holds(period):
                 junk[place] = True
             else:
@@ -167,17 +202,24 @@ class Dates(Numeric):
         mine = period_of(period.first, self.by)
         return mine.first <= period.first and period.end <= mine.end
 
-    def typed_numbers(self, cells: pa.ChunkedArray) -> NDArray[np.float64]:
-        """Typed dates and timestamps as numbers, NaN where there is none."""
+    def typed_numbers(
+        self, cells: pa.Array | pa.ChunkedArray
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The same of typed dates and timestamps."""
+        days = not pa.types.is_timestamp(cells.type)
         if pa.types.is_timestamp(cells.type) and cells.type.tz is not None:
             cells = pc.local_timestamp(cells)
         if pa.types.is_date32(cells.type):
             cells = cells.cast(pa.timestamp("s"))
         ticks = 1000 if pa.types.is_date64(cells.type) else _TICKS[cells.type.unit]
         count = cells.cast(pa.int64())
-        absent = count.is_null().to_numpy()
-        units = count.fill_null(0).to_numpy() // (86_400 // self.per_day * ticks)
-        return np.where(absent, np.nan, units.astype(np.float64))
+        absent = np.array(count.is_null().to_numpy(zero_copy_only=False))
+        since = as_numpy(count.fill_null(0))
+        for moment in self.absent:
+            exact = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1) * ticks
+            absent |= since == exact // 10**6 if exact % 10**6 == 0 else False
+        units = since // (86_400 // self.per_day * ticks)
+        return np.where(absent, np.nan, units.astype(np.float64)), ~absent & (days and self.per_day > 1)
 
     def readable(self, units: NDArray[np.int64], missing: NDArray[np.bool_]) -> pa.Array:
         """Numbers as typed dates, or as timestamps where the hour is known; as texts where they have a format."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import plain
 from dualquery.table.column_text import entries
-from dualquery.table.columns import Column
+from dualquery.table.columns import Categorical, Column, Numeric
 from dualquery.table.domain import Domain
 from dualquery.table.draft_cells import LeftOut
 from dualquery.table.drafting import drafted
@@ -31,6 +31,11 @@ from dualquery.table.toml_text import commented, quoted
 from dualquery.table.transactions import read_transactions
 
 OPEN = {"name", "clamp", "by", "first", "spread"}  # keys that say nothing about anybody's cells
+COUNTS = re.compile(r"counts?|freq|frequency|n", re.IGNORECASE)  # as programs call how often a row occurs
+SEVERAL = (
+    "is a row of this file several records, as many as this column says? Then write each of them as a row first, and "
+    "leave this column out"
+)
 NAMELESS = re.compile(r"(Unnamed: \d+)?")  # as pandas calls a column that has no name, when it reads one back
 
 WARNING = f"""\
@@ -57,7 +62,9 @@ class Draft:
             sections.append(DRAFT_LINE)
         if table := self._table():
             sections.append("\n".join(["[table]", *table]))
-        sections += [_section(column, marked=not self.public) for column in self.schema.domain.columns]
+        for column in self.schema.domain.columns:
+            section = _section(column, marked=not self.public)
+            sections.append(f"{commented(SEVERAL)}\n{section}" if _counts(column) else section)
         sections += [self._choice(each, each.guess) for each in self.left_out if each.guess is not None]
         return "\n\n".join(sections) + "\n"
 
@@ -166,6 +173,15 @@ def _unfit(name: str, place: int, times: Counter[str]) -> LeftOut | None:
             name, f"column {place} is one of {times[name.strip()]} with this name; give each its own"
         )
     return None
+
+
+def _counts(column: Column) -> bool:
+    """Whether a column may say how often its row occurs: by its name, and of whole numbers."""
+    if isinstance(column, Categorical):
+        whole = all(value.isdecimal() for value in column.values if value != column.missing)
+    else:
+        whole = isinstance(column, Numeric) and column.integer and column.edges[0] >= 0
+    return whole and COUNTS.fullmatch(column.name.strip()) is not None
 
 
 def _section(column: Column, *, marked: bool) -> str:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.cells import (
+    TYPED,
     as_numpy,
     by_kind,
     distinct,
@@ -38,7 +39,7 @@ from dualquery.table.cells import (
     without_padding,
 )
 from dualquery.table.codes import OpenText, WholeRange, open_codes
-from dualquery.table.dates import Dates
+from dualquery.table.dates import Dates, is_dated
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.lookup import bins_of, looked_up
 from dualquery.table.notation import numbers_written
@@ -147,7 +148,7 @@ def _containing(marker: str, cells: pa.ChunkedArray, name: str) -> NDArray[np.bo
     """Which cells hold the marker: as this number, or as this text."""
     if is_mixed(cells.type):
         found = np.zeros(len(cells), np.bool_)
-        for rows, part in by_kind(cells):
+        for _, rows, part in by_kind(cells):
             found[rows] = _containing(marker, part, name)
         return found
     if is_numeric(cells.type) and not pa.types.is_boolean(cells.type):
@@ -158,19 +159,22 @@ def _containing(marker: str, cells: pa.ChunkedArray, name: str) -> NDArray[np.bo
     return np.array([*hits, False])[held.index]
 
 
-def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
+def _encoded(column: Column, cells: pa.ChunkedArray, *, typed: bool = False) -> ColumnCodes:
+    """The codes of a column; with `typed` its texts write numbers and dates that are in no notation of texts."""
     if isinstance(column, Items):
         return _encoded_items(column, cells)
     if is_mixed(cells.type):
         codes = np.zeros(len(cells), smallest_type(len(column.labels)))
-        for rows, part in by_kind(cells):
-            codes[rows] = _encoded(column, part)
+        for kind, rows, part in by_kind(cells):
+            codes[rows] = _encoded(column, part, typed=kind == TYPED)
         return codes
     if isinstance(column, OpenText | WholeRange):
         return open_codes(column, cells)
     near = near_numbers(cells)
-    if isinstance(column, Dates) and pa.types.is_temporal(cells.type):
-        codes = _numeric_codes(column, column.typed_numbers(cells))
+    if isinstance(column, Dates) and is_dated(cells.type):
+        numbers, junk = column.typed_numbers(cells)
+        codes = _numeric_codes(column, numbers)
+        codes[junk] = Unplaced.NOT_A_NUMBER
     elif (
         near is None
         and isinstance(column, Numeric)
@@ -182,7 +186,7 @@ def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
         held = near or distinct(cells, column.name)
         texts = _without_empty(column, texts_of(held.values, column.name))
         if isinstance(column, Numeric):
-            code_of, empty = _numeric_code_of(column, held.values, texts)
+            code_of, empty = _numeric_code_of(column, held.values, texts, typed=typed)
         else:
             code_of, empty = _categorical_code_of(column, texts, padded=has_padding(held.values.type))
         codes = looked_up(np.append(code_of, empty), held.index)
@@ -227,12 +231,16 @@ def _categorical_code_of(
 
 
 def _numeric_code_of(
-    column: Numeric, values: pa.Array, texts: list[str | None]
+    column: Numeric, values: pa.Array, texts: list[str | None], *, typed: bool
 ) -> tuple[NDArray[np.signedinteger], int]:
-    if isinstance(column, Dates):
-        numbers, junk = column.numbers_of(texts)
+    if isinstance(column, Dates) and is_dated(values.type):
+        numbers, junk = column.typed_numbers(values)
+    elif isinstance(column, Dates):
+        numbers, junk = column.numbers_of(texts, typed=typed)
     elif is_numeric(values.type):
         numbers, junk = numbers_of(values, column.name)
+    elif typed:
+        numbers, junk = numbers_of(pa.array(texts, pa.large_string()), column.name)
     else:
         numbers, junk = numbers_written(column, texts)
     if column.missing is not None and junk.any():

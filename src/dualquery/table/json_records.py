@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.table.files import after, choose, kind_of, open_file, quoted_path
+from dualquery.table.kinds import Typed, apart
 
 BATCH = 1 << 14
 BLANKS = re.compile(r"[ \t\n\r]*")
@@ -47,7 +48,7 @@ def read_json(path: Path, names: Sequence[str] | None, lists: Collection[str]) -
 
 def _records(text: str, where: str) -> Iterator[dict[str, Any]]:
     """The objects of the text; numbers stay as they are written."""
-    decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).raw_decode
+    decode = json.JSONDecoder(parse_int=Typed, parse_float=Typed, parse_constant=Typed).raw_decode
     place = _skip(text, 0)
     array = text.startswith("[", place)
     end = _skip(text, place + 1) if array else place
@@ -87,7 +88,6 @@ def _after(text: str, place: int) -> str:
 def _columns(
     records: Iterator[dict[str, Any]], names: Sequence[str], lists: Collection[str], where: str
 ) -> pa.Table:
-    kind = pa.dictionary(pa.int32(), pa.string())
     chunks: list[list[pa.Array]] = [[] for _ in names]
     seen = dict.fromkeys(names, False)
     rows = 0
@@ -95,12 +95,10 @@ def _columns(
         rows += len(batch)
         for name, parts in zip(names, chunks, strict=True):
             seen[name] = seen[name] or any(name in record for record in batch)
-            texts = [_text(record.get(name), name, name in lists) for record in batch]
-            # Dictionaries keep repeated cells once.
-            parts.append(pa.array(texts, pa.string()).dictionary_encode())
+            parts.append(apart([_text(record.get(name), name, name in lists) for record in batch]))
     if rows:
         choose(names, [name for name in names if seen[name]], where)
-    columns = [pa.chunked_array(parts, kind) for parts in chunks]
+    columns = [pa.chunked_array(parts or [apart([])]) for parts in chunks]
     return pa.table(columns, names=list(names))
 
 
@@ -127,4 +125,4 @@ def _column(cells: list[object]) -> pa.Array:
     if held and all(isinstance(cell, list) and all(isinstance(x, str) for x in cell) for cell in held):
         return pa.array(cells, pa.list_(pa.string()))
     texts = [json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in cells]
-    return pa.array([None if x is None else x if isinstance(x, str) else str(x).lower() for x in texts])
+    return apart([None if x is None else x if isinstance(x, str) else str(x).lower() for x in texts])

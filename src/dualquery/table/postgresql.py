@@ -3,7 +3,7 @@
 One statement, `COPY (SELECT …) TO STDOUT`, sees the table at one moment and hands it over as text, row after row,
 without keeping it. Each cell is written by its declared type alone (dates in ISO form, numbers in full, truth values
 as `true` and `false`, arrays of items as ids between blanks), so a record does not depend on the others
-(docs/schema.md). What arrives passes the same checker as a file of text.
+(docs/schema.md); numbers and dates are known as such (`kinds`). What arrives passes the same checker as a text file.
 
 The address may hold a password: no message repeats it.
 """
@@ -20,6 +20,7 @@ import pyarrow as pa
 from dualquery.errors import DataError
 from dualquery.table.delimited import delimited_batches
 from dualquery.table.files import choose
+from dualquery.table.kinds import all_typed
 
 ADDRESSES = ("postgresql://", "postgres://")
 # How a cell is written must not depend on who asks.
@@ -30,6 +31,8 @@ _MANNERS = (
     "SET LOCAL timezone = 'UTC'",
     "SET LOCAL extra_float_digits = 1",
 )
+# Types of cells that are in no notation of texts.
+_TYPED = ("int2", "int4", "int8", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,16 @@ class PostgresTable:
     def batches(self, names: Sequence[str] | None, lists: Collection[str] = ()) -> Iterator[pa.Table]:
         """The named columns as texts, some rows at a time; `lists` hold items, as arrays or as texts."""
         with self._connection() as connection:
-            statement, called = self._statement(connection, names, lists)
+            statement, called, typed = self._statement(connection, names, lists)
             with connection.cursor().copy(statement) as copy:
-                yield from delimited_batches(_Rows(copy), called, self.where)
+                for batch in delimited_batches(_Rows(copy), called, self.where):
+                    columns = zip(typed, batch.columns, strict=True)
+                    yield pa.table([all_typed(c) if known else c for known, c in columns], names=called)
 
     def _statement(
         self, connection: Any, names: Sequence[str] | None, lists: Collection[str]
-    ) -> tuple[Any, list[str]]:
+    ) -> tuple[Any, list[str], list[bool]]:
+        """What to ask the server, the names of the columns, and whether their cells are numbers or dates."""
         from psycopg import sql
 
         table = sql.SQL(self._quoted())
@@ -72,6 +78,8 @@ class PostgresTable:
         found = [column.name for column in cursor.description]
         array = {column.name for column in cursor.description if _is_array(column.type_code, connection)}
         chosen = [found[i] for i in choose(names, found, self.where)]
+        kinds = {connection.adapters.types[name].oid for name in _TYPED}
+        typed = {column.name: column.type_code in kinds for column in cursor.description}
         called = list(names) if names is not None else chosen
         cells = []
         for here, name in zip(chosen, called, strict=True):
@@ -81,6 +89,7 @@ class PostgresTable:
         return (
             sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT csv, HEADER true)").format(wanted, table),
             called,
+            [typed[name] for name in chosen],
         )
 
     def _quoted(self) -> str:

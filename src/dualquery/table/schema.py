@@ -45,7 +45,6 @@ of the schema is left out. The number of those left depends on private cells, so
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,7 +59,7 @@ from dualquery.table.keys import only, optional, text, truth
 from dualquery.table.persons import check_unit
 from dualquery.table.rules import rule_entries, rule_in
 from dualquery.table.special import SECTIONS, check_special, read_special, special_text
-from dualquery.table.toml_text import commented, quoted
+from dualquery.table.toml_text import commented, document, quoted
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
 MARK = "# from the data"  # behind each line of a draft that was read off the table
@@ -124,13 +123,13 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
 
 def parse_schema(written: str, *, origin: str, folder: Path | None = None) -> Schema:
     """The schema that a TOML text describes. `origin` is for messages; files that it names lie in `folder`."""
+    marked = sum(line.rstrip().endswith(MARK) for line in written.splitlines() if line.strip()[:1] != "#")
     try:
-        marked = sum(line.rstrip().endswith(MARK) for line in written.splitlines() if line.strip()[:1] != "#")
-        return replace(_schema(tomllib.loads(written), folder), marked=marked)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SchemaError(f"{origin} is not well-formed TOML: {error}") from None
-    except ValueError:  # of whole numbers beyond what Python reads
-        raise SchemaError(f"{origin} holds a number of very many figures; write it with fewer") from None
+        said = document(written)
+    except ValueError as problem:
+        raise SchemaError(f"{origin} {problem}") from None
+    try:
+        return replace(_schema(said, folder), marked=marked)
     except SchemaError as error:
         raise SchemaError(f"{origin}: {error}") from None
 

@@ -1,8 +1,32 @@
-"""Values as TOML writes them."""
+"""TOML: a text as its values, and values as TOML writes them."""
 
 from __future__ import annotations
 
 import json
+import tomllib
+from typing import Any
+
+
+def document(text: str) -> dict[str, Any]:
+    """What a text says, or ValueError with what is wrong with it, for a sentence that begins with its name."""
+    try:
+        found = tomllib.loads(text)
+        _check_size(found)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"is not well-formed TOML: {error}") from None
+    except RecursionError:
+        raise ValueError("is not well-formed TOML: it nests too deeply") from None
+    except ValueError:  # of whole numbers beyond what Python reads
+        raise ValueError("holds a number of very many figures; write it with fewer") from None
+    return found
+
+
+def _check_size(value: object) -> None:
+    """Refuse whole numbers that Python reads as hexadecimal ones, and could not write."""
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_size(each)
+    if isinstance(value, int):
+        str(value)
 
 
 def figure(x: float) -> str:
