@@ -2,6 +2,11 @@
 
 Counts add up over slabs of records, so the bit columns of a slab never need more than `SLAB_BYTES` whatever
 the size of the table.
+
+Compiled loops that add up whole numbers over bit columns: along records, and along attributes.
+
+`bits[j, r // 64]` holds in bit r % 64 whether record r has attribute j. Everything is a whole number, so that the
+order of adding, and how many threads share it, changes nothing.
 """
 
 from __future__ import annotations

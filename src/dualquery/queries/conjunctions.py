@@ -2,6 +2,16 @@
 
 With at most one predicate f_j an attribute. `= v`, ranges and sets are predicates, their negation is a flag of the
 literal, and a disjunction is the complement of a product of negated literals.
+
+Parities: [an even number of x_j, j ∈ S, are 1].
+
+How many queries one record can satisfy at once: what a group of conjunctions is charged, and not its size.
+
+Queries over the same attributes are held against each other exactly: each accepts some cells of the table over these
+attributes, and a record lies in one cell, so that it satisfies at most r = max_cell #{queries that accept it}. Of
+queries over different attributes a record may satisfy r of each, and these add up: exact where one set of attributes
+is asked about, an upper bound otherwise. Two records differ, set by set, on at most min(queries, 2r). Sets whose
+queries accept too many cells to list are charged all their queries. All of it is public.
 """
 
 from __future__ import annotations

@@ -13,6 +13,12 @@ taken of the whole again. Sums stay below G · UNIT · n = 2³⁴ n: 64 bits hol
 
 The sum over a column is a sum of one-dimensional functions: Σ_x |x − y| = y (2C(y) − n) + S − 2S(y), where C(y) and
 S(y) are the number and the sum of the positions up to y. So all points cost one pass over the records.
+
+Whole-number sums at the knots of columns: what distance curves are made from.
+
+A record at position x of a column lies between the knots k = ⌊x / s⌋ and k + 1, s positions apart, and splits s units
+between them by nearness. Of the units h_k that all records give, R h is counted, where R is a public whole-number
+matrix of the column (`mechanisms.distances.factor`); and at the end the number of records times `total`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,12 @@ three kinds; a fourth is a class with these members, and nothing else changes.
 
 Some kinds are products of one-attribute predicates, and some mechanisms need that form. A kind without it
 refuses in `products`, and the mechanism says so in a sentence before anything is charged.
+
+A name for what a workload asks: equal queries give equal digests, however they are stored.
+
+Predicates are numbered anew by their contents, each in canonical form; literals are translated and
+sorted within each query; padding is dropped. What is hashed is then the same for any numbering,
+padding, integer type or order of literals.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """Records that are asked one question at a time: their bit columns are kept, so that a question is a few ANDs.
 
 What is kept depends on which questions were asked, never on what the records hold; counting runs over all words.
+
+Compiled loops over kept bit columns: which records a question holds for, how many, and what they weigh.
+
+Every loop runs over all words, whatever they hold, and none runs in parallel: the time of a count does not depend on
+what is counted, and several threads may count at once.
 """
 
 from __future__ import annotations

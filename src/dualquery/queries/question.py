@@ -1,4 +1,12 @@
-"""One question: a query, or a whole table whose cells are asked for together."""
+"""One question: a query, or a whole table whose cells are asked for together.
+
+Questions as an analyst writes them: a query, or a whole table, `region by sex`.
+
+    question   = formula | name "by" name { "by" name } | "by" name
+
+A table over one attribute is `by region`, because a bare name is no condition. A column that is called `by` needs
+quotes where it stands in a table.
+"""
 
 from __future__ import annotations
 

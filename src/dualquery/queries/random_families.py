@@ -2,6 +2,10 @@
 
 The seed is public, and means the same queries on every machine. Queries are kept as drawn: where one comes
 twice, it is asked twice.
+
+Questions of every kind, drawn by public chance: what people may ask, to learn from how answers err.
+
+A question is a conjunction about some attributes. Of each it asks for a value, a range or a set, or for the negation.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ thousands of values.
 Only ordered attributes can be compared: a numeric one, whose bins follow one another, and a
 categorical one declared as ordered. A place for missing or unknown values has no rank, so
 `age >= 50` leaves the missing ones out and its negation takes them in.
+
+How a set of accepted codes of one attribute is said in words that the language reads back.
 """
 
 from __future__ import annotations
