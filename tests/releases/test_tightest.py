@@ -29,7 +29,7 @@ from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec
 from dualquery.releases import sentences
 from dualquery.releases.foresight import foreseen
-from dualquery.releases.tightest import ASKED, BOOK, NOMINAL_ROWS, WHY, by_the_book, settle
+from dualquery.releases.planning import ASKED, BOOK, NOMINAL_ROWS, WHY, by_the_book, settle
 
 DOMAIN = Domain(tuple(Categorical(name, ("0", "1")) for name in "abcd"))
 WORKLOAD = from_spec(DOMAIN, "marginals:2")

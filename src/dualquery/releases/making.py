@@ -13,10 +13,10 @@ from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
-from dualquery.mechanisms.filed import Filed
+from dualquery.mechanisms.artefact import Filed
 from dualquery.mechanisms.mechanism import Progress, Task, silent
+from dualquery.mechanisms.outcomes import obeying
 from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.rules import obeying
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget
@@ -38,12 +38,18 @@ from dualquery.releases.calling import (
 )
 from dualquery.releases.certificate import certify
 from dualquery.releases.persons import check_records, records_per_person
-from dualquery.releases.planning import check_plays, checked_options, plan_for, warnings_of
+from dualquery.releases.planning import (
+    by_the_book,
+    check_plays,
+    checked_options,
+    plan_for,
+    refuse_hopeless,
+    settle,
+    warnings_of,
+)
 from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release, records_of
 from dualquery.releases.rows import known_rows, measures_rows, shared_rows
-from dualquery.releases.tightest import by_the_book, settle
-from dualquery.releases.trial import refuse_hopeless
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
