@@ -1,4 +1,4 @@
-"""All experiments, one after the other, and the page that gathers them.
+"""All experiments, one after the other, and the page that lists them.
 
 python -m experiments                                    # quick sizes, minutes
 python -m experiments --full --out docs/experiments      # the papers' sizes, hours; goes on where it stopped

@@ -1,4 +1,4 @@
-"""Which mechanism for which shape: the evidence behind `mechanisms/choose.py` and docs/choosing.md."""
+"""Which mechanism for which shape: the evidence behind `mechanisms/choose.py` and docs/evidence.md."""
 
 from __future__ import annotations
 

@@ -344,7 +344,10 @@ def write(experiment: Experiment, rows: Rows, out: Path, *, of: int) -> None:
 def page_of(experiment: Experiment, rows: Rows, of: int) -> str:
     parts = [
         f"# {experiment.title}",
-        *_body(experiment, rows, folder=""),
+        f"**{experiment.before}.** {experiment.paper}",
+        f"**Here.** {experiment.find(rows)}",
+        runs_words(experiment, rows),
+        f"![{experiment.title}]({experiment.name}.svg)",
         _folded(markdown_table(rows, experiment.by, experiment.shown)),
         f"Numbers of every run: [{experiment.name}.csv]({experiment.name}.csv). {made_by(experiment, rows, of)}",
     ]
@@ -357,15 +360,6 @@ def _folded(table: str) -> str:
     if length <= LONG:
         return table
     return f"<details><summary>All {length} lines of the table</summary>\n\n{table}\n\n</details>"
-
-
-def _body(experiment: Experiment, rows: Rows, folder: str) -> list[str]:
-    return [
-        f"**{experiment.before}.** {experiment.paper}",
-        f"**Here.** {experiment.find(rows)}",
-        runs_words(experiment, rows),
-        f"![{experiment.title}]({folder}{experiment.name}.svg)",
-    ]
 
 
 def made_by(experiment: Experiment, rows: Rows, of: int) -> str:
@@ -402,27 +396,30 @@ def _memory_gb() -> float:
 
 
 def gather(experiments: Sequence[Experiment], setting: Setting, out: Path, problems: Sequence[str]) -> Path:
-    """All pages on one, beside the folder: `docs/experiments.md` for `docs/experiments`."""
+    """An index of all pages, beside the folder: `docs/experiments.md` for `docs/experiments`."""
     page = out.with_name(out.name + ".md")
     parts = [
         "# The papers' experiments, and peers side by side",
-        f"Every picture and every number below was written by `python -m experiments` ({setting.size.value} size) "
-        "from the CSV files beside the pictures. *There* is what the paper found, *aim* what we set ourselves where "
-        "no paper has the experiment, *here* what we find.",
+        f"Written by `python -m experiments` ({setting.size.value} size). Each page has what the paper found (or "
+        "what we set ourselves), what we find, the picture, the table and the numbers of every run.",
         environment(),
+        "\n".join(_index(experiments, setting, out)),
     ]
+    if problems:
+        parts += ["## Not measured", "\n".join(f"- {problem}" for problem in problems)]
+    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return page
+
+
+def _index(experiments: Sequence[Experiment], setting: Setting, out: Path) -> Iterator[str]:
+    """One line per experiment that was measured: its page, and how to repeat it."""
     for experiment in experiments:
         path = out / f"{experiment.name}.csv"
         points = experiment.points(setting) if path.exists() else []
         rows = Kept(path, setting.size).rows(points)
         if rows:
-            links = f"[Table]({out.name}/{experiment.name}.md), [numbers]({out.name}/{experiment.name}.csv)."
-            body = _body(experiment, rows, folder=f"{out.name}/")
-            parts += [f"## {experiment.title}", *body, f"{links} {made_by(experiment, rows, len(points))}"]
-    if problems:
-        parts += ["## Not measured", "\n".join(f"- {problem}" for problem in problems)]
-    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    return page
+            link = f"[{experiment.title}]({out.name}/{experiment.name}.md)"
+            yield f"- {link}. {made_by(experiment, rows, len(points))}"
 
 
 # The command line

@@ -183,7 +183,7 @@ def _clearly(mean: Samples, case: str) -> str:
 
 
 def bounds(case: str) -> dict[str, float]:
-    """R · max ‖q‖ of the theorem (docs/mirror.md): √ln|X| of entropy, √(½ · cells that a query accepts) of Euclid."""
+    """R · max ‖q‖ of the theorem (docs/learners.md): √ln|X| of entropy, √(½ · cells that q accepts) of Euclid."""
     _, width, spec = CASES[case]
     kind, _, order = spec.partition(":")
     if kind == "ranges":

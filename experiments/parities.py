@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN
+from dualquery.queries.conjunctions import Parities
 from dualquery.queries.families import marginals, parities
-from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

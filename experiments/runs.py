@@ -18,8 +18,12 @@ from numpy.typing import NDArray
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.choose import AnyMechanism
-from dualquery.mechanisms.dual_query.parameters import from_budget
-from dualquery.mechanisms.dual_query.price import dual_query_advanced, dual_query_pure, dual_query_rho
+from dualquery.mechanisms.dual_query.parameters import (
+    dual_query_advanced,
+    dual_query_pure,
+    dual_query_rho,
+    from_budget,
+)
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown, silent
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget, Spent

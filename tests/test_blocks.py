@@ -55,15 +55,15 @@ NO_CODE = {
         "README.md",
         1,
     ): "what `make demo` prints; `test_the_demonstration_prints_what_the_page_shows` compares it",
-    ("docs/game.md", 0): "a drawing",
-    ("docs/large.md", 1): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
-    ("docs/persons.md", 3): "a table; tests/privacy/test_persons.py reads it",
-    ("docs/persons.md", 5): "a table; tests/privacy/test_persons.py reads it",
+    ("docs/how_it_works.md", 0): "a drawing",
     ("docs/schema.md", 6): "no attribute; tests/tables_in/test_schema_check.py adds one",
+    ("docs/schema.md", 11): "a table; tests/privacy/test_persons.py reads it",
+    ("docs/schema.md", 13): "a table; tests/privacy/test_persons.py reads it",
+    ("docs/schema.md", 15): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
     ("docs/service.md", 2): "needs a running service; tests/service/test_http.py has one and its client",
 }
 WHOLE_PAGES = {"docs/tutorial.md": "a notebook; tests/test_pages.py runs it and compares every output"}
-OWN_SCHEMA = ("docs/distances.md", "docs/graphs.md", "docs/persons.md", "docs/sparse.md")
+NAMED = re.compile(r"# (\w+\.toml)\n")  # the first line of a schema that is saved under this name
 LANGUAGE = """
 [[attribute]]
 name = "age"
@@ -223,12 +223,8 @@ def _special_tables(rng: np.random.Generator) -> None:
         "stay": rng.choice(["short", "long"], 200),
     }
     pd.DataFrame(visits).to_csv("visits.csv", index=False)
-    toml = (
-        (ROOT / "docs" / "persons.md")
-        .read_text(encoding="utf-8")
-        .partition("```toml\n")[2]
-        .partition("```")[0]
-    )
+    page = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
+    toml = page.partition("# visits.toml\n")[2].partition("```")[0]
     Path("visits.toml").write_text(toml, encoding="utf-8")
 
 
@@ -242,7 +238,7 @@ def test_every_block_is_run(stage: Stage) -> None:
             run_schema(stage, block)
         elif kind == "python":
             run_python(stage, block)
-        elif stage.page == "docs/queries.md":
+        elif stage.page == "docs/queries.md" and not block.startswith("dualquery "):
             run_queries(stage, block)
         else:
             assert kind == "", f"{stage.page}, block {number}: nobody runs '{kind}'"
@@ -251,8 +247,8 @@ def test_every_block_is_run(stage: Stage) -> None:
 
 def run_schema(stage: Stage, block: str) -> None:
     parse_schema(block, origin=stage.page, folder=stage.folder)
-    if stage.page in OWN_SCHEMA:
-        (stage.folder / "schema.toml").write_text(block, encoding="utf-8")
+    if named := NAMED.match(block):
+        (stage.folder / named[1]).write_text(block, encoding="utf-8")
 
 
 def run_python(stage: Stage, block: str) -> None:

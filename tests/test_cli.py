@@ -24,7 +24,7 @@ from dualquery import Accounting, Budget, Neighbours, Release, example
 from dualquery.cli import run
 from dualquery.cli.flags import wish_flags
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.dual_query.price import dual_query_pure, dual_query_rho
+from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of, size_in_bytes
 from dualquery.privacy.conversion import rho_of

@@ -12,6 +12,8 @@ import typer.main
 
 from dualquery.cli.app import app
 from dualquery.cli.flags import wish_flags
+from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, Flag, flags_of
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -47,9 +49,11 @@ def test_every_command_and_option_is_documented(path: str) -> None:
 @pytest.mark.parametrize("path", SECTIONS)
 def test_nothing_is_documented_that_does_not_exist(path: str) -> None:
     assert path in COMMANDS
-    in_tables = "\n".join(line for line in SECTIONS[path].splitlines() if line.startswith("| `"))
-    first_cells = "\n".join(line.split("|")[1] for line in in_tables.splitlines())
-    written = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", first_cells))
+    rows = re.findall(
+        r"^(?:\| (`.*?) \||- (`.*?): )", SECTIONS[path], re.MULTILINE
+    )  # of a table, or of a list
+    assert rows
+    written = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", " ".join(map("".join, rows))))
     assert written <= names(COMMANDS[path]) | {"--help", "-h"}
 
 
@@ -110,6 +114,14 @@ def test_the_page_says_which_mechanisms_use_a_flag() -> None:
     assert written == {
         "--" + field.replace("_", "-"): set(flag.mechanisms) for field, flag in wish_flags().items()
     }
+
+
+def test_the_page_of_mechanisms_has_every_one() -> None:
+    """In its first table, each name once."""
+    page = (Path(__file__).resolve().parents[1] / "docs" / "learners.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+) \|", page.partition("\n## ")[0], re.MULTILINE)
+    written = [name for row in rows for name in re.findall(r"`([a-z][a-z-]+)`", row)]
+    assert sorted(written) == sorted([*MECHANISMS, *SPECIAL])
 
 
 def test_the_version_is_one() -> None:

@@ -164,7 +164,7 @@ INTERACTIONS = [
            "apart[0] + 2 * multiplier", "apart[0] + multiplier", moves("signed table of three values-replace")),
     Mutant("signed tables: L1 of the last set only", "privacy/signed_tables.py", "[alone[0] + multiplier,",
            "[multiplier,", moves("signed tables side by side-add-remove")),
-    Mutant("signed tables: no sign", "queries/signed.py", "table = first - second", "table = first + 2 * second",
+    Mutant("signed tables: no sign", "queries/tables.py", "table = first - second", "table = first + 2 * second",
            moves("signed table of two values-add-remove")),
     Mutant("signed tables: opposite signs as two entries", "privacy/signed_tables.py", "(4 if 2 in sizes else 2)",
            "(2 if 2 in sizes else 2)", moves("signed table of two values-replace")),
@@ -468,16 +468,16 @@ LEDGERS = [
     Mutant("ledger: only the first of several events is paid", "privacy/ledger.py",
            "self._interpreter = self._paid(*events)", "self._interpreter = self._paid(events[0])",
            rounding("several_events_are_paid_all_or_none")),
-    Mutant("DualQuery: replacing as adding", "mechanisms/dual_query/price.py",
+    Mutant("DualQuery: replacing as adding", "mechanisms/dual_query/parameters.py",
            "signed_range(neighbours, 1) * decimal(learning_rate)", "decimal(learning_rate)", _CLOSED_FORMS),
-    Mutant("DualQuery: rho halved", "mechanisms/dual_query/price.py",
+    Mutant("DualQuery: rho halved", "mechanisms/dual_query/parameters.py",
            "samples * step**2 * _second_powers(rounds) / 8", "samples * step**2 * _second_powers(rounds) / 16",
            _CLOSED_FORMS),
-    Mutant("DualQuery: a round fewer", "mechanisms/dual_query/price.py", "return rounds * (rounds - 1) // 2",
+    Mutant("DualQuery: a round fewer", "mechanisms/dual_query/parameters.py", "return rounds * (rounds - 1) // 2",
            "return (rounds - 1) * (rounds - 2) // 2", _CLOSED_FORMS),
-    Mutant("DualQuery: samples forgotten", "mechanisms/dual_query/price.py",
+    Mutant("DualQuery: samples forgotten", "mechanisms/dual_query/parameters.py",
            "return samples * step * _first_powers(rounds)", "return step * _first_powers(rounds)", _CLOSED_FORMS),
-    Mutant("DualQuery: a plan without the slack", "mechanisms/dual_query/price.py",
+    Mutant("DualQuery: a plan without the slack", "mechanisms/dual_query/parameters.py",
            " + slack * (rounds - 1))", ")", rounding("the_ledger_pays_for_the_largest_number_of_rounds")),
 ]  # fmt: skip
 
@@ -513,8 +513,8 @@ SLOTS = [
     Mutant("a purchase is counted before it is written down", "asking/online.py", "self._sync(self._append(charged))",
            "self._append(charged)",
            journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
-    Mutant("an unclean stop burns nothing", "asking/opening.py", "not isinstance(entries[-1], Closed)", "False",
-           journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
+    Mutant("an unclean stop burns nothing", "asking/opening.py", "state.open_slot is not None and state.serving",
+           "False", journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
 ]  # fmt: skip
 
 MUTANTS = [

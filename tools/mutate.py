@@ -9,7 +9,7 @@
 Every comparison, operation, number, boolean, condition and return of the package is a place for a fault. A fixed seed
 samples from all of them. Each mutant is written into a copy of the source; the tests that know its module
 run until one fails. (Own code, because mutmut and cosmic-ray start an interpreter for each
-mutant and know nothing of numba's caches.) What survives is judged in docs/mutants.md.
+mutant and know nothing of numba's caches.) What survives is judged in docs/privacy.md, "Mutants".
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -69,7 +70,7 @@ def page(notebook: dict[str, Any]) -> str:
         parts.append(f"```python\n{source}\n```")
         for output in cell["outputs"]:
             data = output.get("data", {})
-            html = "".join(data.get("text/html", []))
+            html = re.sub(r"<style.*?</style>", "", "".join(data.get("text/html", [])), flags=re.DOTALL)
             if html:
                 parts.append("\n".join(line for line in html.splitlines() if line.strip()))
             else:

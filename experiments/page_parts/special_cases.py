@@ -1,4 +1,4 @@
-"""docs/mirror.md, sparse.md, disjunctions.md, distances.md, graphs.md, choosing.md and online.md.
+"""docs/learners.md, evidence.md (the rule) and service.md (questions one at a time).
 
 What a page says of an order ("lower than") is worked out here from the runs, so that it changes with them.
 """
@@ -50,31 +50,23 @@ def in_records(sample: Sample) -> str:
     return error(sample) if sample.mean < 10 else scaled(sample)
 
 
-# docs/mirror.md
+# Mirror descent
 
 
 def mirror_maps() -> str:
-    """Every map on every table that can be held, and which differences are more than noise."""
+    """Entropy beside Euclid on every table that can be held; all maps stand on the page of the experiment."""
     rows = [row for row in rows_of("mirror") if row["case"] != mirror.WIDE]
     mean = samples_by(rows, ("case", "method"), "mean_error")
     cases = [case for case in mirror.CASES if (case, "entropy") in mean]
-    lines = []
-    for case in cases:
-        mine = {name: mean[case, name] for name in mirror.MAPS}
-        least = min(mine.values(), key=lambda sample: sample.mean)
-        worse = [name for name, sample in mine.items() if least.clearly_below(sample)]
-        lines.append([case, *(error(sample) for sample in mine.values()), ", ".join(worse) or "none"])
-    shown = table(("mean error", *mirror.MAPS, "clearly above the least"), lines)
     better, worse = (
         [case for case in cases if mean[case, one].clearly_below(mean[case, other])]
         for one, other in (("entropy", "euclidean"), ("euclidean", "entropy"))
     )
     left = len(cases) - len(better) - len(worse)
     return (
-        f"{shown}\nε = {EPSILON:g}, δ = 10⁻⁶, add-remove, {mirror.ROUNDS} rounds; means of "
-        f"{many(mean.values())} runs, and from the least run to the most. Clear is a difference of more than "
-        f"three standard errors. Entropy is clearly better than Euclid on {_listed(better)}, and clearly worse on "
-        f"{_listed(worse)}; on the other {left} the runs do not tell them apart.\n"
+        f"By mean error (ε = {EPSILON:g}, δ = 10⁻⁶, add-remove, {mirror.ROUNDS} rounds, {many(mean.values())} runs) "
+        f"entropy is clearly better than Euclid on {_listed(better)}, and clearly worse on {_listed(worse)}; on the "
+        f"other {left} tables the runs do not tell them apart.\n"
     )
 
 
@@ -92,13 +84,13 @@ LEARNERS = {
 
 
 def mirror_wide() -> str:
-    """The learner without a histogram beside all others; what was wanted was set before it was measured."""
+    """The learner without a histogram beside all others."""
     rows = where(rows_of("mirror"), case=mirror.WIDE)
     mean, most = (samples_by(rows, ("method",), column) for column in ("mean_error", "max_error"))
-    lines = [["wanted", "0.0015", "0.011", ""]]
+    lines = []
     for name, words in LEARNERS.items():
         if (name,) in mean:
-            lines.append([words, error(mean[name,]), error(most[name,]), many([mean[name,]])])
+            lines.append([words, error(mean[name,]), plain(most[name,].mean), many([mean[name,]])])
     others = {"factored MWEM": mean["mwem",], "projection": mean["projection",]}
     return (
         table(("the 60 most popular items of Kosarak", "mean error", "max error", "runs"), lines)
@@ -111,7 +103,7 @@ def _queries(rows: Rows) -> str:
     return f"{rows[0]['queries']:,}" if rows else "no"
 
 
-# docs/sparse.md
+# Look-ups and lists
 
 
 CELLS = {
@@ -121,10 +113,6 @@ CELLS = {
     "touched-weights": "touched weights",
     sparse.BY_HAND: "a noisy table of all codes, as it came",
 }
-WANTED_CELLS = {
-    sparse.LOOKUPS: ["1", "25"],
-    sparse.LISTS: ["half of incidence, a tenth of 2c − n", ""],
-}
 
 
 def look_ups() -> str:
@@ -132,18 +120,18 @@ def look_ups() -> str:
     rows = rows_of("sparse")
     mean, most = (samples_by(rows, ("case", "method"), column) for column in ("mean", "max"))
     lines = []
-    for case, wanted in WANTED_CELLS.items():
-        lines.append([f"**{case}**, wanted", *wanted, ""])
+    for case in (sparse.LOOKUPS, sparse.LISTS):
+        lines.append([f"**{case}**", "", "", ""])
         for name, words in CELLS.items():
             if (case, name) in mean:
-                errors = mean[case, name], most[case, name]
-                lines.append([words, *map(in_records, errors), many(errors)])
+                largest = f"{most[case, name].mean:,.0f}"
+                lines.append([words, in_records(mean[case, name]), largest, many([mean[case, name]])])
     header = ("error, in records", "mean", "max", "runs")
     told = [table(header, lines), _cells_beside_noise(mean)]
     for row in where(rows, case=sparse.STREAM):
         told.append(
             f"The learner alone, on {row['queries']:,} lists of 100 over 2⁶⁴, one by one: {row['seconds']:.1f} s of "
-            f"the processor and {1000 * row['gigabytes']:.0f} MB (one run; wanted were 10 s and 300 MB).\n"
+            f"the processor and {1000 * row['gigabytes']:.0f} MB (one run).\n"
         )
     return "\n".join(told)
 
@@ -161,7 +149,7 @@ def _cells_beside_noise(mean: Samples) -> str:
     )
 
 
-# docs/disjunctions.md
+# Disjunctions
 
 
 DISJUNCTIONS = {
@@ -169,7 +157,6 @@ DISJUNCTIONS = {
     disjunctions.WIDE: "{} of 3 of 1,000 items, at random",
 }
 TAKEN = {disjunctions.NARROW: "projection", disjunctions.WIDE: "parities"}  # what `choose` takes
-WANTED_DISJUNCTIONS = {disjunctions.NARROW: ["0.0011", "0.0055"], disjunctions.WIDE: ["0.0011", "0.0075"]}
 WAYS = {
     "parities": "parities",
     "projection": "projection",
@@ -189,13 +176,13 @@ def disjunctions_measured() -> str:
     lines = []
     for case, words in DISJUNCTIONS.items():
         asked = words.format(_queries(where(rows, case=case)))
-        lines.append([f"**{asked}**, wanted of parities", *WANTED_DISJUNCTIONS[case], "", ""])
+        lines.append([f"**{asked}**", "", "", "", ""])
         for name, way in WAYS.items():
             key = case, name
             if key in mean:
                 way += " (what `choose` takes)" if name == TAKEN[case] else ""
                 took = f"{plain(seconds[key].mean)} s" if key in seconds else ""
-                lines.append([way, error(mean[key]), error(most[key]), took, many([mean[key]])])
+                lines.append([way, error(mean[key]), plain(most[key].mean), took, many([mean[key]])])
     header = ("ε = 1, δ = 10⁻⁶, add-remove, n = 100,000", "mean error", "max error", "processor", "runs")
     sentences = []
     for case, items in ((disjunctions.NARROW, "50"), (disjunctions.WIDE, "1,000")):
@@ -206,7 +193,7 @@ def disjunctions_measured() -> str:
     return f"{table(header, lines)}\n{' '.join(sentences)}\n"
 
 
-# docs/distances.md
+# Distances
 
 
 def distances_measured() -> str:
@@ -217,9 +204,9 @@ def distances_measured() -> str:
     others = (distances.INDEPENDENT, distances.HISTOGRAMS, distances.LEARNER)
     lines = []
     for width in widths:
-        mine = [mean[width, distances.CURVES], most[width, distances.CURVES]]
-        mine += [mean[width, name] for name in others]
-        lines.append([f"{width}", *(scaled(each, 1e6) if each.runs else "" for each in mine)])
+        mine = [scaled(each[width, distances.CURVES], 1e6) for each in (mean, most)]
+        rest = (mean[width, name] for name in others)
+        lines.append([f"{width}", *mine, *(f"{1e6 * each.mean:,.0f}" if each.runs else "" for each in rest)])
     header = (
         "columns",
         "`distance-curves`, mean",
@@ -229,20 +216,19 @@ def distances_measured() -> str:
         "`coordinate-wise`, mean",
     )
     curves = [mean[width, distances.CURVES] for width in widths]
-    rest = [mean[width, name] for width in widths for name in others]
+    beside = [mean[width, name] for width in widths for name in others]
     apart = [100 * each.deviation / each.mean for each in curves]
     worst = max(each.high / each.mean for each in curves)
     return (
         f"{table(header, lines)}\nErrors in millionths of the diameter, {rows[0]['points']:,} points asked about, "
         "ε = 1, δ = 10⁻⁶, add-remove; means, and from the least run to the most, of "
-        f"{many(curves)} runs of the curves and {many(rest)} of the others. All points of one release share its "
+        f"{many(curves)} runs of the curves and {many(beside)} of the others. All points of one release share its "
         f"noise, so that single releases lie apart: the standard deviation is {min(apart):.0f} to {max(apart):.0f} "
-        f"percent of the mean, and the worst release had {worst:.1f} times the mean of its width. A few releases "
-        "alone may seem to rise or to fall with the number of columns.\n"
+        f"percent of the mean, and the worst release had {worst:.1f} times the mean of its width.\n"
     )
 
 
-# docs/graphs.md
+# Cuts
 
 
 def cuts_measured() -> str:
@@ -256,8 +242,10 @@ def cuts_measured() -> str:
     lines = []
     for name in names:
         own = name, cuts.COARSENINGS
-        errors = [mean[own], most[own], *(mean[name, other] for other in others)]
-        lines.append([name, *map(scaled, errors), scaled(half[own], 100, 2)])
+        rest = [most[own], *(mean[name, other] for other in others)]
+        lines.append(
+            [name, scaled(mean[own]), *(f"{each.mean:,.0f}" for each in rest), scaled(half[own], 100, 2)]
+        )
     header = (
         "graph",
         "`coarsenings`, mean",
@@ -281,7 +269,7 @@ def cuts_measured() -> str:
     )
 
 
-# docs/choosing.md
+# The rule that chooses
 
 
 def evidence_of_the_rule() -> str:
@@ -294,7 +282,6 @@ def evidence_of_the_rule() -> str:
         *_few_records(pure),
         *_baskets(),
         *_mwem_beside_dual_query(),
-        *_special_learners(),
     ]
     return "".join(f"- {each}\n" for each in lines)
 
@@ -372,34 +359,7 @@ def _mwem_beside_dual_query() -> Iterable[str]:
         )
 
 
-def _special_learners() -> Iterable[str]:
-    """Projection beside the learners of the tutorial's special cases: one run of projection in each."""
-    items = where(rows_of("mirror"), case=mirror.WIDE)
-    some = rows_of("disjunctions")
-    for title, rows, others in (
-        (mirror.WIDE, items, {"euclidean": "the implicit Euclidean learner", "mwem": "factored MWEM"}),
-        (
-            "All disjunctions of 3 of 50 items",
-            where(some, case=disjunctions.NARROW),
-            {"parities": "parities", "monomials": "weights over monomials"},
-        ),
-        (
-            "Disjunctions of 3 of 1,000 items",
-            where(some, case=disjunctions.WIDE),
-            {"parities": "parities (what `choose` takes)"},
-        ),
-    ):
-        mean = samples_by(rows, ("method",), "mean_error")
-        if ("projection",) in mean:
-            said = ", ".join(f"of {words} {error(mean[name,])}" for name, words in others.items())
-            runs = many([mean["projection",]]), many(mean[name,] for name in others)
-            yield (
-                f"**{title}.** The mean error of projection is {error(mean['projection',])}, {said}. Runs: "
-                f"{runs[0]} of projection, {runs[1]} of the others."
-            )
-
-
-# docs/online.md
+# Questions one at a time
 
 
 def online_errors() -> str:

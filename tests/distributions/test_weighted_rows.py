@@ -7,8 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dualquery.distributions.support import changed_to_hold, changed_to_lie_in
-from dualquery.distributions.weighted_rows import SUPPORT, MeasuredQuestion, WeightedRows
+from dualquery.distributions.weighted_rows import (
+    SUPPORT,
+    MeasuredQuestion,
+    WeightedRows,
+    changed_to_hold,
+    changed_to_lie_in,
+)
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, as_lists

@@ -47,7 +47,7 @@ ROWS = {
     * (2 * 2 * (2 * 2 + 1) + 1),  # tables, panels with a grid and our rule, our default
     "parities": 4 * 2,  # methods, ε
     "accounting": 2 * 4 * 3 + (4 + 3) * 2,  # games and theorems, T; theorems of both parameters, ε
-    "choosing": (3 + 3 + 3 + 2) * 2,  # mechanisms of each case, ε
+    "choosing": (2 + 3 + 3 + 2) * 2,  # mechanisms of each case, ε
 }
 
 

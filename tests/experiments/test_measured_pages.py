@@ -10,7 +10,7 @@ import pytest
 
 from experiments.__main__ import NAMES, experiment_of
 from experiments.data import Data
-from experiments.harness import Kept, Setting, Size, page_of
+from experiments.harness import Kept, Setting, Size, made_by, page_of
 from experiments.page_parts.files import RESULTS, ROOT
 from experiments.pages import MARKED, PARTS, pages, written
 
@@ -96,7 +96,8 @@ def test_the_page_of_an_experiment_is_what_its_rows_say(name: str) -> None:
     page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
     assert page == page_of(experiment, rows, len(points)), f"python -m experiments.{name} --full --draw"
     gathered = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
-    assert experiment.find(rows) in gathered, "python -m experiments --full --draw --out docs/experiments"
+    line = f"- [{experiment.title}](experiments/{name}.md). {made_by(experiment, rows, len(points))}\n"
+    assert line in gathered, "python -m experiments --full --draw --out docs/experiments"
 
 
 @pytest.mark.parametrize("name", MEASURED)

@@ -15,8 +15,8 @@ from dualquery.errors import DualQueryError
 from dualquery.game.moves import HeardQuery
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.choose import MECHANISMS, choose
-from dualquery.mechanisms.disjunctions.basis import incidence_of, number_of_functions
 from dualquery.mechanisms.disjunctions.expansion import MeasuredParities, SignedRows, shrunk, towards_zero
+from dualquery.mechanisms.disjunctions.monomials import incidence_of, number_of_functions
 from dualquery.mechanisms.disjunctions.polynomials import (
     chebyshev_degree,
     chebyshev_or,

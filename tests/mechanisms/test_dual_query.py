@@ -14,8 +14,14 @@ from dualquery.game.moves import Challenge
 from dualquery.mechanisms.dual_query import game
 from dualquery.mechanisms.dual_query.fallback import uniform
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
-from dualquery.mechanisms.dual_query.parameters import Learning, from_theory, rate_of, round_steps
-from dualquery.mechanisms.dual_query.price import dual_query_pure, dual_query_rho
+from dualquery.mechanisms.dual_query.parameters import (
+    Learning,
+    dual_query_pure,
+    dual_query_rho,
+    from_theory,
+    rate_of,
+    round_steps,
+)
 from dualquery.mechanisms.mechanism import Task, affordable, shown, silent
 from dualquery.oracles.clauses import value
 from dualquery.privacy.budget import Accounting, Budget

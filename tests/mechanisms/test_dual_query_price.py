@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.dual_query.price import (
+from dualquery.mechanisms.dual_query.parameters import (
     dual_query_advanced,
     dual_query_pure,
     dual_query_rho,

@@ -30,9 +30,8 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.draws import Stream
 from dualquery.queries.families import marginals
-from dualquery.queries.mixtures import mixed_questions
 from dualquery.queries.predicates import NONE
-from dualquery.queries.random_families import random_conjunctions
+from dualquery.queries.random_families import mixed_questions, random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems

@@ -10,8 +10,13 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.mechanisms.online_pmw.game import Answers, online_pmw
-from dualquery.mechanisms.online_pmw.parameters import OnlinePmwParameters, Update, parameters_of
+from dualquery.mechanisms.online_pmw.game import (
+    Answers,
+    OnlinePmwParameters,
+    Update,
+    online_pmw,
+    parameters_of,
+)
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Epoch

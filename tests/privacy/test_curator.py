@@ -137,7 +137,7 @@ def test_no_neighbour_moves_the_log_weights_by_more_than_was_charged(neighbours,
 
     moved = [weights(other) - weights(base) for other in neighbours.next_to(base, UNIVERSE)]
     widest = max(np.ptp(difference) for difference in moved)
-    curator, _, _ = curator_of(budget(1e12, neighbours=neighbours))
+    curator, _, _ = curator_of(budget(1e9, neighbours=neighbours))
     rate = Rate(1 << 40, 40)
     curator.select(score, rate=rate)
     (event,) = curator.ledger.events

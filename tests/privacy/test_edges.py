@@ -271,10 +271,10 @@ def test_advanced_composition_counts_no_draw_that_is_free() -> None:
     assert ledger.spent() == other.spent()
 
 
-def test_a_budget_accepts_every_positive_epsilon() -> None:
-    for epsilon in (5e-324, 1e-9, 0.5, 1.0, 1e300):
+def test_a_budget_accepts_every_positive_epsilon_that_promises_anything() -> None:
+    for epsilon in (5e-324, 1e-9, 0.5, 1.0, 1e9):
         Budget(epsilon=epsilon, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
-    for epsilon in (0.0, -1.0, math.inf, math.nan):
+    for epsilon in (0.0, -1.0, 1e10, math.inf, math.nan):
         with pytest.raises(BudgetError, match="positive"):
             Budget(epsilon=epsilon, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
 

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.dual_query.price import dual_query_pure, dual_query_rho
+from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem.parameters import automatic_rounds
-from dualquery.mechanisms.pmw.parameters import promised_error
+from dualquery.mechanisms.pmw.game import promised_error
 from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy import statistics as statistics_module
@@ -356,7 +356,7 @@ def test_the_plan_of_items_can_be_paid_for(relation: Neighbours) -> None:
 
 # ── The page ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "persons.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "schema.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_the_page_is_what_the_code_charges() -> None:
@@ -373,7 +373,7 @@ def test_the_table_of_the_page_is_what_the_code_charges() -> None:
         "items, at most 5 of a record": ItemCounts(held[0]),
         "pairs of items, at most 5 of a record": PairCounts(held[1]),
     }
-    section = PAGE.partition("Squared L2 sensitivities as the code has them")[2].partition("\n## ")[0]
+    section = PAGE.partition("Squared L2 sensitivities as the code has them")[2].partition("\n#")[0]
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
     written = {name: tuple(map(int, prices)) for name, _, *prices in lines}
     relations = (Neighbours.ADD_REMOVE, Neighbours.REPLACE, *person_relations(3))
@@ -384,7 +384,7 @@ def test_the_table_of_the_page_is_what_the_code_charges() -> None:
 
 
 def test_the_example_of_the_page(tmp_path: Path) -> None:
-    schema = parse_schema(PAGE.partition("```toml\n")[2].partition("```")[0], origin="the page")
+    schema = parse_schema(PAGE.partition("# visits.toml\n")[2].partition("```")[0], origin="the page")
     path = tmp_path / "visits.csv"
     path.write_text(PAGE.partition("```csv\n")[2].partition("```")[0], encoding="utf-8")
     found = decode(encode(path, schema, records_per_person=2)).to_pylist()

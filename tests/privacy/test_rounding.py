@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.dual_query.price import (
+from dualquery.mechanisms.dual_query.parameters import (
     dual_query_advanced,
     dual_query_pure,
     dual_query_rho,

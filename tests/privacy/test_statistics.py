@@ -63,21 +63,25 @@ from dualquery.privacy.wide_statistics import (
     LengthCounts,
     OneWayBalances,
 )
-from dualquery.queries.binary import SHIFT, Axes, Binary, Centred, Classes, Clip
-from dualquery.queries.binary_sums import (
+from dualquery.queries.binary import (
+    SHIFT,
+    Axes,
     Balances,
+    Binary,
+    Centred,
     CentreSums,
+    Classes,
     ClassSums,
+    Clip,
     CrossSums,
     HeldLengths,
     Lengths,
     SecondMoments,
 )
 from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees
-from dualquery.queries.distances import Distances
+from dualquery.queries.distances import Distances, Knots
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
-from dualquery.queries.knots import Knots
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload

@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 
 from dualquery.queries import binary as binary_module
-from dualquery.queries.binary import GRID, SHIFT, Axes, Binary, Centred, Classes, Clip
-from dualquery.queries.binary_sums import (
+from dualquery.queries.binary import (
+    GRID,
+    SHIFT,
+    Axes,
     Balances,
+    Binary,
+    Centred,
     CentreSums,
+    Classes,
     ClassSums,
+    Clip,
     CrossSums,
     HeldLengths,
     Lengths,

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.queries import tables
-from dualquery.queries.covering import MOST_CELLS, cover_of
-from dualquery.queries.tables import Tables
+from dualquery.queries.tables import MOST_CELLS, Tables, cover_of
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 

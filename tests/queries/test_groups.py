@@ -35,11 +35,11 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import Balance, GroupCounts
-from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.digest import Digest
+from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.families import from_texts
 from dualquery.queries.group import (
     NO_PREDICATES,
+    Digest,
     Group,
     Integers,
     ProductRows,
@@ -49,7 +49,6 @@ from dualquery.queries.group import (
     refuse_products,
 )
 from dualquery.queries.language.reader import parse
-from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables, attribute_codes

@@ -15,7 +15,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.statistics import GroupCounts
-from dualquery.queries import incidence
+from dualquery.queries import conjunctions
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
@@ -55,7 +55,7 @@ def test_complements_and_queries_of_nobody() -> None:
 
 
 def test_too_many_cells_are_charged_all_their_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incidence, "MOST_LISTED", 3)
+    monkeypatch.setattr(conjunctions, "MOST_LISTED", 3)
     group = from_texts(DOMAIN, ["a2 = v", "a2 = w", "a0 = v & a2 != z", "a0 = v & a2 != y"]).groups[0]
     assert (group.most_satisfied(), group.most_differing()) == (1 + 2, 2 + 2)
 

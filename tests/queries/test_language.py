@@ -10,11 +10,10 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import QueryError, SchemaError
-from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.language.reader import parse
-from dualquery.queries.parities import Parities
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 
 PEOPLE = Domain(

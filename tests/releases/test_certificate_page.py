@@ -17,7 +17,7 @@ from dualquery.releases.keys import create_key
 from dualquery.releases.shape import FIELDS, SIGNATURE
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "certificate.md").read_text(encoding="utf-8")
-EXPLAINED = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \|$", PAGE, re.MULTILINE)
+EXPLAINED = re.findall(r"^- `([^`]+)`: [\w`]", PAGE, re.MULTILINE)
 OPEN = ("parameters", "versions", "files", "predicted_error.histogram")  # whose names are not ours to list
 
 Make = Callable[..., Release]

@@ -96,14 +96,14 @@ def test_what_stands_there_is_kept(make: Make, tmp_path: Path) -> None:
     assert left_behind(tmp_path / "full") == ["notes.txt"]
 
 
-@pytest.mark.parametrize("writer", ["report_html", "_to_disk", "digests"])
+@pytest.mark.parametrize("writer", ["report.report_html", "folder._to_disk", "folder.digests"])
 def test_a_full_disk_leaves_nothing_behind(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:
     def full(*_: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(folders, writer, full)
+    monkeypatch.setattr(f"dualquery.releases.{writer}", full)
     with pytest.raises(ReleaseError, match="disk is full; nothing was written"):
         make().save(tmp_path / "out")
     assert left_behind(tmp_path) == []

@@ -123,5 +123,5 @@ def test_a_plan_announces_the_measurement_of_the_number(relation: Neighbours) ->
 def test_a_plan_is_told_the_number_once() -> None:
     limits = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
     for given_rows in ({}, {"rows": 5, "public_rows": 5}):
-        with pytest.raises(dualquery.DualQueryError, match="one of rows and public_rows"):
+        with pytest.raises(dualquery.DualQueryError, match="one of records and expected_records"):
             dualquery.plan(DOMAIN, workload="marginals:2", budget=limits, **given_rows)  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.cuts import cuts_of
+from dualquery.queries.distances import Knots
 from dualquery.queries.families import from_spec, from_texts
-from dualquery.queries.knots import Knots
 from dualquery.queries.workload import Workload
 from dualquery.releases.evaluation import evaluate
 from dualquery.table.blocks import record_blocks

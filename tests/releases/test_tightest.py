@@ -29,7 +29,7 @@ from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec
 from dualquery.releases import sentences
 from dualquery.releases.foresight import foreseen
-from dualquery.releases.tightest import ASKED, BOOK, NOMINAL_ROWS, WHY, by_the_book, settle
+from dualquery.releases.planning import ASKED, BOOK, NOMINAL_ROWS, WHY, by_the_book, settle
 
 DOMAIN = Domain(tuple(Categorical(name, ("0", "1")) for name in "abcd"))
 WORKLOAD = from_spec(DOMAIN, "marginals:2")
@@ -95,7 +95,7 @@ def test_an_option_decides_for_the_mechanism_and_so_for_the_theorem() -> None:
 
 
 def test_a_workload_too_wide_for_projection_is_paid_for_by_zcdp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dualquery.mechanisms.projection.allocation.MOST_SETS", 3)
+    monkeypatch.setattr("dualquery.mechanisms.shares.MOST_SETS", 3)
     for rows in (5000, None):
         budget = replace(limits(Neighbours.ADD_REMOVE), adaptive=rows is None)
         assert settle(WORKLOAD, budget, {}, None, rows).budget.accounting is Accounting.ZCDP

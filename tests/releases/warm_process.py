@@ -21,7 +21,7 @@ import pyarrow.parquet
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, ReleaseError, example
-from dualquery.releases import aside, folder
+from dualquery.releases import aside, folder, report
 from dualquery.table.schema import parse_schema
 
 POINTS: dict[str, tuple[Any, str]] = {
@@ -30,7 +30,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "parquet": (pyarrow.parquet, "write_table"),
     "csv": (pyarrow.csv, "write_csv"),
     "digests": (folder, "digests"),
-    "page": (folder, "report_html"),
+    "page": (report, "report_html"),
     "seal": (folder, "sealed"),
     "file to disk": (folder, "_to_disk"),
     "folder to disk": (folder, "_folder_to_disk"),

@@ -57,7 +57,7 @@ def test_everybody_is_told_and_it_goes_on_when_the_network_is_back(
                 ask(desk, "colour = c1", key="two")
             assert time.monotonic() - began < 15
         with pytest.raises(AwayError):
-            desk.storage.told(None, before=2**53, most=10)
+            desk.storage.told(None, before=2**53, most=10, size=1000)
         network.come_back()
         until = time.monotonic() + 30
         while True:  # the old session still holds the lock at the far end, and is ended

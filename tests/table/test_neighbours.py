@@ -1,4 +1,4 @@
-"""Reading maps neighbouring tables to neighbouring records (docs/reading.md), for every format.
+"""Reading maps neighbouring tables to neighbouring records (docs/schema.md), for every format.
 
 One record of a random table is replaced, added or removed; all others must encode to the same codes.
 """

@@ -89,11 +89,6 @@ class OnlineAnswer:
     confidence: float = CONFIDENCE
 
     @property
-    def repeatable(self) -> bool:
-        """Whether asking again, without a test, says the same as long as nothing was measured since."""
-        return self.cost.units == 0 and self.badge is not Badge.NOT_CONTRADICTED
-
-    @property
     def value(self) -> float:
         """The value of a single question."""
         (value,) = self.values

@@ -43,8 +43,8 @@ from dualquery.privacy.caps import rho_cap
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.digest import Digest
 from dualquery.queries.families import marginals
+from dualquery.queries.group import Digest
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
@@ -82,7 +82,7 @@ def online(
     memory: int | None = None,
     progress: Progress | None = None,
 ) -> Online:
-    """A private table that answers questions one at a time (docs/online.md).
+    """A private table that answers questions one at a time (docs/service.md).
 
     All that is ever told together keeps the `budget` (by renyi accounting). Without `release` one is made
     with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.

@@ -21,8 +21,7 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
-from dualquery.queries.language.tabulation import table_text
-from dualquery.queries.question import MOST_CELLS, QuestionReader
+from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
 from dualquery.randomness import entropy_from
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain

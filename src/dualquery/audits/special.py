@@ -28,9 +28,8 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
 from dualquery.privacy.statistics import GroupCounts, Statistic
 from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees
-from dualquery.queries.distances import distances_to
+from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
-from dualquery.queries.knots import Knots
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
 from dualquery.table.codes import codes_table

@@ -68,7 +68,7 @@ def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool
     from dualquery.cli import output
     from dualquery.errors import QueryError
     from dualquery.mechanisms.error_bars import LEVEL
-    from dualquery.releases.questions import each_answered
+    from dualquery.releases.release import each_answered
 
     found = each_answered(release, [text for text, _ in asked], [place for _, place in asked])
     if len(found) == 1 and isinstance(found[0], QueryError):

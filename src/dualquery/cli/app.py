@@ -13,13 +13,13 @@ from dualquery.cli.audit import audit
 from dualquery.cli.degrees import degrees
 from dualquery.cli.demo import demo
 from dualquery.cli.evaluate import evaluate
-from dualquery.cli.key import create as create_key
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.plan import plan
 from dualquery.cli.release import release
 from dualquery.cli.schema import check, draft
 from dualquery.cli.serve import serve
+from dualquery.cli.verify import create as create_key
 from dualquery.cli.verify import verify
 
 app = typer.Typer(

@@ -14,9 +14,8 @@ from dualquery.counting.counter import Countable, Counter, Integers
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spilled import SpilledCounter
 from dualquery.errors import DualQueryError
-from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
-from dualquery.queries.parities import Parities
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists

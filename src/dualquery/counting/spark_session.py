@@ -1,6 +1,6 @@
 """Parquet files as a Spark DataFrame, and the session that reads them.
 
-Only Parquet: what a record is must not depend on the others (docs/reading.md), and Spark's reader of CSV lets a quote
+Only Parquet: what a record is must not depend on the others (docs/schema.md), and Spark's reader of CSV lets a quote
 that is not closed swallow the records after it. Every part is looked at before anything is counted, because Spark
 would fill a column that a part does not have with nulls.
 """

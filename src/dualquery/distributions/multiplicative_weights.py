@@ -14,6 +14,12 @@ entropy KL(B, A) by rate · (m − q(A)) · m − ln E_A exp(rate · (m − q(A)
 which is largest, twice the squared gap, at rate 4. That is the full step. It still moves rare queries
 gently, as noise deserves. Whole tables are scaled to what was measured, cell by cell: A(x) · m_c / A_c
 (iterative proportional fitting), which lowers KL(B, A) by the relative entropy of the two tables.
+
+A distribution that is scaled to what it hears: inside a query and outside, each by its own factor.
+
+    A(x) · m/q(A) where q(x) = 1,      A(x) · (1 − m)/(1 − q(A)) where q(x) = 0
+
+The full step of multiplicative weights for one query: it lands on the measurement, noise and all.
 """
 
 from __future__ import annotations
@@ -176,3 +182,24 @@ def nearest_probabilities(values: Cells) -> Cells:
 def _mean(repeats: Sequence[Heard]) -> Heard:
     """What was measured several times with the same noise, as one measurement."""
     return replace(repeats[0], value=np.mean([each.value for each in repeats], axis=0))
+
+
+class RakedWeights:
+    """Hears noisy answers to single queries, each once."""
+
+    def __init__(self, distribution: Factored, *, floor: float) -> None:
+        self._distribution = distribution
+        self._floor = floor
+
+    def hear(self, challenge: Heard) -> None:
+        measured = feasible(challenge, self._floor)
+        assert measured.query is not None, "single queries are raked"
+        value = float(measured.value)
+        table = self._distribution.glimpse(measured.members)
+        inside = min(max(float((measured.query * table).sum()), TINY), 1 - 2**-53)
+        factors = measured.query * (value / inside) + (1 - measured.query) * ((1 - value) / (1 - inside))
+        mass = float((table * factors).sum())
+        self._distribution.multiply(measured.members, np.asarray(factors), mass=mass)
+
+    def snapshot(self) -> Factored:
+        return self._distribution.snapshot()

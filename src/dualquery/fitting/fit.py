@@ -15,7 +15,16 @@ import numpy as np
 
 from dualquery.fitting.likely import likely_larger, likely_pairs, tree_lean, tree_of
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
-from dualquery.fitting.pace import SCOUT, SHORT_WARM_UP, TEMPERATURE, Chains, Pace, Progress, Rows
+from dualquery.fitting.pace import (
+    LEAST_TEMPERATURE,
+    SCOUT,
+    SHORT_WARM_UP,
+    TEMPERATURE,
+    Chains,
+    Pace,
+    Progress,
+    Rows,
+)
 from dualquery.fitting.rows import Targets, play_residual, product_start
 from dualquery.game.moves import Cells, Residual, Set, Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
@@ -29,7 +38,6 @@ CERTAIN = (
 )
 LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
 AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how noise pulls at it
-LEAST_TEMPERATURE = 1e-5  # of the rows
 NEVER = -40.0  # the logarithm of how likely a combination is that a rule of the schema excludes
 MOST_MEMBERS, MOST_ZEROS = 3, 200_000  # attributes and cells of a rule that rows are told; others are mended
 LARGE = 30.0  # a cell of so many deviations gets half of what the temperature took from it back

@@ -14,8 +14,8 @@ import numpy as np
 
 from dualquery.fitting.measured import MeasuredTables
 from dualquery.fitting.rows import RAREST
-from dualquery.fitting.separable import STEPS, SeparablePrior, effective, sets_of_at_most
-from dualquery.fitting.shrink import relative_posterior
+from dualquery.fitting.separable import SeparablePrior, effective, sets_of_at_most
+from dualquery.fitting.shrink import FEW_STEPS, relative_posterior
 from dualquery.game.moves import Cells, Set
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.records import Records
@@ -26,7 +26,7 @@ MOST_VALUES = 128  # of an attribute whose covariance is learned: a matrix of so
 
 
 def separable_prior(
-    measured: MeasuredTables, ones: Mapping[int, Cells], steps: int = STEPS
+    measured: MeasuredTables, ones: Mapping[int, Cells], steps: int = FEW_STEPS
 ) -> SeparablePrior:
     """Learned from the measured pairs of attributes that are not too long."""
     pairs = sets_of_at_most(measured.of_order(2), measured.domain.sizes, MOST_VALUES)

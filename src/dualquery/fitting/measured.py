@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dualquery.game.moves import Cells, Set
 from dualquery.table.domain import Domain
 
+LEAST = 1e-12  # of a fraction: what is smaller is as good as none, and must not be divided by
 HALF_NORMAL = 0.8  # E|z| of a standard normal
 
 

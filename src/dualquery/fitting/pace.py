@@ -29,7 +29,7 @@ SHORT_WARM_UP = (
 )  # ... which is as good with more, to one part in twenty; also of rows that were fitted
 COLD = 5e-4  # noise of a cell, as a fraction of the table, below which a replica needs more rows and a whole warm-up
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
-LEAST_TEMPERATURE = 5e-5  # of the rows: below it a chain freezes before it has mixed
+LEAST_TEMPERATURE = 1e-5  # of the rows: below it a chain freezes before it has mixed
 VISIT_SECONDS = 2.5e-9  # per value looked at
 COUNT_SECONDS = 2e-9  # per record and table, two cores
 INTERPRETER_BYTES = 200_000_000

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from dualquery.compiled import njit
+from dualquery.fitting.measured import LEAST
+from dualquery.fitting.shrink import FEW_STEPS
 from dualquery.game.moves import Cells, Set
 from dualquery.queries.tables import centred
 
 GUESS = 4.0  # observations that the guess of a covariance counts as
-STEPS = 10  # of expectation and maximisation
-LEAST_EIGENVALUE = 1e-12  # relative to the largest
 LEAST_STRENGTH = 0.1  # of a_S at first, in units of the noise
-LEAST_FRACTION = 1e-9
 
 Matrix = NDArray[np.float64]
 
@@ -63,7 +62,7 @@ class SeparablePrior:
         interactions: Mapping[Set, Cells],
         variance: Mapping[Set, float],
         ones: Mapping[int, Cells],
-        steps: int = STEPS,
+        steps: int = FEW_STEPS,
     ) -> None:
         self._basis = {j: contrasts(len(ones[j])) for members in interactions for j in members}
         shapes = list(dict.fromkeys(cells.shape for cells in interactions.values()))
@@ -78,8 +77,7 @@ class SeparablePrior:
             for i, j in self._pairs
         }
         guess = {
-            j: basis.T @ (np.maximum(ones[j], LEAST_FRACTION)[:, None] * basis)
-            for j, basis in self._basis.items()
+            j: basis.T @ (np.maximum(ones[j], LEAST)[:, None] * basis) for j, basis in self._basis.items()
         }
         self._covariance = dict(guess)
         self._strength = self._first_strength(guess)
@@ -151,7 +149,7 @@ def _eigen(covariance: Mapping[int, Matrix]) -> tuple[dict[int, Matrix], dict[in
     values, vectors = {}, {}
     for j, each in covariance.items():
         found, vectors[j] = np.linalg.eigh((each + each.T) / 2)
-        values[j] = np.maximum(found, LEAST_EIGENVALUE * max(float(found.max()), np.finfo(np.float64).tiny))
+        values[j] = np.maximum(found, LEAST * max(float(found.max()), np.finfo(np.float64).tiny))
     return values, vectors
 
 

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
+from dualquery.fitting.measured import LEAST
 from dualquery.game.moves import Cells
 
 Prior = Callable[[Any], tuple[Cells, Cells]]  # centres and variances of some numbers, (numbers ×) components
 
 STEPS = 60  # of expectation and maximisation
-LEAST = float(np.finfo(np.float64).tiny)  # of the chance of a component: none is ruled out
+FEW_STEPS = 10  # where more would follow the noise
+TINY = float(np.finfo(np.float64).tiny)  # the least chance of a component: none is ruled out
 CLEAR = 6.0  # deviations of the noise: numbers beyond need no shrinkage
 SLAB = 1 << 15  # numbers whose posterior is worked out at once
 
@@ -77,7 +79,7 @@ def improve_law(likelihood, law, weight, steps):  # type: ignore[no-untyped-def]
             total = 0.0
             for c in range(cells):
                 total += likelihood[k, c] * inverse[c]
-            law[k] = max(law[k] * total / everything, LEAST)
+            law[k] = max(law[k] * total / everything, TINY)
 
 
 def posterior(
@@ -153,7 +155,6 @@ FAR = np.array([4.0, 12.0])  # deviations of θ in units of the noise
 BINS = 40  # of cells of alike mean
 LEAST_CELLS = 50  # of a bin
 MOST_CELLS = 6_000  # that the law of a bin is learned from
-LEAST_MEAN = 1e-12
 
 
 def around(mean: Cells, deviation: Cells) -> Prior:
@@ -174,7 +175,7 @@ def around(mean: Cells, deviation: Cells) -> Prior:
 
 def relative_posterior(mean: Cells, residual: Cells, deviation: Cells, rng: np.random.Generator) -> Cells:
     """E[mean + θ | residual], not below 0, where residual = θ + noise of this deviation, all in one row of cells."""
-    centre = np.maximum(mean, LEAST_MEAN)
+    centre = np.maximum(mean, LEAST)
     order = np.argsort(centre / deviation, kind="stable")
     bins = min(BINS, max(1, len(order) // LEAST_CELLS))
     prior = around(centre, deviation)

@@ -1,6 +1,6 @@
 """The game. The data player moves records, the query player moves queries, the payoff is q(D) − q(x).
 
-Every mechanism is a choice of who learns and who best-responds (docs/game.md). The value of the game is
+Every mechanism is a choice of who learns and who best-responds (docs/how_it_works.md). The value of the game is
 zero, so the average move of a data player without regret answers every query approximately.
 """
 

@@ -2,6 +2,11 @@
 
 Synthetic records and bare answers are the first two kinds; a weighted graph, curves or noisy cells are classes with
 these members.
+
+Artefacts of special tables: neither records nor a list of answers, but something that answers every question.
+
+Such an artefact says itself which files it is kept in and how far its answers may be off. `releases.special` knows
+how each is read again and shown.
 """
 
 from __future__ import annotations
@@ -9,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -90,3 +95,17 @@ class BareAnswers:
     def to_arrow(self) -> pa.Table:
         columns = {"answer": self.values, "bar": self.half_widths}
         return pa.table({"query": pa.array(self.texts, pa.string()), **columns})
+
+
+@runtime_checkable
+class Filed(Artefact, Protocol):
+    """An artefact with files of its own."""
+
+    def files(self) -> dict[str, pa.Table]:
+        """What is kept, by file name; the first file is what people open."""
+
+    def words(self) -> str:
+        """What it is, in a few words that begin a sentence."""
+
+    def bars(self, group: Group) -> Fractions:
+        """How far off each answer may be, 19 times of 20 (`error_bars.LEVEL`)."""

@@ -1,7 +1,7 @@
 """All mechanisms by name, and the public rule that picks one where the user names none.
 
 The rule looks at the task alone: accounting, domain, workload, number of records. The evidence for each of
-its branches is in docs/choosing.md, made by `experiments/choosing.py`.
+its branches is in docs/evidence.md, made by `experiments/choosing.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dualquery.privacy.budget import Accounting
 AnyMechanism = Mechanism[Any, Any]
 TIGHTEST_FIRST = PROJECTION.paid_by  # of the mechanisms among which the rule below chooses
 
-# n ε / Δ, Δ by how far a neighbour moves a table: below it MWEM beats projection (docs/choosing.md)
+# n ε / Δ, Δ by how far a neighbour moves a table: below it MWEM beats projection (docs/evidence.md)
 FEW_RECORDS = 600
 
 MECHANISMS: dict[str, AnyMechanism] = {

@@ -1,7 +1,11 @@
-"""From beliefs to what is released: which iterate, as rows and as answers."""
+"""From beliefs to what is released: which iterate, as rows and as answers.
+
+What every mechanism hands out keeps the rules of the schema: rows that break one are mended (`queries.rules`).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
@@ -15,7 +19,9 @@ from dualquery.game.moves import Asked
 from dualquery.game.play import DataPlayer, QueryPlayer, play
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Progress, Task
+from dualquery.queries.rules import obeyed
 from dualquery.queries.workload import Workload
+from dualquery.randomness import Entropy
 from dualquery.table.records import Records
 
 FEWEST_ROWS = 20_000  # of synthetic data
@@ -112,3 +118,11 @@ def synthetic_rows(task: Task, wanted: int | None) -> int:
     if wanted is not None and wanted < 1:
         raise DualQueryError("a synthetic table has at least one row")
     return wanted or min(max(FEWEST_ROWS, task.rows), MOST_ROWS)
+
+
+def obeying(outcome: Outcome, entropy: Entropy) -> Outcome:
+    """The outcome with records that keep all rules; nothing else is drawn where there are none."""
+    artefact = outcome.artefact
+    if not isinstance(artefact, SyntheticRecords) or not artefact.records.domain.rules:
+        return outcome
+    return replace(outcome, artefact=SyntheticRecords(obeyed(artefact.records, entropy.public_generator())))

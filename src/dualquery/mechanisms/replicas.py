@@ -11,7 +11,7 @@ read but what was released, so replicas cost no privacy.
 A replica shows the noise, the sampling of the table and the sampling of the rows. It cannot show what the release has
 missed altogether. But its rows are few, and their sampling error is large exactly where nothing that was measured
 holds an answer in place, which is where something can be missed: what is too much on the one side stands for what is
-missing on the other (docs/projection.md has the figures).
+missing on the other (docs/how_it_works.md has the figures).
 """
 
 from __future__ import annotations

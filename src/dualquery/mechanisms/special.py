@@ -1,7 +1,7 @@
 """The mechanisms of special tables by name, and which of them is preferred where the user names none.
 
-Of each kind of table the first that can be paid for is taken (`choose`). The evidence is in docs/graphs.md and
-docs/distances.md, made by `experiments/cuts.py` and `experiments/distances.py`.
+Of each kind of table the first that can be paid for is taken (`choose`). The evidence is in docs/learners.md, made
+by `experiments/cuts.py`, `experiments/distances.py` and `experiments/sparse.py`.
 """
 
 from __future__ import annotations

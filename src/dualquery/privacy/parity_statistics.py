@@ -9,7 +9,7 @@ import numpy as np
 
 from dualquery.counting.counter import Counter, Integers
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.queries.parities import Parities
+from dualquery.queries.conjunctions import Parities
 from dualquery.queries.predicates import NONE
 
 

@@ -18,8 +18,7 @@ from dualquery.counting.counter import Counter, Integers
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.scores import FINE, TableErrors
 from dualquery.privacy.selection import Candidates, Scored
-from dualquery.queries.signed import signed, signed_shape
-from dualquery.queries.tables import Tables
+from dualquery.queries.tables import Tables, signed, signed_shape
 from dualquery.table.domain import Domain
 
 

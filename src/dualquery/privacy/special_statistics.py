@@ -10,7 +10,7 @@ import numpy as np
 from dualquery.counting.counter import Counter, Integers
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries.coarse_edges import CoarseEdges
-from dualquery.queries.knots import Factor, Knots
+from dualquery.queries.distances import Factor, Knots
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from math import isqrt
 
 from dualquery.counting.counter import Counter, Integers
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.queries.binary_sums import (
+from dualquery.queries.binary import (
     Balances,
     CentreSums,
     ClassSums,

@@ -9,6 +9,15 @@ A record counts with whole numbers of its own, each a function of that record an
 
 Products of whole numbers below 2⁵³ are exact in floating point, whatever the order in which they are added: nothing
 here depends on which other records lie beside a record.
+
+Tables over binary attributes, counted from bit columns: a triple is one AND and one population count a
+word.
+
+The eight cells over {i, j, k} follow from the numbers of records that have value 1 in each subset of it
+(inclusion and exclusion), so that all 19,600 triples of fifty attributes take no longer than a few passes
+over the records.
+
+What is added up over the records of a wide binary table. Every number is a sum over records.
 """
 
 from __future__ import annotations
@@ -19,9 +28,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.bit_columns import predicate_bits
-from dualquery.queries.bit_sums import add_along_attributes
-from dualquery.queries.group import Integers
+from dualquery.compiled import njit, popcount, prange
+from dualquery.queries.bit_columns import add_along_attributes, add_along_records, count_ones, predicate_bits
+from dualquery.queries.group import Integers, Progress, no_progress
 from dualquery.queries.predicates import Predicates
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, unpack_bits
@@ -153,3 +162,221 @@ class Centred:
     def longest(self) -> int:
         """The squared length that no vector exceeds."""
         return int((np.maximum(self.centre, GRID - self.centre) ** 2).sum(axis=1).max())
+
+
+MOST_ORDER = 3
+LEAST_TABLES = 16  # below it the general loop is as fast
+
+
+def fits(sizes: NDArray[np.integer], members: NDArray[np.integer]) -> bool:
+    """Whether these tables can be counted this way, and gain by it."""
+    return len(members) >= LEAST_TABLES and members.shape[1] <= MOST_ORDER and bool(np.all(sizes == 2))
+
+
+def bit_rows(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
+    """Codes 0 and 1, a row an attribute, as 64 records a word."""
+    attributes, rows = codes.shape
+    padded = np.zeros((attributes, -(-rows // 64) * 64), np.uint8)
+    padded[:, :rows] = codes
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+
+
+@njit(cache=True, parallel=True)
+def count_binary_tables(bits, rows, members, starts, counts):  # type: ignore[no-untyped-def]
+    """counts[starts[t] : starts[t + 1]] becomes the table over members[t], the last attribute varying
+    fastest.
+    """
+    words = bits.shape[1]
+    for t in prange(members.shape[0]):
+        order = starts[t + 1] - starts[t]
+        out = counts[starts[t] : starts[t + 1]]
+        if order == 1:
+            out[0] = rows
+            continue
+        a = bits[members[t, 0]]
+        has_a = np.uint64(0)
+        if order == 2:
+            for w in range(words):
+                has_a += popcount(a[w])
+            out[1] = np.int64(has_a)
+            out[0] = rows - out[1]
+            continue
+        b = bits[members[t, 1]]
+        has_b = np.uint64(0)
+        has_ab = np.uint64(0)
+        if order == 4:
+            for w in range(words):
+                has_a += popcount(a[w])
+                has_b += popcount(b[w])
+                has_ab += popcount(a[w] & b[w])
+            out[3] = np.int64(has_ab)
+            out[2] = np.int64(has_a) - out[3]
+            out[1] = np.int64(has_b) - out[3]
+            out[0] = rows - out[1] - out[2] - out[3]
+            continue
+        c = bits[members[t, 2]]
+        has_c = np.uint64(0)
+        has_ac = np.uint64(0)
+        has_bc = np.uint64(0)
+        has_abc = np.uint64(0)
+        for w in range(words):
+            both = a[w] & b[w]
+            has_a += popcount(a[w])
+            has_b += popcount(b[w])
+            has_c += popcount(c[w])
+            has_ab += popcount(both)
+            has_ac += popcount(a[w] & c[w])
+            has_bc += popcount(b[w] & c[w])
+            has_abc += popcount(both & c[w])
+        out[7] = np.int64(has_abc)
+        out[6] = np.int64(has_ab) - out[7]
+        out[5] = np.int64(has_ac) - out[7]
+        out[3] = np.int64(has_bc) - out[7]
+        out[4] = np.int64(has_a) - out[5] - out[6] - out[7]
+        out[2] = np.int64(has_b) - out[3] - out[6] - out[7]
+        out[1] = np.int64(has_c) - out[3] - out[5] - out[7]
+        out[0] = rows - out[1:].sum()
+
+
+FEW_ATTRIBUTES = 512  # spread out at once beside a slab of records
+
+
+@dataclass(frozen=True, eq=False)
+class Balances:
+    """Σ (2x − 1): of each attribute the records that have it, less those that have not."""
+
+    binary: Binary
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        ones = np.zeros(self.binary.width, np.int64)
+        for first, rows in self.binary.slabs(records):
+            count_ones(self.binary.bits(records, first, rows), ones)
+        return 2 * ones - records.rows
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """How many records have |y|² up to the first edge, above it up to the second, …, above the last."""
+
+    centred: Centred
+    edges: NDArray[np.int64]  # increasing
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        found = np.zeros(len(self.edges) + 1, np.int64)
+        for first, rows in self.centred.binary.slabs(records):
+            group = self.centred.classes_of(records, first, rows)
+            bits = self.centred.binary.bits(records, first, rows)
+            place = np.searchsorted(self.edges, self.centred.squared_lengths(bits, group))
+            found += np.bincount(place, minlength=len(found))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class HeldLengths:
+    """How many records hold up to so many of the attributes, as `Lengths` of x itself."""
+
+    binary: Binary
+    edges: NDArray[np.int64]
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        whole = np.zeros((1, self.binary.width), np.int64)
+        return Lengths(Centred(self.binary, whole), GRID**2 * self.edges).counts(records)
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoments:
+    """The upper triangle of Σ w² y yᵀ, row by row, without the diagonal. For few attributes and no classes."""
+
+    centred: Centred
+    clip: Clip
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        binary = self.centred.binary
+        total = np.zeros((binary.width, binary.width))
+        for first in range(0, records.rows, SPREAD_ROWS):
+            rows = min(SPREAD_ROWS, records.rows - first)
+            y = GRID * binary.matrix(records, first, rows) - self.centred.centre[0]
+            w = self.clip.weights((y**2).sum(axis=1).astype(np.int64))
+            y *= w[:, None]
+            total += y.T @ y
+        return total[np.triu_indices(binary.width, 1)].astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSums:
+    """For each class (`count_factor`·Σ w, Σ w y), over its records; `together`: one such vector over all records."""
+
+    centred: Centred
+    clip: Clip
+    count_factor: int
+    together: bool = False
+
+    @property
+    def number(self) -> int:
+        """Of vectors."""
+        return 1 if self.together else len(self.centred.centre)
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        centred, binary = self.centred, self.centred.binary
+        weight = np.zeros(len(centred.centre), np.int64)
+        held = np.zeros((binary.width, len(weight)), np.int64)
+        for first, rows in binary.slabs(records):
+            group = centred.classes_of(records, first, rows)
+            bits = binary.bits(records, first, rows)
+            w = self.clip.weights(centred.squared_lengths(bits, group))
+            add_along_records(bits, group, w, held)
+            np.add.at(weight, group, w)
+        sums = GRID * held.T - centred.centre * weight[:, None]
+        out = np.concatenate([self.count_factor * weight[:, None], sums], axis=1)
+        return out.sum(axis=0) if self.together else out.ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class CentreSums:
+    """For each class (`count_factor`·Σ w, Σ w u), and at the end Σ ⌊w²|u|²/divisor⌋ over all records."""
+
+    classes: Classes
+    clip: Clip
+    count_factor: int
+    divisor: int
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        number, axes = self.classes.number, self.classes.axes
+        sums = np.zeros((number, 1 + axes.number), np.int64)
+        squares = 0
+        for first, rows in axes.binary.slabs(records):
+            places = axes.places(records, first, rows)
+            group = self.classes.nearest(places)
+            length = (places**2).sum(axis=1).astype(np.int64)
+            w = self.clip.weights(length)
+            squares += int((w * w * length // self.divisor).sum())
+            vectors = np.column_stack([self.count_factor * w, w[:, None] * places.astype(np.int64)])
+            np.add.at(sums, group, vectors)
+        return np.append(sums.ravel(), squares)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossSums:
+    """Σ (w y)(w' u)ᵀ: how each attribute goes along with each axis. No classes."""
+
+    centred: Centred
+    clip: Clip
+    axes: Axes
+    axes_clip: Clip
+
+    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+        binary = self.centred.binary
+        total = np.zeros((binary.width, self.axes.number), np.int64)
+        for first, rows in binary.slabs(records):
+            bits = binary.bits(records, first, rows)
+            w = self.clip.weights(self.centred.squared_lengths(bits, np.zeros(rows, np.int64)))
+            places = self.axes.places(records, first, rows)
+            both = w * self.axes_clip.weights((places**2).sum(axis=1).astype(np.int64))
+            vectors = both[:, None] * places
+            held = np.empty(total.shape)
+            for begin in range(0, binary.width, FEW_ATTRIBUTES):
+                part = unpack_bits(bits[begin : begin + FEW_ATTRIBUTES], rows)
+                held[begin : begin + len(part)] = part.astype(np.float64) @ vectors
+            whole = vectors.sum(axis=0).astype(np.int64)
+            total += GRID * held.astype(np.int64) - self.centred.centre[0][:, None] * whole
+        return total.ravel()

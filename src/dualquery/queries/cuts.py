@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.queries.digest import Digest
 from dualquery.queries.group import (
     NO_PREDICATES,
+    Digest,
     Integers,
     Listed,
     ProductRows,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
+from dualquery.queries.conjunctions import Parities
 from dualquery.queries.disjunctions import disjunctions
 from dualquery.queries.group import Group
 from dualquery.queries.language.grouping import to_groups
@@ -27,7 +28,6 @@ from dualquery.queries.limits import (
     check_tables,
     number_of_sets_up_to,
 )
-from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE
 from dualquery.queries.random_families import random_conjunctions, random_literals, ranges
 from dualquery.queries.special import family_of, language_of

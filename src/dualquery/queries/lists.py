@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.digest import Digest
 from dualquery.queries.group import (
     NO_PREDICATES,
+    Digest,
     Integers,
     Listed,
     ProductRows,

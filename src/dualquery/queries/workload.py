@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.digest import Digest
 from dualquery.queries.group import (
+    Digest,
     Group,
     Integers,
     ProductRows,

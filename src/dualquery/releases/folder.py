@@ -24,9 +24,8 @@ import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.fitting.pace import REPLICAS
-from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.artefact import BareAnswers, Filed, SyntheticRecords
 from dualquery.mechanisms.error_bars import Replica
-from dualquery.mechanisms.filed import Filed
 from dualquery.mechanisms.replicas import MOST_DRAWN, Draw, tables_drawn
 from dualquery.releases.aside import written_aside
 from dualquery.releases.certificate import Certificate

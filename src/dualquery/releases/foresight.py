@@ -19,9 +19,8 @@ from dualquery.releases.calling import (
     workload_from,
 )
 from dualquery.releases.persons import records_per_person
-from dualquery.releases.planning import checked_options, plan_for
+from dualquery.releases.planning import checked_options, plan_for, settle
 from dualquery.releases.rows import measures_rows, price_of_rows
-from dualquery.releases.tightest import settle
 from dualquery.table.domain import Domain
 
 

@@ -13,10 +13,10 @@ from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
-from dualquery.mechanisms.filed import Filed
+from dualquery.mechanisms.artefact import Filed
 from dualquery.mechanisms.mechanism import Progress, Task, silent
+from dualquery.mechanisms.outcomes import obeying
 from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.rules import obeying
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget
@@ -38,12 +38,18 @@ from dualquery.releases.calling import (
 )
 from dualquery.releases.certificate import certify
 from dualquery.releases.persons import check_records, records_per_person
-from dualquery.releases.planning import check_plays, checked_options, plan_for, warnings_of
+from dualquery.releases.planning import (
+    by_the_book,
+    check_plays,
+    checked_options,
+    plan_for,
+    refuse_hopeless,
+    settle,
+    warnings_of,
+)
 from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release, records_of
 from dualquery.releases.rows import known_rows, measures_rows, shared_rows
-from dualquery.releases.tightest import by_the_book, settle
-from dualquery.releases.trial import refuse_hopeless
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -69,14 +75,14 @@ def release(
     """A differentially private release of a table, made for a workload of queries.
 
     `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
-    executors, docs/large.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
+    executors, docs/schema.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
     Domain) says what is public about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload,
     `budget` a Budget or ε alone (δ = min(1/n², 10⁻⁶) then, and a record is replaced). Without `mechanism` the program
     chooses. Options of mechanisms are given by name (`rounds=40`). A budget that names no accounting gets the
     tightest that the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
-    charged if the release fails (docs/ledger.md).
+    charged if the release fails (docs/certificate.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)

@@ -187,7 +187,7 @@ def _all_of_it(certificate: Certificate) -> list[str]:
 
 
 def _book(certificate: Certificate) -> list[str]:
-    """What was charged to the book of the dataset, whose head anybody may compare (docs/ledger.md)."""
+    """What was charged to the book of the dataset, whose head anybody may compare (docs/certificate.md)."""
     book = certificate.get("book")
     if book is None:
         return []

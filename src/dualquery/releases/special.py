@@ -1,26 +1,137 @@
-"""What leaves of a special table: how its files are read again, what the report shows, what a record is called."""
+"""What leaves of a special table: how its files are read again, what the report shows, what a record is called.
+
+The largest cells of a release of codes, drawn as bars.
+
+The curves of a release of points, drawn column by column with their 95% bands.
+
+The blocks of a released graph, drawn as one map: how much goes from each class of vertices to each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from dualquery.mechanisms.artefact import Filed
 from dualquery.mechanisms.distances.artefact import FILE as CURVES_FILE
 from dualquery.mechanisms.distances.artefact import DistanceCurves
-from dualquery.mechanisms.filed import Filed
+from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.graphs.artefact import BLOCKS, EDGES, PAIRS, VERTICES, WeightedGraph
 from dualquery.mechanisms.graphs.rectangles import RECTANGLES, RectangleGraph
 from dualquery.mechanisms.lists.artefact import FILE as CELLS_FILE
 from dualquery.mechanisms.lists.artefact import CellFractions
-from dualquery.releases.cell_pictures import cell_pictures
-from dualquery.releases.curve_pictures import curve_pictures
-from dualquery.releases.graph_pictures import graph_pictures
-from dualquery.releases.pictures import Picture
+from dualquery.releases import plots
+from dualquery.releases.pictures import MOST_CELLS_A_SIDE, MOST_COLUMNS, Picture
+from dualquery.releases.plots import ACCENT, FONT, LINE, SOFT, WIDTH, histogram
 from dualquery.table.domain import Domain
+
+SHOWN = 15
+
+
+def cell_pictures(artefact: Filed) -> list[Picture]:
+    """The records that most of the table is, as far as they were asked about."""
+    assert isinstance(artefact, CellFractions)
+    most = np.argsort(-artefact.fraction, kind="stable")[:SHOWN]
+    if not len(most):
+        return []
+    labels = [" · ".join(artefact.catalogue.texts[place].tolist()) for place in most.tolist()]
+    name = ", ".join(column.name for column in artefact.domain.columns)
+    caption = f"the {len(most)} largest of {len(artefact.fraction):,} that were asked about"
+    return [Picture(name, caption, histogram(labels, artefact.fraction[most], name=name))]
+
+
+HEIGHT, LEFT, BOTTOM = 180.0, 52.0, 24.0
+
+
+def curve_pictures(artefact: Filed) -> list[Picture]:
+    """One picture a column, of the first columns."""
+    assert isinstance(artefact, DistanceCurves)
+    measured = np.flatnonzero(~np.isnan(artefact.distance[:, 0]))
+    return [_picture(artefact, j) for j in measured[:MOST_COLUMNS].tolist()]
+
+
+def _picture(artefact: DistanceCurves, j: int) -> Picture:
+    column = artefact.domain.coordinates[j]
+    curve = column.width * artefact.distance[j]
+    band = NormalDist().inv_cdf((1 + LEVEL) / 2) * column.width * artefact.deviation[j]
+    at = column.low + np.linspace(0, column.width, len(curve))
+    lowest = int(np.argmin(curve))
+    caption = f"least at about {at[lowest]:.4g}, where it is {curve[lowest]:.4g}"
+    return Picture(column.name, caption, _svg(column.name, at, curve, band))
+
+
+def _svg(name: str, at: NDArray[np.float64], curve: NDArray[np.float64], band: NDArray[np.float64]) -> str:
+    from html import escape
+
+    most = float((curve + band).max()) * 1.05 or 1.0
+    x = LEFT + (WIDTH - LEFT - 8) * (at - at[0]) / (at[-1] - at[0])
+
+    def heights(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - 8) * np.clip(values, 0, most) / most
+
+    upper, lower = heights(curve + band), heights(curve - band)
+    outline = [*zip(x, upper, strict=True), *zip(x[::-1], lower[::-1], strict=True)]
+    marks = [
+        f'<line x1="{LEFT:g}" y1="{HEIGHT - BOTTOM:g}" x2="{WIDTH - 8:g}" y2="{HEIGHT - BOTTOM:g}" stroke="{LINE}"/>',
+        f'<polygon points="{_path(outline)}" fill="{ACCENT}" fill-opacity=".2"/>',
+        f'<polyline points="{_path(list(zip(x, heights(curve), strict=True)))}" fill="none" stroke="{ACCENT}" '
+        'stroke-width="2"/>',
+        *(
+            _label(place, HEIGHT - 8, f"{value:.4g}", "middle")
+            for place, value in [
+                (LEFT + 10, at[0]),
+                ((LEFT + WIDTH) / 2, (at[0] + at[-1]) / 2),
+                (WIDTH - 24, at[-1]),
+            ]
+        ),
+        *(
+            _label(LEFT - 6, float(heights(np.array([value]))[0]) + 4, f"{value:.3g}", "end")
+            for value in (0.0, most / 2, most)
+        ),
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" font-size="{FONT:g}" role="img">'
+        f"<title>Mean distance to each place of {escape(name)}</title>{''.join(marks)}</svg>"
+    )
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _label(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{SOFT}">{text}</text>'
+
+
+def graph_pictures(artefact: Filed) -> list[Picture]:
+    """One map, of the heaviest classes."""
+    assert isinstance(artefact, WeightedGraph)
+    fitted = artefact.fitted
+    many = len(fitted.blocks)
+    mass = fitted.blocks * np.outer(
+        np.bincount(fitted.classes, weights=fitted.leaves, minlength=many),
+        np.bincount(fitted.classes, weights=fitted.enters, minlength=many),
+    )
+    shown = np.sort(np.argsort(-(mass.sum(axis=0) + mass.sum(axis=1)), kind="stable")[:MOST_CELLS_A_SIDE])
+    number = np.bincount(fitted.classes, minlength=many)
+    labels = []
+    for k in shown.tolist():
+        first = artefact.domain.vertices[int(np.flatnonzero(fitted.classes == k)[0])]
+        labels.append(first if number[k] == 1 else f"{plots.shortened(first)} +{number[k] - 1}")
+    shares = mass[np.ix_(shown, shown)] / max(mass.sum(), 1e-12)
+    svg = plots.heat_map(labels, labels, shares, names=("source", "target"))
+    caption = (
+        "a class is named after its first vertex and how many others there are; percentages of all edges"
+    )
+    return [Picture("from (down) to (across)", caption, svg)]
+
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Release

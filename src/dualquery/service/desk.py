@@ -199,7 +199,10 @@ class Desk:
         answer = self._from_the_core(online, keeper, asked)
         reply = self._reply(online, keeper, asked, answer)
         text = _written(reply)
-        kept = _written(_without_cells(reply, text)) if answer.repeatable and len(text) > WHOLE else text
+        untested = (
+            asked.free or asked.dataset != self.settings.dataset
+        )  # it can be had again, free, for the asking
+        kept = _written(_without_cells(reply, text)) if untested and len(text) > WHOLE else text
         keeper.tell(kept, analyst=asked.holder.name, key=asked.key, request=asked.digest)
         self.daily.add(asked.holder.name, len(kept))
         return text.encode("ascii")

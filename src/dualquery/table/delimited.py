@@ -9,7 +9,7 @@
 An empty line is no record, except in a table of one column, where it is a record with an empty cell.
 In this grammar a byte stands inside quotes exactly where the number of quotes before it is odd, and
 a record ends at a line feed outside quotes. So a record with an odd number of quotes leaves the whole
-file with an odd number, and the file is refused: none can swallow the ones after it (docs/reading.md).
+file with an odd number, and the file is refused: none can swallow the ones after it (docs/schema.md).
 
 The checker sees every byte before the parser does, and counts the records; the parser must find as many.
 """

@@ -26,7 +26,9 @@ def drafted_id(held: Cells) -> LeftOut | None:
         number > MANY and _of_codes(held) and 1.2 * number <= rows <= EACH * number
     ):
         each = f"about {rows / number:,.0f} rows each" if rows >= 1.5 * number else "some have several rows"
-        reason = f"it looks like an id, {each}: if it is a person's, it is the unit (docs/persons.md), no attribute"
+        reason = (
+            f"it looks like an id, {each}: if it is a person's, it is the unit (docs/schema.md), no attribute"
+        )
         return LeftOut(held.name, reason, unit=f"{each}: a person?")
     if number == rows >= SOME_ROWS and PERSONS.fullmatch(held.name.strip()):
         return LeftOut(held.name, "it numbers the rows: an id says nothing about people")

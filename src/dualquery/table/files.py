@@ -47,7 +47,7 @@ def open_file(path: Path, encoding: str | None = None) -> Any:
 
 
 def known_encoding(name: str) -> str:
-    """The encoding of this name, if no record can be read into another one (docs/reading.md)."""
+    """The encoding of this name, if no record can be read into another one (docs/schema.md)."""
     try:
         found = codecs.lookup(name)
     except LookupError:

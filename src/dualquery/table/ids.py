@@ -1,7 +1,7 @@
 """Names of columns that say whose row it is, and when they are those of persons with several rows.
 
 An id is no attribute: it tells who somebody is. Where it comes again, somebody has several rows, and then a promise
-about one row is none about that person; the column is the `unit` (docs/persons.md). That is for a person to say.
+about one row is none about that person; the column is the `unit` (docs/schema.md). That is for a person to say.
 """
 
 from __future__ import annotations
@@ -44,5 +44,6 @@ def no_unit(what: str, name: str) -> str:
     """The warning where nobody said whose row it is."""
     return (
         f"{what} '{name}' looks like the id of a person, and the schema names no unit: the promise is about one row, "
-        f"not about somebody with several; if it is one, write unit = {quoted(name)} into [table] (docs/persons.md)"
+        f"not about somebody with several; if it is one, write unit = {quoted(name)} into [table] "
+        '(docs/schema.md, "Persons with several records")'
     )

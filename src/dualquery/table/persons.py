@@ -10,7 +10,7 @@ protected less, and no program can know it.)
 *At most K records of a person.* A person's records are sorted canonically, by their codes. Record j of them gets the
 ticket mix(seed + jφ), where the seed is a hash of the id, and those with the K smallest tickets are kept. So what is
 kept of a person depends on that person's id and records and on K, and on nothing else: not on how often others have
-the same record, not on the order of the file. That is all that privacy needs (docs/persons.md). The tickets are for
+the same record, not on the order of the file. That is all that privacy needs (docs/schema.md). The tickets are for
 accuracy: the first K in canonical order would favour small codes, and a choice by the records alone would drop the
 same one from all persons with the same records.
 """

@@ -18,7 +18,7 @@ declares. A file that is damaged or cut short is an error, never a shorter table
 readers quote cells.
 
 *Reading maps neighbouring tables to neighbouring records*: each record is read by itself, whatever the
-others hold (docs/reading.md has the proof). A kind of file for which that is not known is refused.
+others hold (docs/schema.md has the proof). A kind of file for which that is not known is refused.
 """
 
 from __future__ import annotations

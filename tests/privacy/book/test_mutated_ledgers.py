@@ -20,9 +20,8 @@ import pytest
 
 from dualquery import DualQueryError, LedgerError, Neighbours
 from dualquery.privacy.book import tables
-from dualquery.privacy.book.book import Statement
+from dualquery.privacy.book.book import Statement, hash_of
 from dualquery.privacy.book.books import Books, create
-from dualquery.privacy.book.chain import hash_of
 from dualquery.privacy.book.place import engine_of
 
 CHARGES = 12

@@ -35,7 +35,7 @@ from dualquery.mechanisms.projection.baskets import (
 from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_total, shares_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.parity_statistics import ParityBalances
-from dualquery.queries.parities import Parities
+from dualquery.queries.conjunctions import Parities
 from dualquery.queries.predicates import NONE
 
 PARTS = {"held": 0.03, "order": 0.03, "items": 0.42, "pairs": 0.45, "triples": 0.07}

@@ -33,8 +33,8 @@ from dualquery.mechanisms.wishes import ParityWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.parity_statistics import ParityBalances
+from dualquery.queries.conjunctions import Parities
 from dualquery.queries.disjunctions import attributes_of_disjunctions
-from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE
 from dualquery.queries.workload import Workload
 

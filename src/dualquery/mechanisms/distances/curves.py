@@ -24,8 +24,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.special_statistics import KnotSums
-from dualquery.queries.distances import UNIT, Distances
-from dualquery.queries.knots import Knots
+from dualquery.queries.distances import UNIT, Distances, Knots
 from dualquery.table.points import KNOTS, STEPS, Points
 
 FOR_ROWS = 0.04  # of the squared sensitivity, for the number of records where it is not public

@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.knots import Factor
+from dualquery.queries.distances import Factor
 from dualquery.table.points import KNOTS
 
 FINEST, COARSEST = 4096, 64  # the largest whole number in R: of the widest column, and at least

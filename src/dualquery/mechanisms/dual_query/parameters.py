@@ -4,29 +4,131 @@ Three ways. From the theory: a target (α, β) fixes all of them (Algorithm 2). 
 learning rate, samples and rounds given, the rest fitted to the budget. From a rule: the learning rate and
 the number of samples follow from the size of the domain and the workload, the rounds from the budget.
 
-The rule stands on a grid of settings on data of several shapes (docs/dual_query.md; it can be repeated with
+The rule stands on a grid of settings on data of several shapes (docs/learners.md; it can be repeated with
 `python -m experiments.dualquery_parameters`). The error is flat around its best. Where free values follow a density,
 a round only has to correct it: few samples, in proportion to the square root of what a record has to decide, and a
 learning rate of 1 buy the most rounds. Where they do not, a round has to decide everything itself: about one sampled
 literal for every two decisions, and a smaller learning rate the more attributes are in play.
+
+What DualQuery costs, in closed form (Gaboardi et al. 2014, Theorems 4.2 and 4.3, and ρ).
+
+In round t the log-weights of the queries move within a range of w η (t − 1)/n between neighbours, where
+w = 2 if a record may be replaced (a count rises or falls by one), and w = 1 if one may be added or removed
+(no count falls, if the negation of a query counts the records that do not satisfy it, and n is a public
+constant), and K times that where a person's K records move together. Round 1 is free: all weights are equal.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.dual_query.fallback import Density, Free
-from dualquery.mechanisms.dual_query.price import largest_rounds, pays_for
 from dualquery.mechanisms.mechanism import Step, Task, affordable, hidden
 from dualquery.mechanisms.wishes import DualQueryWishes
+from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.conversion import UNITS, advanced_composition, rho_units_of
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.scores import SignedErrors, selection_event
+from dualquery.privacy.scores import SignedErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Rate
+
+
+def dual_query_pure(
+    *, learning_rate: float, samples: int, rounds: int, rows: int, neighbours: Neighbours
+) -> Fraction:
+    """Pure ε = w η T (T − 1) s / (2n). With w = 2: Theorem 4.2."""
+    step = _step(learning_rate, samples, rows, neighbours)
+    return samples * step * _first_powers(rounds)
+
+
+def dual_query_advanced(
+    *, learning_rate: float, samples: int, rounds: int, rows: int, neighbours: Neighbours, delta: float
+) -> float:
+    """ε = ε' (√(2k ln(1/δ)) + k (e^ε' − 1)), ε' = w η (T − 1)/n, k = s (T − 1). With w = 2: Theorem 4.3."""
+    step = _step(learning_rate, samples, rows, neighbours)
+    return advanced_composition(step * (rounds - 1), samples * (rounds - 1), delta=delta)
+
+
+def dual_query_rho(
+    *, learning_rate: float, samples: int, rounds: int, rows: int, neighbours: Neighbours
+) -> Fraction:
+    """ρ = Σ_t s (w η (t − 1)/n)² / 8. With w = 2: s η² T (T − 1)(2T − 1) / (12 n²)."""
+    step = _step(learning_rate, samples, rows, neighbours)
+    return samples * step**2 * _second_powers(rounds) / 8
+
+
+def largest_rounds(
+    budget: Budget, *, learning_rate: float, samples: int, rows: int, slack: Fraction = Fraction(0)
+) -> int:
+    """The largest number of rounds T that the budget pays for; at least 1, because round 1 is free.
+
+    `slack` is what the sampler adds to the range of every draw after round 1. A ledger of this budget
+    accepts every charge of the T rounds, its roundings included.
+    """
+    affordable = pays_for(budget, learning_rate=learning_rate, samples=samples, rows=rows, slack=slack)
+    enough, too_many = 1, 2
+    while affordable(too_many):
+        enough, too_many = too_many, 2 * too_many
+    while too_many - enough > 1:
+        middle = (enough + too_many) // 2
+        enough, too_many = (middle, too_many) if affordable(middle) else (enough, middle)
+    return enough
+
+
+def pays_for(
+    budget: Budget, *, learning_rate: float, samples: int, rows: int, slack: Fraction = Fraction(0)
+) -> Callable[[int], bool]:
+    """Whether T rounds fit. The ledger rounds each round up to a unit; two units a round leave room."""
+    step = _step(learning_rate, samples, rows, budget.neighbours)
+    if budget.accounting is Accounting.ZCDP:
+        limit = rho_units_of(epsilon=budget.epsilon, delta=budget.delta)
+
+        def by_rho(rounds: int) -> bool:
+            squares = step**2 * _second_powers(rounds) + 2 * step * slack * _first_powers(rounds)
+            rho = samples * (squares + slack**2 * (rounds - 1)) / 8
+            return rho * UNITS + 2 * rounds <= limit
+
+        return by_rho
+    if budget.accounting is Accounting.PURE:
+
+        def by_sum(rounds: int) -> bool:
+            pure = samples * (step * _first_powers(rounds) + slack * (rounds - 1))
+            return pure * UNITS + 2 * rounds <= decimal(budget.epsilon) * UNITS
+
+        return by_sum
+    if budget.accounting is Accounting.THEOREM_4_3:
+
+        def by_theorem(rounds: int) -> bool:
+            each, draws = step * (rounds - 1) + slack, samples * (rounds - 1)
+            return advanced_composition(each, draws, delta=budget.delta) * (1 + 1e-12) <= budget.epsilon
+
+        return by_theorem
+    raise BudgetError("Gaussian accounting pays for Gaussian noise only; DualQuery draws, so use zcdp.")
+
+
+def _step(learning_rate: float, samples: int, rows: int, neighbours: Neighbours) -> Fraction:
+    """How much the range of the log-weights grows a round: w η / n."""
+    if not learning_rate > 0 or samples < 1 or rows < 1:
+        raise BudgetError("The learning rate, the samples and the number of records must be positive.")
+    return signed_range(neighbours, 1) * decimal(learning_rate) / rows
+
+
+def _first_powers(rounds: int) -> int:
+    """Σ_{t ≤ T} (t − 1)."""
+    return rounds * (rounds - 1) // 2
+
+
+def _second_powers(rounds: int) -> int:
+    """Σ_{t ≤ T} (t − 1)²."""
+    return rounds * (rounds - 1) * (2 * rounds - 1) // 6
+
 
 ROUNDS_MOST = 500
 ROUNDS_WANTED = 40

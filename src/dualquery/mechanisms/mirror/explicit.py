@@ -7,7 +7,7 @@ price; the data player moves its histogram by a mirror map. `--mirror-map entrop
 Their theorem: with a map that is strongly convex in a norm ‖·‖ and grows by at most R² over the simplex, T rounds
 answer within about R · max_q ‖q‖_* · √(1/T) and the noise of a round, √T/(nε). Entropy has R² = ln|X| and
 ‖q‖_∞ = 1; the squared norm R² = 1/2 and ‖q‖₂, the root of the number of cells that a query accepts: better
-where queries accept few cells, and the table is spread over many (docs/mirror.md has the picture).
+where queries accept few cells, and the table is spread over many (docs/learners.md has the picture).
 """
 
 from __future__ import annotations

@@ -7,6 +7,10 @@ Gram matrix and no cell of the universe.
 
 The learner is of Jain and Thakurta (*Mirror Descent Based Database Privacy*, 2012), who ask for the squared norm as a
 mirror map where the L2 norm of the queries is small; the product base and the ridge are ours.
+
+The one-way tables that a product base is made of: one measurement of all attributes that are asked about.
+
+Rows that answer as a signed density does: the row player on the density's own tables.
 """
 
 from __future__ import annotations
@@ -14,12 +18,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
 
+from dualquery.counting.counter import Integers
 from dualquery.distributions.implicit_euclidean import ImplicitEuclidean, SignedDensity
-from dualquery.errors import BudgetError, DualQueryError
+from dualquery.distributions.multiplicative_weights import nearest_probabilities
+from dualquery.distributions.product_base import ProductBase
+from dualquery.errors import BudgetError, DualQueryError, QueryError
+from dualquery.fitting.pace import Pace
+from dualquery.fitting.rows import Targets, play_residual, product_start
 from dualquery.game.best_response_query_player import BestResponseQueryPlayer, Questions
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import HeardQuery
@@ -28,8 +38,6 @@ from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.independent import NO_RECORDS
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
-from dualquery.mechanisms.mirror.base import OneWayTables
-from dualquery.mechanisms.mirror.rows import check_rows, rows_of
 from dualquery.mechanisms.mwem.parameters import automatic_rounds
 from dualquery.mechanisms.numbered import NumberedQueries
 from dualquery.mechanisms.priced_rounds import PricedRounds
@@ -40,6 +48,93 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
+from dualquery.privacy.statistics import SHORT, Interactions
+from dualquery.queries.predicates import NONE
+from dualquery.queries.tables import Tables
+from dualquery.queries.workload import Workload
+from dualquery.table.records import Records
+
+FINE = 1 << 12  # multipliers are whole numbers about as large as this
+
+
+@dataclass(frozen=True)
+class OneWayTables:
+    """The interactions of single attributes, in shares that grow with the eighth root of their values.
+
+    (Of a binary attribute the interaction is the balance 2·count − n, twice.)
+    """
+
+    interactions: Interactions
+    rows: int
+
+    @staticmethod
+    def of(task: Task) -> OneWayTables:
+        sets = tuple((int(j),) for j in task.workload.attributes if task.domain.sizes[j] > 1)
+        multipliers = []
+        for (j,) in sets:
+            k = int(task.domain.sizes[j])
+            length = k * (k - 1) if k <= SHORT else 1
+            multipliers.append(max(1, round(FINE * (k - 1) ** 0.125 / length**0.5)))
+        return OneWayTables(Interactions(task.domain, sets, tuple(multipliers)), task.rows)
+
+    def base(self, noisy: Integers, floor: float) -> ProductBase:
+        """The probabilities nearest to what was measured, none below the floor."""
+        ones = {}
+        for (j,), cells in self.interactions.in_records(noisy).items():
+            size = len(cells)
+            values = nearest_probabilities(cells / self.rows + 1 / size)
+            ones[j] = (1 - size * min(floor, 0.5 / size)) * values + min(floor, 0.5 / size)
+            ones[j] = np.asarray(ones[j] / ones[j].sum())
+        return ProductBase(ones)
+
+
+MOST_CELLS = 4_000_000  # of the tables that rows are fitted to
+COLD = 1e-4  # temperature of the fit, as a fraction of the rows
+
+Set = tuple[int, ...]
+
+
+def tables_of(workload: Workload) -> list[Set]:
+    """The sets that queries ask about and the pairs and single attributes within."""
+    asked = [tuple(j for j in row if j != NONE) for row in workload.scope.tolist()]
+    parts = {part for members in asked for order in (1, 2) for part in combinations(members, order)}
+    return sorted(parts | set(asked) - {()}, key=lambda members: (len(members), members))
+
+
+def check_rows(workload: Workload) -> None:
+    """Refuse where the tables that rows would be fitted to are too many."""
+    sizes = workload.domain.sizes
+    cells = sum(int(np.prod(sizes[list(members)].astype(float))) for members in tables_of(workload))
+    if cells > MOST_CELLS:
+        raise QueryError(
+            f"rows would be fitted to {cells:,} cells, more than {MOST_CELLS:,}; leave out --synthetic-rows for "
+            "answers alone, or ask about fewer attributes"
+        )
+
+
+def rows_of(
+    density: SignedDensity, workload: Workload, rows: int, rng: np.random.Generator, progress: Progress
+) -> Records:
+    """Rows fitted to every table that the workload asks about."""
+    domain, sets = workload.domain, tables_of(workload)
+    tables = Tables(domain, tuple(sets))
+    answers = density.answers(Workload(domain, (tables,), "tables"))
+    targets = Targets(domain.sizes.astype(np.int64))
+    for t, members in enumerate(sets):
+        targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
+    pace = Pace.of(rows)
+    start = product_start(domain, density.base.ones, pace, rng)
+    heat = pace.temperatures(COLD, 1.0)
+    fitted = play_residual(
+        targets,
+        density.base.ones,
+        start,
+        heat,
+        rng,
+        lambda done, total: progress("fitting rows", done, total),
+    )
+    return Records.from_rows(domain, pace.released(fitted))
+
 
 BASE_SHARE = Fraction(1, 5)
 MOST_ROUNDS = 2_000  # the Gram matrix is solved in every one

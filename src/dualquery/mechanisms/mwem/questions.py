@@ -19,8 +19,8 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import SignedErrors, TableErrors
 from dualquery.privacy.selection import Selected
 from dualquery.privacy.statistics import Balance, TableCells
+from dualquery.queries.conjunctions import Parities
 from dualquery.queries.group import padded
-from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

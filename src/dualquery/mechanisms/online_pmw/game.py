@@ -7,33 +7,155 @@ The test is the sparse vector in epochs (`privacy/sparse_vector.py`), one epoch 
 distribution answers. The query player is whoever asks, the data player learns. What it promises is weak on real
 tables, because every surprise moves a distribution over all records a little; it is here to be understood and
 compared. What the program does by default is in `asking/`.
+
+The parameters of online PMW from public quantities: the theorem's for its step, a rule for raking.
+
+Let every noise of a test stay below αn/4, and that of a measurement below αn/2, but for a chance of β.
+
+    a test      fires at ¾αn: silent means a gap of at most αn, a fire means a gap of at least αn/2
+    its side    the measurement has the sign of the gap, and is itself within αn
+    a step      A(x) ∝ A(x) exp(−ηq(x)) with η = 2α lowers KL(D, A) by at least η·α/2 − η²/8 = α²/2 (Hoeffding)
+    so          KL(D, uniform) ≤ ln|X| allows for B = 2 ln|X|/α² fires, and every answer is within α
+    budget      each epoch and each measurement costs a 2B-th of it
+
+and α is the smallest that meets all of it. A step of 1 − ηq with η = α/4 does not: there B would be 16 ln|X|/α².
+Raked, a surprise is worth much more than the theorem knows; there B is 2 log₂|X|, and θ is where the noise of k tests
+ends.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.distributions.factored import Factored
-from dualquery.distributions.multiplicative_weights import ExpertWeights, exponential
+from dualquery.distributions.multiplicative_weights import ExpertWeights, RakedWeights, exponential
 from dualquery.distributions.products import Products
-from dualquery.distributions.raking import RakedWeights
+from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Heard, Loss
 from dualquery.game.play import played
 from dualquery.game.streaming_query_player import StreamEnded, StreamingQueryPlayer
-from dualquery.mechanisms.online_pmw.parameters import OnlinePmwParameters, Update
+from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator, Surprise
-from dualquery.privacy.sparse_vector import Epochs
+from dualquery.privacy.neighbours import Sensitivity
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.prices import Price, equal_prices
+from dualquery.privacy.sparse_vector import Epochs, SparseVector
 from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
+
+FAILURE = 0.05  # β
+MOST_UPDATES = 20_000
+ROUNDED = 1.5  # records: hypothesis and threshold are whole numbers
+
+
+class Update(Enum):
+    """How the distribution hears a surprise."""
+
+    STEP = "step"  # A(x) ∝ A(x) exp(−η q(x)), for which the theorem holds
+    RAKE = "rake"  # scaled to the measured answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlinePmwParameters:
+    """What a run goes by."""
+
+    updates: int  # B: after so many the last distribution answers everything
+    update: Update
+    learning_rate: float  # η of a step
+    law: SparseVector
+    noise: Noise
+    promised_error: float  # α; 1 where nothing is promised
+    part_cells: int  # of the distribution; the whole universe where it is explicit
+
+
+def parameters_of(
+    domain: Domain,
+    *,
+    rows: int,
+    budget: Budget,
+    questions: int,
+    update: Update = Update.STEP,
+    updates: int | None = None,
+    part_cells: int,
+) -> OnlinePmwParameters:
+    """Every choice of a run, from public quantities."""
+    if rows < 1 or questions < 1:
+        raise DualQueryError("online PMW needs at least one record and one question")
+    size = domain.log2_size * math.log(2)
+    alpha = 1.0
+    if updates is None and update is Update.STEP:
+        alpha = _smallest_error(size, rows, budget, questions)
+        updates = _most_updates(size, alpha)
+    elif updates is None:
+        updates = max(1, round(2 * domain.log2_size))
+    if not 1 <= updates <= MOST_UPDATES:
+        raise DualQueryError(
+            f"online PMW makes from 1 to {MOST_UPDATES:,} updates, and {updates:,} is none of them"
+        )
+    price = equal_prices(budget, 2 * updates)
+    moved = budget.neighbours.largest(alone=1, apart=1)
+    epsilon = _epsilon(price)
+    quiet = math.ceil(_test_noise(epsilon, questions) * moved)
+    threshold = math.floor(3 / 4 * alpha * rows) if alpha < 1 else quiet
+    return OnlinePmwParameters(
+        updates=updates,
+        update=update,
+        learning_rate=2 * alpha,
+        law=SparseVector(epsilon, threshold, moved),
+        noise=price.noise(Sensitivity(moved, moved**2)),
+        promised_error=alpha,
+        part_cells=part_cells,
+    )
+
+
+def _most_updates(size: float, alpha: float) -> int:
+    """B = 2 ln|X|/α²."""
+    return math.ceil(2 * size / alpha**2)
+
+
+def _smallest_error(size: float, rows: int, budget: Budget, questions: int) -> float:
+    """The smallest α of a geometric grid at which tests and measurements of B epochs are quiet enough, or 1."""
+    found = 1.0
+    moved = budget.neighbours.largest(alone=1, apart=1)
+    for step in range(1, 200):
+        alpha = 0.97**step
+        updates = _most_updates(size, alpha)
+        if updates > MOST_UPDATES:
+            break
+        try:
+            price = equal_prices(budget, 2 * updates)
+        except BudgetError:
+            break
+        measured = price.noise(Sensitivity(moved, moved**2)).size_within(1 - FAILURE / (2 * updates))
+        tested = _test_noise(_epsilon(price), questions) * moved + ROUNDED
+        if tested <= alpha * rows / 4 and measured <= alpha * rows / 2:
+            found = alpha
+    return found
+
+
+def _epsilon(price: Price) -> Fraction:
+    """ε₀ of an epoch: pure, or of ρ = ε₀²/2."""
+    if price.pure is not None:
+        return price.pure
+    assert price.rho is not None
+    return Fraction(math.floor(math.sqrt(2 * price.rho) * 10**9 * (1 - 1e-12)), 10**9)
+
+
+def _test_noise(epsilon: Fraction, questions: int) -> float:
+    """Both noises of a test stay below this in so many questions, but for β/2: (2 + 4)/ε₀ · ln(4k/β)."""
+    return 6 / float(epsilon) * math.log(4 * questions / FAILURE)
 
 
 @dataclass(frozen=True)

@@ -9,27 +9,128 @@ A(x) ∝ A(x) · (1 − η q(x)). Nothing is measured: a round costs one draw.
     hence      the average of A_1 … A_T answers within α when   T = 16 ln|X|/α²   and the draws lose α/2.
 
 ε₀ is √(8ρ/T) by ρ, the largest that advanced composition allows by its theorem, ε/T where pure.
+
+How many rounds, and how fast: the parameters of offline PMW from public quantities alone.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 
 import numpy as np
 
 from dualquery.distributions.factored import Factored
+from dualquery.distributions.histogram import check_cells
 from dualquery.distributions.multiplicative_weights import ExpertWeights
+from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.best_response_query_player import ComplainingQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Loss
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, choice, hidden
 from dualquery.mechanisms.mwem.questions import AskedQueries
-from dualquery.mechanisms.outcomes import play_iterates
-from dualquery.mechanisms.pmw.parameters import PmwParameters, parameters_of
+from dualquery.mechanisms.outcomes import Iterate, play_iterates, synthetic_rows
 from dualquery.mechanisms.wishes import PmwWishes
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import advanced_composition
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.scores import selection_event
+from dualquery.privacy.prices import Price, equal_prices
+from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
+from dualquery.privacy.selection import Rate
+
+FAILURE = 0.05  # β: all draws are as good as the theorem says, except with this probability
+MOST_ROUNDS = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PmwParameters:
+    """What a run of PMW goes by."""
+
+    rounds: int
+    learning_rate: float
+    iterate: Iterate
+    synthetic_rows: int
+    epsilon_of_a_draw: float
+    promised_error: float  # α of the theorem
+    rate: Rate = hidden()  # of each draw
+
+
+def parameters_of(task: Task, wanted: PmwWishes) -> PmwParameters:
+    """Every choice of a run."""
+    universe = prod(task.domain.sizes.tolist())
+    check_cells(universe)
+    rounds = wanted.rounds
+    if rounds is None:
+        rounds = best_rounds(task) if wanted.alpha is None else rounds_for(task, wanted.alpha)
+    if rounds < 1:
+        raise DualQueryError(f"pmw plays at least one round, and --rounds is {rounds}")
+    learning_rate = wanted.learning_rate
+    if learning_rate is None:
+        learning_rate = min(0.5, math.sqrt(math.log(max(2, universe)) / rounds))
+    if not 0 < learning_rate < 1:
+        raise DualQueryError(f"pmw needs a learning rate between 0 and 1, and {learning_rate:g} is not")
+    price = draw_price(task.budget, rounds)
+    score = SignedErrors.unheard(task.workload, task.rows)
+    return PmwParameters(
+        rounds=rounds,
+        learning_rate=learning_rate,
+        iterate=choice(Iterate, wanted.iterate, Iterate.AVERAGE, "--iterate"),
+        synthetic_rows=synthetic_rows(task, wanted.synthetic_rows),
+        epsilon_of_a_draw=float(price.selection_range()),
+        promised_error=promised_error(task, rounds),
+        rate=rate_within(price, score, task.budget.neighbours),
+    )
+
+
+def draw_price(budget: Budget, rounds: int) -> Price:
+    """ε₀ of each of T draws that together cost the budget."""
+    if budget.accounting is not Accounting.THEOREM_4_3:
+        return equal_prices(budget, rounds)
+    low, high = 0.0, budget.epsilon
+    for _ in range(100):
+        middle = (low + high) / 2
+        fits = advanced_composition(middle, rounds, delta=budget.delta) <= budget.epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return Price(Fraction(low) * (1 - Fraction(1, 10**9)), None)
+
+
+def promised_error(task: Task, rounds: int) -> float:
+    """α = 2 √(ln|X|/T) + 2 K ln(2|Q|T/β)/(ε₀ n), K = 1 unless a person's K records move together."""
+    learning = 2 * math.sqrt(task.domain.log2_size * math.log(2) / rounds)
+    drawing = math.log(2 * task.workload.size * rounds / FAILURE)
+    together = task.budget.neighbours.records_per_person or 1
+    return learning + 2 * together * drawing / (
+        float(draw_price(task.budget, rounds).selection_range()) * task.rows
+    )
+
+
+def rounds_for(task: Task, alpha: float) -> int:
+    """T = 16 ln|X|/α²."""
+    if not 0 < alpha < 1:
+        raise DualQueryError(f"alpha is an error between 0 and 1, and {alpha:g} is not")
+    rounds = math.ceil(16 * task.domain.log2_size * math.log(2) / alpha**2)
+    if rounds > MOST_ROUNDS:
+        raise DualQueryError(
+            f"an error of {alpha:g} takes {rounds:,} rounds by the theorem, and at most {MOST_ROUNDS:,} are "
+            "played; ask for a larger alpha, or for a number of rounds"
+        )
+    return max(1, rounds)
+
+
+def best_rounds(task: Task) -> int:
+    """The T whose promise is best, among the powers of √2."""
+    candidates = sorted({round(2 ** (k / 2)) for k in range(2 * int(math.log2(MOST_ROUNDS)) + 1)})
+    promises = {}
+    for rounds in candidates:
+        try:
+            promises[rounds] = promised_error(task, rounds)
+        except BudgetError:  # too many for the budget, and so is every larger number
+            break
+    if not promises:
+        raise BudgetError("the budget is too small for one round; use a larger epsilon")
+    return min(promises, key=lambda rounds: promises[rounds])
 
 
 def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:

@@ -44,8 +44,19 @@ from dualquery.privacy.wide_statistics import (
     LengthCounts,
     OneWayBalances,
 )
-from dualquery.queries.binary import GRID, Binary, Centred, Classes, Clip
-from dualquery.queries.binary_sums import Balances, CentreSums, ClassSums, CrossSums, Lengths, SecondMoments
+from dualquery.queries.binary import (
+    GRID,
+    Balances,
+    Binary,
+    Centred,
+    CentreSums,
+    Classes,
+    ClassSums,
+    Clip,
+    CrossSums,
+    Lengths,
+    SecondMoments,
+)
 
 Numbers = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ is the noise of all pairs, summed over an entry's table, in units of n. One-way 
 within .25 and .75. Where x is small, all pairs are measured at once, ε_S ∝ entries^.35. Where it is not, T of them
 are chosen by the exponential mechanism, one a round, and measured with the noise of T instead of P. Sets of three
 and more are measured at once where even all of them have little noise, a few are chosen where that is nearly so,
-and otherwise they are left to what the pairs imply. docs/projection.md, "Pure ε", has the evidence.
+and otherwise they are left to what the pairs imply. docs/how_it_works.md, "Pure ε", has the evidence.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS, rate_within, selection_event
 from dualquery.privacy.selection import Rate
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
-from dualquery.queries.signed import signed_entries
-from dualquery.queries.tables import Tables
+from dualquery.queries.tables import Tables, signed_entries
 
 SHARE_OF_LARGER = 0.5  # for all sets of three and more, where all are measured
 SHARE_OF_TRIPLES = 0.12  # where a few are chosen

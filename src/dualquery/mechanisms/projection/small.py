@@ -5,7 +5,7 @@ would have told. Here one-way tables are measured first, then the *misfit* of ev
 product of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
 public numbers: a gate says whether pairs would gain more than they cost; then the rest of the budget goes to the K
 pairs of largest misfit, or back to the one-way tables. Sizes of all three measurements are fixed before the first.
-docs/small-tables.md has the evidence.
+docs/how_it_works.md, "Small tables", has the evidence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dualquery.fitting.fit import fit
 from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
 from dualquery.fitting.pace import COUNT_SECONDS, Fitting, Pace, Progress, Rows
 from dualquery.fitting.rows import product_start
-from dualquery.fitting.shrink import CLEAR, points, shrunk
+from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
 from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.plans import SHARE_OF_ONES, built
@@ -43,7 +43,7 @@ from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 
 SHARE_OF_MISFITS = 0.07
-MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/small-tables.md)
+MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/how_it_works.md)
 MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
 MANY_COLUMNS = 40  # where the share of the one-way tables falls more steeply with the number of records
 LEAST_OF_MISFITS = (
@@ -61,7 +61,6 @@ PAIR_OF_ONES = (
     1.12  # the error of a product of two tables, in errors of one, of which .8 counts: pairs mend the
 )
 # worst tables, which the mean hardly shows
-STEPS = 10  # of expectation and maximisation; more would follow the noise
 SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what others may be, in deviations
 MEAN_ERROR, MAX_ERROR = (
     0.35,
@@ -205,7 +204,7 @@ def denoised(measured: MeasuredTables) -> MeasuredTables:
     cells = np.concatenate(tables)
     small = cells < CLEAR * deviation
     if small.any():
-        likely = shrunk(cells[small] / deviation[small], 1.0, points(SMALL_CELLS), steps=STEPS)
+        likely = shrunk(cells[small] / deviation[small], 1.0, points(SMALL_CELLS), steps=FEW_STEPS)
         cells[small] = likely * deviation[small]
     parts = np.split(cells, np.cumsum(sizes)[:-1])
     better = {
@@ -231,7 +230,7 @@ class Misfit:
         excess = noisy - null
         scaled = excess / deviation
         levels = np.linspace(scaled.min() - 1e-9, scaled.max() + 1e-9, 100)
-        return Misfit(excess, deviation * shrunk(scaled, 1.0, points(levels), steps=STEPS))
+        return Misfit(excess, deviation * shrunk(scaled, 1.0, points(levels), steps=FEW_STEPS))
 
 
 def expected_counts(ones: Mapping[int, Cells], pairs: Sequence[Set], total: float) -> Cells:

@@ -33,7 +33,7 @@ from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 
 LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
-FEW_STEPS = 4  # of expectation and maximisation, where only shares follow from it
+ROUGH_STEPS = 4  # of expectation and maximisation, where only shares follow from it
 SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
 MOST_CHOSEN = 32  # sets that the last stage measures
 CLEAR = 1.5  # deviations of its noise that a score must exceed, and those of a chosen set that an error must
@@ -50,7 +50,7 @@ class StagedTables:
 
     ones: Mapping[
         Set, float
-    ]  # one-way tables, and the number of records where that is to be measured: their shares
+    ]  # shares of one-way tables, and of the number of records where it is to be measured
     sets: tuple[Set, ...]  # pairs, and the larger sets that may be measured
     tables: tuple[Set, ...]  # of the workload
     complete: bool  # whether `sets` holds every larger set of the workload
@@ -60,7 +60,7 @@ class StagedTables:
     halves: tuple[Stage, Stage] | None  # None where the workload asks about single attributes only
     last: (
         tuple[Stage, Stage] | None
-    )  # scores of larger sets, and those that they choose; None where they are not asked for
+    )  # scores of larger sets, and those that they choose, where they are asked for
     settled: Mapping[int, Shares] | None = None  # of later stages, by number, where a release has chosen them
 
     @property
@@ -169,7 +169,7 @@ class StagedTables:
             s: _FURTHER * known.total**2 / (relative_sensitivity(s, task.domain, neighbours) * self.unit)
             for s in pairs
         }
-        errors = separable_prior(known, ones, FEW_STEPS).expected_errors(precisions)
+        errors = separable_prior(known, ones, ROUGH_STEPS).expected_errors(precisions)
         after = curves.after(spent).replaced({s: (_FURTHER, HALF_NORMAL * errors[s]) for s in pairs})
         allowed = np.array([len(s) == 2 for s in self.sets]) | (wanted.shares > 0)
         return allocate(

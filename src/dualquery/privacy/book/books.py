@@ -16,8 +16,19 @@ import sqlalchemy as sql
 
 from dualquery.errors import BudgetError, LedgerError
 from dualquery.privacy.book import tables
-from dualquery.privacy.book.book import FORMAT, Book, Charge, Entry, Place, Statement, cap_units
-from dualquery.privacy.book.chain import check_name, hash_of, origin_of, verified
+from dualquery.privacy.book.book import (
+    FORMAT,
+    Book,
+    Charge,
+    Entry,
+    Place,
+    Statement,
+    cap_units,
+    check_name,
+    hash_of,
+    origin_of,
+    verified,
+)
 from dualquery.privacy.book.place import engine_of, transaction
 from dualquery.privacy.book.tables import BOOKS, CHARGES
 from dualquery.privacy.budget import Budget

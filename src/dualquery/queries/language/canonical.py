@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dualquery.queries.language import vocabulary
-from dualquery.queries.language.wording import attribute_text, condition_text
+from dualquery.queries.language.vocabulary import attribute_text, condition_text
 from dualquery.table.domain import Domain
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.queries.language.tokens import Fault, Token, pointing_at, tokens_of
+from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
 from dualquery.queries.language.vocabulary import quoted_where_needed, unknown_name
 from dualquery.queries.limits import check_count
 from dualquery.queries.lists import Catalogue, Lists, joined

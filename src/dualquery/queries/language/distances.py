@@ -19,7 +19,7 @@ import numpy as np
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.distances import Distances, distances_to, shares_of
 from dualquery.queries.draws import Stream
-from dualquery.queries.language.tokens import Fault, Token, pointing_at, tokens_of
+from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.limits import check_count
 from dualquery.queries.workload import Workload

@@ -7,10 +7,9 @@ from itertools import groupby
 
 import numpy as np
 
-from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.group import Group, padded
 from dualquery.queries.language.canonical import Query
-from dualquery.queries.parities import Parities
 from dualquery.queries.predicates import Predicates, negative, positive
 from dualquery.table.domain import Domain
 

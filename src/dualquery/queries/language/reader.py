@@ -22,8 +22,19 @@ from typing import NoReturn
 from dualquery.errors import QueryError
 from dualquery.queries.language import vocabulary
 from dualquery.queries.language.canonical import Literal, Query, canonical
-from dualquery.queries.language.formula import Condition, Every, Formula, Negation, Some, as_box
-from dualquery.queries.language.tokens import SIGNS_IN_WORDS, Fault, Token, pointing_at, tokens_of
+from dualquery.queries.language.formula import (
+    SIGNS_IN_WORDS,
+    Condition,
+    Every,
+    Fault,
+    Formula,
+    Negation,
+    Some,
+    Token,
+    as_box,
+    pointing_at,
+    tokens_of,
+)
 from dualquery.queries.language.vocabulary import KEYWORDS, CutSide
 from dualquery.table.domain import Column, Domain, Items
 
