@@ -2,7 +2,8 @@
 
 Tests marked `data` read the folder named by DUALQUERY_DATA, or `shared/data` beside the checkout. Without
 either they are skipped, except where CI is set: there they must run. Tests marked `long` run with `-m long`,
-and those marked `mutants` with `-m mutants`.
+and those marked `mutants` with `-m mutants`. `long_cases.txt` lists cases that are long, too: of what has many
+cases, some stay in every run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,20 @@ if not os.environ.get("DUALQUERY_DATA") and BESIDE.is_dir():
     os.environ["DUALQUERY_DATA"] = str(BESIDE)
 
 
+def mark_long_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Those that the file lists, as they are called here: a name that nobody has any more is an error."""
+    listed = set((Path(__file__).parent / "long_cases.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in listed:
+            item.add_marker(pytest.mark.long)
+    if config.args in (["tests"], [str(Path(__file__).parent)]):
+        unknown = listed - {item.nodeid for item in items}
+        if unknown:
+            raise pytest.UsageError(f"long_cases.txt lists what is not there: {', '.join(sorted(unknown))}")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_long_cases(config, items)
     if not config.getoption("-m"):
         waiting = [item for item in items if any(map(item.get_closest_marker, LATER))]
         items[:] = [item for item in items if item not in waiting]

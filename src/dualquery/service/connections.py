@@ -17,7 +17,7 @@ LONGEST = 65_536  # bytes of them
 
 
 class Patient(HttpToolsProtocol):
-    """A connection that must ask in time. `most` and `slowest` are set by `patient`."""
+    """A connection that must ask in time. `most` is set by `patient`."""
 
     most, slowest = 500, SLOWEST
 
@@ -71,6 +71,6 @@ class Patient(HttpToolsProtocol):
             self._deadline = None
 
 
-def patient(*, most: int, slowest: float = SLOWEST) -> type[Patient]:
+def patient(*, most: int) -> type[Patient]:
     """The protocol of a server with so many connections."""
-    return type("Patient", (Patient,), {"most": most, "slowest": slowest})
+    return type("Patient", (Patient,), {"most": most})
