@@ -3,6 +3,9 @@ PYTHON ?= python3
 TESTS ?= tests
 BENCH ?= $(basename $(notdir $(shell grep -l '__main__' benchmarks/*.py)))
 
+# Programs are started hundreds of times: what Python has compiled is kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
