@@ -84,7 +84,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_what_was_not_synced_is_not_missed_after_a_loss_of_power(make: Make, shim: str) -> None:
-    killed(make, None, 10, seed=3, LD_PRELOAD=shim)
+    killed(make, None, 5, seed=3, LD_PRELOAD=shim)
 
 
 def test_a_server_that_never_syncs_would_be_found_out(make: Make, shim: str) -> None:

@@ -337,7 +337,7 @@ def check_pairs(name: str, folder: Path, *, every: int) -> int:
 
 @pytest.mark.parametrize("name", READERS)
 def test_some_pairs_of_cells(name: str, tmp_path: Path) -> None:
-    check_pairs(name, tmp_path, every=901 if name.startswith(FILES) else 23)
+    check_pairs(name, tmp_path, every=1801 if name.startswith(FILES) else 47)
 
 
 @pytest.mark.long
