@@ -172,7 +172,7 @@ def in_pandas_categories(cells: Sequence[Any], folder: Path) -> object:
     try:
         codes, values = list(range(len(cells))), pd.Index(held(cells), dtype=object)
         return pd.DataFrame({"x": pd.Categorical.from_codes(codes, values)})
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise NotWritten from None
 
 
