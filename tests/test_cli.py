@@ -481,14 +481,14 @@ def test_answer(command: Run, place: Path, tmp_path: Path) -> None:
 def test_evaluate(command: Run, place: Path) -> None:
     code, out, err = command("evaluate", place / "released", place / "survey.csv")
     assert (code, err) == (0, "")
-    assert "not private: for the curator's eyes" in out
+    assert "not private: internal, do not publish" in out
     code, out, err = command("evaluate", place / "released", place / "survey.csv", "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
     assert told["queries"] == 300
     assert told["rows"] == PEOPLE
     assert 0 <= told["mean_error"] <= told["rms_error"] <= told["max_error"] <= 1
-    assert told["stamp"] == "not private: for the curator's eyes"
+    assert told["stamp"] == "not private: internal, do not publish"
     flags = ["--queries", "marginals:1", "-q", "marginals:2", "--json"]
     code, out, _ = command("evaluate", place / "released", place / "survey.csv", *flags)
     assert code == 0

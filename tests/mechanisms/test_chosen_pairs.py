@@ -345,7 +345,7 @@ def test_the_plan_says_which_way_it_goes_and_why():
     plan = PROJECTION.plan_for(task_of((8,) * 15, 1000), {})
     rule = PairRule.of(plan.task)
     assert "1,000 records are few for 105 pairs of attributes" in plan.reason
-    assert f"the {rule.chosen} that matter most get the rest" in plan.reason
+    assert f"the {rule.chosen} strongest are measured" in plan.reason
     assert shown(plan.parameters)["measured"] == "one-way tables, then chosen pairs"
     assert shown(plan.parameters)["chosen"] == rule.chosen
     assert [step.words.split()[0] for step in plan.steps] == ["measure"] * 3

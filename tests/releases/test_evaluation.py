@@ -52,7 +52,7 @@ def test_tables_against_a_naive_count(
     assert found.tables.max_l1 == pytest.approx(max(each.sum() for each in differences))
     assert abs(found.worst[0].truth - found.worst[0].answer) == pytest.approx(errors.max())
     assert release.answer(found.worst[0].query).value == pytest.approx(found.worst[0].answer)
-    assert found.stamp == "not private: for the curator's eyes"
+    assert found.stamp == "not private: internal, do not publish"
 
 
 def test_a_release_of_the_truth_has_no_error(make: Make, records: Records) -> None:

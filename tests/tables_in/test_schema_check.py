@@ -64,7 +64,7 @@ def test_check_says_what_is_missing(tmp_path: Path) -> None:
     assert code != 0
     for words in ("draft = true", "unknown attribute 'agee'", "'sex' holds values", "'seen' has empty cells"):
         assert words in text
-    assert "4 things" in text
+    assert "4 problems" in text
 
 
 def test_draft_and_check_from_the_command_line(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _show_survey(out: Path, epsilon: float, *, quiet: bool) -> None:
     print(f"  dualquery release {table} --schema {schema} --queries {example.QUERIES} \\")
     print(f"      --epsilon {epsilon:g} --delta {delta:g} --csv --out {folder}\n")
     print_summary(folder, made.certificate)
-    print("\n*** what follows is not private: for the curator's eyes (and these people are invented) ***\n")
+    print("\n*** what follows is not private: internal, do not publish (and these people are invented) ***\n")
     output.print_table(
         "Errors, as fractions of the table",
         ["queries", "number", "mean", "max", "L1 of a table"],

@@ -47,7 +47,7 @@ def show(out: Path, epsilon: float, quiet: bool) -> None:
     print(f"  dualquery release {table} --schema {schema} --queries lookups:{lookups} \\")
     print(f"      --epsilon {epsilon:g} --delta {delta:g} --csv --out {folder}\n")
     print_summary(folder, made.certificate)
-    print("\n*** what follows is not private: for the curator's eyes (and these people are invented) ***\n")
+    print("\n*** what follows is not private: internal, do not publish (and these people are invented) ***\n")
     truth = workload.fractions(records)
     off = records.rows * np.abs(np.concatenate([made.artefact.fractions(g) for g in workload.groups]) - truth)
     output.print_table(

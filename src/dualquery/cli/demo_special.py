@@ -42,7 +42,7 @@ def show(made_up: Callable[[], Example], out: Path, epsilon: float, *, quiet: bo
     print(f"  dualquery release {table} --schema {schema} --queries '{example.queries}' \\")
     print(f"      --epsilon {epsilon:g} --delta {DELTA:g} --neighbours add-remove --out {folder}\n")
     print_summary(folder, made.certificate)
-    print("\n*** what follows is not private: for the curator's eyes (and all of it is invented) ***\n")
+    print("\n*** what follows is not private: internal, do not publish (and all of it is invented) ***\n")
     print(f"{found.queries:,} questions: mean error {found.mean_error:.2g}, largest {found.max_error:.2g}\n")
     rows = [
         [text, f"{share:.4f}", str(answer)]

@@ -31,7 +31,7 @@ def evaluate(
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Compare a release with the truth. **Not private: for the curator's eyes.**
+    """Compare a release with the truth. **Not private: internal, do not publish.**
 
     Examples:
 

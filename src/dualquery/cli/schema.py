@@ -91,7 +91,7 @@ def check(
     ] = None,
     quiet: QuietFlag = False,
 ) -> None:
-    """Say what is missing in a schema, and what of a table has no place in it: **for the curator's eyes**.
+    """Say what is missing in a schema, and what of a table has no place in it: **internal, do not publish**.
 
     Example:
 
@@ -106,4 +106,4 @@ def check(
     if not quiet:
         print("\n".join(found.lines()))
     if not found.sound:
-        raise SchemaError(f"'{schema}' needs {found.wrong} mended before a release can be made with it")
+        raise SchemaError(f"'{schema}' has {found.wrong} to fix before a release can be made with it")

@@ -42,13 +42,13 @@ class SchemaCheck:
 
     @property
     def wrong(self) -> str:
-        return "one thing" if len(self.problems) == 1 else f"{len(self.problems)} things"
+        return "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
 
     def lines(self) -> list[str]:
         out = [*self.attributes]
-        out += [f"to mend: {each}" for each in self.problems]
+        out += [f"to fix: {each}" for each in self.problems]
         out += [f"note: {each}" for each in self.notes]
-        return [*out, "nothing is missing" if self.sound else f"{self.wrong} to mend"]
+        return [*out, "nothing is missing" if self.sound else f"{self.wrong} to fix"]
 
 
 def checked(schema: str | os.PathLike[str] | Schema, table: Source | None = None) -> SchemaCheck:
@@ -80,7 +80,7 @@ def _described(column: Column) -> str:
         kind = f"numbers in {column.bins:,} bins"
     else:
         kind = "ordered categories" if column.ordered else "categories"
-    absent = "missing ones have a place" if column.missing_code is not None else "none may be missing"
+    absent = "missing values allowed" if column.missing_code is not None else "no missing values"
     return f"{column.name}: {kind}, {size:,} codes; {absent}"
 
 

@@ -64,7 +64,7 @@ def compare(
     frame: str = "pandas",
     progress: Progress | None = None,
 ) -> Comparison:
-    """Release a table by each of some mechanisms and compare the errors. **Not private: for the curator's eyes.**
+    """Release a table by each of some mechanisms and compare the errors. **Not private: internal, do not publish.**
 
     `mechanisms` are names, or a dict of names with options of their own: `{"mwem": {"rounds": 10}}`. The other
     arguments are those of `release`. Errors are means over `runs`, fractions of the table; a mechanism that cannot be

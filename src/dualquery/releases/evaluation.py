@@ -26,7 +26,7 @@ from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source
 
-STAMP = "not private: for the curator's eyes"
+STAMP = "not private: internal, do not publish"
 WORST = 5
 _CELLS_AT_ONCE = 8_000_000
 

@@ -90,7 +90,7 @@ def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None =
 NOMINAL_ROWS = 10_000  # of a table whose number of records is not known yet
 
 ASKED = "it was asked for"
-BOOK = "the book of the dataset adds up ρ, of which this theorem asks the least for an epsilon"
+BOOK = "the ledger adds up ρ, for which zCDP asks the least"
 WHY = {
     Accounting.GAUSSIAN: "it is the tightest for a release that only adds Gaussian noise",
     Accounting.ZCDP: "it is the tightest here for a mechanism that does not only add Gaussian noise",

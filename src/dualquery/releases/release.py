@@ -65,7 +65,9 @@ def listed_texts(texts: Iterable[str]) -> list[str]:
     found = list(texts)
     for each in found:
         if not isinstance(each, str):
-            raise QueryError(f"a query is a text, and {type(each).__name__} is none")
+            raise QueryError(
+                f"expected one query as text, got {type(each).__name__}; use answers([...]) for several"
+            )
     return found
 
 

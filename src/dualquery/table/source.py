@@ -92,7 +92,7 @@ def read_table(
         if kind in JSON:
             return read_json(path, names, lists)
     raise DataError(
-        f"'{path}' is of a kind that is not known here; save it as CSV, Parquet, Arrow, JSON, Excel, SQLite or DuckDB"
+        f"'{path}' is an unsupported file type; save it as CSV, Parquet, Arrow, JSON, Excel, SQLite or DuckDB"
     )
 
 
