@@ -331,8 +331,8 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, pace
         reason=(
             f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
             f"({ones:.0%} of the budget), then how far each pair lies from independence "
-            f"({misfits:.0%}). If relationships look strong enough, the {rule.chosen:,} strongest are measured with the "
-            "rest of the budget, else the one-way tables once more; rows are fitted to what was measured"
+            f"({misfits:.0%}). If relationships look strong enough, the {rule.chosen:,} strongest are measured with "
+            "the rest of the budget, else the one-way tables once more; rows are fitted to what was measured"
         ),
         steps=(first.step(), second.step(), last.step()),
         errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
@@ -341,7 +341,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, pace
         memory=wanted.memory,
         largest=max(rule.pairs, key=lambda s: int(sizes[s[0]]) * int(sizes[s[1]])),
         notes=(
-            "where no relationship is measured, only one-way tables are known, and answers about two attributes assume "
-            "that the two are unrelated",
+            "where no relationship is measured, only one-way tables are known, and answers about two attributes "
+            "assume that the two are unrelated",
         ),
     )
