@@ -18,9 +18,7 @@ class Badge(Enum):
     """Where an answer comes from, and so what stands behind it."""
 
     RELEASE = "release"  # a published release said so; nothing was tested
-    NOT_CONTRADICTED = (
-        "not contradicted"  # the hypothesis said so, and the test against the table stayed silent
-    )
+    NOT_CONTRADICTED = "not contradicted"  # the hypothesis said so, and the test against it stayed silent
     MEASURED = "measured"  # the test fired, and the count was measured with fresh noise
     BOUGHT = "bought"  # measured at a precision that the analyst named and paid for
     NOT_CHECKED = "not checked"  # the hypothesis said so, and no test was wanted, or nothing was left for one

@@ -23,9 +23,7 @@ from dualquery.privacy.noise_kernels import decide
 from dualquery.privacy.noise_law import Law, settle
 from dualquery.randomness import Entropy
 
-FEW = (
-    16  # words that big integers settle in less time than it takes to build the tables of the compiled loops
-)
+FEW = 16  # words that big integers settle sooner than the tables of the compiled loops are built
 _BATCH = 1 << 17  # words at a time: they stay in the cache
 
 

@@ -1,4 +1,4 @@
-"""The first rows of a file with all its columns, also those that no schema names: for the curator's eyes."""
+"""The first rows of a file with all its columns, also those that no schema names: internal, in no release."""
 
 from __future__ import annotations
 
