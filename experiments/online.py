@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Release
-from dualquery.asking.answers import Badge, OnlineAnswer
-from dualquery.asking.opening import first_release
-from dualquery.asking.rule import OnlineRule
+from dualquery.interactive.answers import Badge, OnlineAnswer
+from dualquery.interactive.opening import first_release
+from dualquery.interactive.rule import OnlineRule
 from dualquery.counting.columns import ColumnCounter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.online_pmw.game import Update, online_pmw, parameters_of

@@ -33,7 +33,7 @@ STEPS = [
     {"audits"},
     {"example", "example_codes", "example_special"},
     {"clinic"},
-    {"asking"},
+    {"interactive"},
     {"service"},
     {"cli"},
     {"__main__"},
@@ -263,9 +263,9 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
     one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
     released = {
         "dualquery.mechanisms.replicas",
-        "dualquery.asking.rehearsal",
+        "dualquery.service.run",
     }  # whose records are released ones
-    assert one_by_one - released == {"dualquery.asking.opening"}
+    assert one_by_one - released == {"dualquery.interactive.opening"}
     assert users == {
         "dualquery.counting.columns",
         "dualquery.counting.opening",

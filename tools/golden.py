@@ -192,7 +192,7 @@ def codes(mechanism: str | None = None) -> Found:
 
 def stream() -> Found:
     """Questions one after another, of a table with a stale release."""
-    from dualquery.asking.opening import first_release
+    from dualquery.interactive.opening import first_release
 
     records = survey(20_000)
     budget = Budget(1.0, 1e-6, Neighbours.REPLACE, accounting=Accounting.RENYI)

@@ -14,8 +14,8 @@ import secrets
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
-from dualquery.asking.journal import Charged, Entry, Opened, Planned, Prepaid
 from dualquery.errors import LedgerError
+from dualquery.interactive.journal import Charged, Entry, Opened, Planned, Prepaid
 
 FORMAT = 2
 MOST_UNITS = 2**62

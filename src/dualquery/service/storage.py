@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 import sqlalchemy as sql
 from sqlalchemy import event, exc
 
-from dualquery.asking.journal import Burned, Fired
 from dualquery.errors import LedgerError
+from dualquery.interactive.journal import Burned, Fired
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.place import engine_of, sentence_of
 from dualquery.service.lines import FORMAT, Head, Line, Promise, check, origin_of

@@ -2,25 +2,33 @@
 
 Two promises differ, and so do their moments. What *pays* (`Prepaid`, `Charged`, and the opening) must be on disk
 before the table is looked at: `sync` waits for it. What was *found* (`Answered`, `Fired`, `Bought`) must be on disk
-before anybody hears of it: it waits here until `flush`, with everything else that was found meanwhile, and the clerk
+before anybody hears of it: it waits here until `flush`, with everything else that was found meanwhile, and the worker
 hands out no reply before `flush` has returned. Lines are written in their order, so that after a fire no test is
 drawn before both the fire and the next prepaid one are on disk.
 
 Where the disk is full or the database away, lines stay here and are written later, the same ones, once: `flush` asks
 first where the ledger stands, because a commit whose answer got lost may have happened.
+
+Where a service stands, from its ledger alone: verified, and read beside a server that may be running.
 """
 
 from __future__ import annotations
 
+import json
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event
 
-from dualquery.asking.journal import (
+from dualquery.errors import LedgerError
+from dualquery.interactive.journal import (
     KINDS,
     Answered,
     Bought,
+    Burned,
     Charged,
+    Closed,
     Entry,
     Fired,
     Opened,
@@ -29,8 +37,9 @@ from dualquery.asking.journal import (
     read,
     written,
 )
-from dualquery.errors import LedgerError
+from dualquery.privacy.budget import decimal
 from dualquery.service.lines import TOLD, Head, Line, NewLine, Promise, chained, units_of
+from dualquery.service.settings import Settings
 from dualquery.service.storage import AwayError, FencedError, Storage
 from dualquery.service.tokens import Tokens, draft_of
 from dualquery.service.witness import Witness
@@ -39,8 +48,8 @@ FOUND = (Answered, Fired, Bought)
 PATIENCE = 0.2  # seconds between two attempts to write
 
 
-class Keeper:
-    """Keeps the journal. Used by one thread, the clerk's."""
+class LedgerJournal:
+    """Keeps the journal. Used by one thread, the worker's."""
 
     def __init__(self, storage: Storage, witness: Witness, *, dataset: str, trust: bool = False) -> None:
         self._storage, self._witness, self._dataset, self._trust = storage, witness, dataset, trust
@@ -104,7 +113,7 @@ class Keeper:
                 self.on_delay(problem)
                 self.stopping.wait(PATIENCE)
 
-    # What the clerk calls
+    # What the worker calls
 
     @property
     def next_line(self) -> int:
@@ -206,3 +215,107 @@ class Keeper:
 
 def _give_up(problem: LedgerError) -> None:
     raise problem
+
+
+@dataclass(frozen=True)
+class LedgerStatus:
+    """What is spent and left, in units of the cap, and what was told."""
+
+    dataset: str
+    cap: int
+    release: int
+    spent: int
+    price: int  # of a fire, 0 where none was ever paid for
+    fires_left: int
+    answers: dict[str, int]
+    fires: int
+    burned: int
+    spent_by: dict[str, int]
+    running: bool  # or stopped uncleanly
+    head: Head
+
+    @property
+    def left(self) -> int:
+        return self.cap - self.spent
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "dataset": self.dataset,
+            "cap": self.cap,
+            "release": self.release,
+            "spent": self.spent,
+            "left": self.left,
+            "price": self.price,
+            "fires_left": self.fires_left,
+            "fires": self.fires,
+            "burned": self.burned,
+            "answers": self.answers,
+            "spent_by": self.spent_by,
+            "running": self.running,
+            "line": self.head.length,
+            "hash": self.head.hash,
+        }
+
+
+def checks_of(storage: Storage, quota: float) -> tuple[int, float]:
+    """How many fires a quota pays for, and the least quota that pays for one; by the first lines of the ledger."""
+    promise, release = storage.promise(), 0
+    for line in storage.verified(promise):
+        entry = read(line.body) if line.kind in KINDS else None
+        if isinstance(entry, Planned | Opened):
+            release += entry.units
+        if isinstance(entry, Opened):
+            price, whole = json.loads(entry.rule)["price"], entry.cap - release
+            return int(decimal(quota) * whole) // price, price / whole if whole else math.inf
+    return 0, math.inf
+
+
+def ledger_status(settings: Settings, *, trust: bool = False) -> LedgerStatus:
+    """LedgerError where anything was edited, or rolled back behind what this service has seen."""
+    storage = Storage(settings.place)
+    promise = storage.promise()
+    head = Head(length=0, hash=promise.origin, spent=0)
+    answers: Counter[str] = Counter()
+    spent_by: Counter[str] = Counter()
+    prices: dict[int, int] = {}
+    release = price = fires = burned = 0
+    unused, running = False, True
+    witness = Witness(settings.path(settings.witness))
+    for line in witness.checked(storage.verified(promise), promise, trust=trust):
+        head = line.head
+        if line.kind not in KINDS:
+            continue
+        entry = read(line.body)
+        running = not isinstance(entry, Closed)
+        if isinstance(entry, Planned | Opened):
+            release += entry.units
+        elif isinstance(entry, Prepaid):
+            prices[entry.slot] = price = entry.units
+            unused = True
+        elif isinstance(entry, Answered):
+            answers[entry.badge] += 1
+        elif isinstance(entry, Fired):
+            fires, unused = fires + 1, False
+            answers["measured"] += 1
+            spent_by[line.analyst] += prices.get(entry.slot, 0)
+        elif isinstance(entry, Burned):
+            burned, unused = burned + 1, False
+        elif isinstance(entry, Charged):
+            spent_by[line.analyst] += entry.units
+        elif isinstance(entry, Bought):
+            answers["bought"] += 1
+    left = promise.cap - head.spent
+    return LedgerStatus(
+        promise.dataset,
+        promise.cap,
+        release,
+        head.spent,
+        price,
+        (left // price if price else 0) + unused,
+        dict(answers),
+        fires,
+        burned,
+        dict(spent_by),
+        running,
+        head,
+    )

@@ -8,11 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dualquery.asking.opening import first_release, online
-from dualquery.asking.rehearsal import rehearse
-from dualquery.asking.rule import cap_of, check_wishes
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
+from dualquery.interactive.opening import first_release, online
+from dualquery.interactive.rule import cap_of, check_wishes
 from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.books import Books
@@ -22,8 +21,9 @@ from dualquery.releases.folder import refuse_occupied
 from dualquery.releases.making import counting, refuse_dropping
 from dualquery.releases.release import Release
 from dualquery.releases.rows import shared_rows
-from dualquery.service.keeping import Keeper
+from dualquery.service.journal import LedgerJournal
 from dualquery.service.lines import promised
+from dualquery.service.run import rehearse
 from dualquery.service.settings import Http, Settings
 from dualquery.service.storage import Storage
 from dualquery.service.witness import Witness
@@ -137,7 +137,9 @@ def _open(
     release = None if earlier is None else Release.load(earlier)
     if resume and earlier is None and place.exists():
         release = Release.load(place)  # it was whole, and only the rest is missing
-    keeper = Keeper(_ledger(made, books), Witness(made.path(made.witness)), dataset=made.dataset, trust=True)
+    journal = LedgerJournal(
+        _ledger(made, books), Witness(made.path(made.witness)), dataset=made.dataset, trust=True
+    )
     try:
         if release is None:
             release = first_release(
@@ -146,7 +148,7 @@ def _open(
                 budget=budget,
                 share=share,
                 records=made.public_rows,
-                journal=keeper,
+                journal=journal,
                 resume=resume,
                 progress=progress,
             )
@@ -159,12 +161,12 @@ def _open(
             questions=made.questions,
             tolerance=made.tolerance,
             records=made.public_rows,
-            journal=keeper,
+            journal=journal,
             progress=progress,
         )
         table.close()
     finally:
-        keeper.close()
+        journal.close()
     return rehearse(table.rule, table.release, rows=table.rule.rows)
 
 

@@ -11,12 +11,12 @@ import pytest
 
 import dualquery
 from dualquery import Accounting, Budget, BudgetError, LedgerError, Neighbours, PersonReplace, QueryError
-from dualquery.asking.answers import Badge
-from dualquery.asking.journal import Answered, Closed, Fired, MemoryJournal, Prepaid, Reopened
-from dualquery.asking.rule import OnlineRule
 from dualquery.errors import DualQueryError
+from dualquery.interactive.answers import Badge
+from dualquery.interactive.journal import Answered, Closed, Fired, MemoryJournal, Prepaid, Reopened
+from dualquery.interactive.rule import OnlineRule
 from dualquery.privacy.conversion import units
-from tests.asking.conftest import BUDGET, DOMAIN, ROWS, records, release_of
+from tests.interactive.conftest import BUDGET, DOMAIN, ROWS, records, release_of
 
 TRUTH = records()
 
@@ -173,7 +173,7 @@ def test_a_journal_from_before_badges_had_other_names_goes_on(open_table) -> Non
 
 
 def test_only_so_many_tested_questions_are_remembered(open_table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dualquery.asking.state.MOST_TESTED", 2)
+    monkeypatch.setattr("dualquery.interactive.state.MOST_TESTED", 2)
     online = open_table()
     for text in ("sex = m", "age >= 50", "sex = m", "rare = yes"):
         assert online.ask(text).badge is Badge.NOT_CONTRADICTED

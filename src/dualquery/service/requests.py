@@ -1,7 +1,9 @@
-"""Where requests come in: who asks, whether the quota allows it, what was replied before; then the clerk asks.
+"""Where requests come in: who asks, whether the quota allows it, what was replied before; then the worker asks.
 
-Everything here happens in the clerk's order, so that of two requests at once one comes first: a quota cannot be spent
-twice, and a request that is repeated finds the reply to the first.
+Everything here happens in the worker's order, so that of two requests at once one comes first: a quota cannot be
+spent twice, and a request that is repeated finds the reply to the first.
+
+What is public about a dataset: its attributes with their values, how many records, examples, and the promise.
 """
 
 from __future__ import annotations
@@ -9,23 +11,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dualquery.asking.answers import OnlineAnswer, Quote
-from dualquery.asking.online import Online
-from dualquery.errors import DualQueryError
+from dualquery.errors import DualQueryError, QueryError
+from dualquery.interactive.answers import OnlineAnswer, Quote
+from dualquery.interactive.online import Online
 from dualquery.privacy.hazard import HazardTest
-from dualquery.service.clerk import Clerk
-from dualquery.service.departures import start_again
-from dualquery.service.keeping import Keeper
-from dualquery.service.limits import Daily
-from dualquery.service.problems import ProblemError
+from dualquery.queries.language.vocabulary import quoted_where_needed
+from dualquery.queries.question import QuestionReader
+from dualquery.releases.release import Release
+from dualquery.service.journal import LedgerJournal
+from dualquery.service.limits import Daily, ProblemError, RequestCounts, start_again
 from dualquery.service.settings import Settings
 from dualquery.service.storage import Storage
-from dualquery.service.tally import Tally
 from dualquery.service.tokens import Holder, Tokens
+from dualquery.service.worker import Worker
+from dualquery.table.dates import Dates
+from dualquery.table.domain import Column, Domain, Items, Numeric
 
 Json = dict[str, Any]
 WHOLE = 10_000  # bytes of a reply that is always kept
@@ -36,7 +40,7 @@ _FREE = 'ask with "free": true (`--free`) for an answer that is not checked'
 
 
 class _UnpreparedError(DualQueryError):
-    """The table of a test must be made first, elsewhere: the clerk has no time for it."""
+    """The table of a test must be made first, elsewhere: the worker has no time for it."""
 
     def __init__(self, test: HazardTest) -> None:
         super().__init__("a test is not prepared yet")
@@ -63,16 +67,16 @@ class PendingRequest:
 
 
 @dataclass(frozen=True)
-class Desk:
+class Service:
     """A running service, without its HTTP."""
 
     settings: Settings
     storage: Storage
     tokens: Tokens
-    clerk: Clerk
+    worker: Worker
     schema: Mapping[str, Json]  # of each dataset, public
     daily: Daily
-    tally: Tally = field(default_factory=Tally)
+    counts: RequestCounts = field(default_factory=RequestCounts)
 
     def known(self, name: str) -> Json:
         """The public schema of a dataset; 404 where there is none of this name."""
@@ -92,12 +96,12 @@ class Desk:
     def metrics(self) -> str:
         """What Prometheus reads. All of it is told to analysts, too: it follows from the answers."""
         try:
-            self.clerk.check()
+            self.worker.check()
             ready = 1
         except ProblemError:
             ready = 0
-        head = self.clerk.head
-        return self.tally.metrics({"ready": ready, "ledger_lines": head.length, "spent_units": head.spent})
+        head = self.worker.head
+        return self.counts.metrics({"ready": ready, "ledger_lines": head.length, "spent_units": head.spent})
 
     def document(self, name: str, file: str) -> bytes:
         """The report or the certificate of a published release, as its folder holds it; 404 where there is none."""
@@ -117,11 +121,11 @@ class Desk:
         request = None if asked.key is None else (asked.holder.name, asked.key)
         while True:
             try:
-                return await self.clerk.do(
-                    lambda online, keeper: self._answer(online, keeper, asked), request=request
+                return await self.worker.do(
+                    lambda online, journal: self._answer(online, journal, asked), request=request
                 )
             except _UnpreparedError as first:  # nothing was looked at, and nothing written
-                await self.clerk.prepare(first.test)
+                await self.worker.prepare(first.test)
                 start_again()
 
     async def quote(self, asked: PendingRequest) -> Json:
@@ -130,8 +134,8 @@ class Desk:
         self._check(asked)
         if asked.dataset != self.settings.dataset:
             return {"question": asked.question, "words": "free: a published release answers it"}
-        return await self.clerk.do(
-            lambda online, keeper: online.quote(
+        return await self.worker.do(
+            lambda online, journal: online.quote(
                 asked.question, tolerance=asked.tolerance, error=asked.error, buyer=asked.holder.name
             ).to_json()
         )
@@ -140,41 +144,41 @@ class Desk:
         """Write down what others want to be known about tokens: they wait until it is off the list."""
         wishes = await asyncio.to_thread(self.storage.wishes)
         if wishes:
-            await self.clerk.do(lambda online, keeper: keeper.grant(wishes))
+            await self.worker.do(lambda online, journal: journal.grant(wishes))
             await asyncio.to_thread(self.storage.unwish, list(wishes))
 
     async def budget(self, holder: Holder) -> Json:
         """What is spent and left, of the whole and of one's quota."""
 
-        def look(online: Online, keeper: Keeper) -> Json:
+        def look(online: Online, journal: LedgerJournal) -> Json:
             status = online.status()
             return {
                 "dataset": self.settings.dataset,
                 **status.to_json(),
                 "published": online.certificate()["published"],
-                "release_share": keeper.release_units / status.cap,
+                "release_share": journal.release_units / status.cap,
                 "owner": holder.owns,
-                "quota": self._quota(online, keeper, holder),
-                **({"missed_ticks": self.tally.missed} if holder.owns else {}),
+                "quota": self._quota(online, journal, holder),
+                **({"missed_ticks": self.counts.missed} if holder.owns else {}),
                 "ledger": {
-                    "origin": keeper.origin,
-                    "line": keeper.head.length,
-                    "hash": keeper.head.hash,
+                    "origin": journal.origin,
+                    "line": journal.head.length,
+                    "hash": journal.head.hash,
                 },
             }
 
-        return await self.clerk.do(look)
+        return await self.worker.do(look)
 
     async def analysts(self) -> list[Json]:
         """Everybody with a token, and what they have taken: for the owner."""
 
-        def look(online: Online, keeper: Keeper) -> list[Json]:
+        def look(online: Online, journal: LedgerJournal) -> list[Json]:
             return [
-                {"name": each.name, "role": each.role, **self._quota(online, keeper, each)}
+                {"name": each.name, "role": each.role, **self._quota(online, journal, each)}
                 for each in self.tokens.all
             ]
 
-        return await self.clerk.do(look)
+        return await self.worker.do(look)
 
     def _check(self, asked: PendingRequest) -> None:
         longest = self.settings.http.longest_query
@@ -183,11 +187,11 @@ class Desk:
         if asked.error is not None and asked.dataset != self.settings.dataset:
             raise ProblemError(422, "refused", "a release cannot be measured; asking it is free")
 
-    # On the clerk's thread
+    # On the worker's thread
 
-    def _answer(self, online: Online, keeper: Keeper, asked: PendingRequest) -> bytes:
+    def _answer(self, online: Online, journal: LedgerJournal, asked: PendingRequest) -> bytes:
         if asked.key is not None:
-            before = keeper.replied(asked.holder.name, asked.key)
+            before = journal.replied(asked.holder.name, asked.key)
             if before is not None and before.request != asked.digest:
                 raise ProblemError(
                     409, "key_reused", "this Idempotency-Key belongs to another request; use a new one"
@@ -195,15 +199,15 @@ class Desk:
             if before is not None:
                 return self._again(online, asked, before.reply)
         self.daily.check(asked.holder.name)
-        keeper.asking = asked.holder.name
-        answer = self._from_the_core(online, keeper, asked)
-        reply = self._reply(online, keeper, asked, answer)
+        journal.asking = asked.holder.name
+        answer = self._from_the_core(online, journal, asked)
+        reply = self._reply(online, journal, asked, answer)
         text = _written(reply)
         untested = (
             asked.free or asked.dataset != self.settings.dataset
         )  # it can be had again, free, for the asking
         kept = _written(_without_cells(reply, text)) if untested and len(text) > WHOLE else text
-        keeper.tell(kept, analyst=asked.holder.name, key=asked.key, request=asked.digest)
+        journal.tell(kept, analyst=asked.holder.name, key=asked.key, request=asked.digest)
         self.daily.add(asked.holder.name, len(kept))
         return text.encode("ascii")
 
@@ -225,14 +229,14 @@ class Desk:
             )
         return text.encode("ascii")
 
-    def _from_the_core(self, online: Online, keeper: Keeper, asked: PendingRequest) -> OnlineAnswer:
+    def _from_the_core(self, online: Online, journal: LedgerJournal, asked: PendingRequest) -> OnlineAnswer:
         if asked.dataset != self.settings.dataset:
             return online.ask(asked.question, release=asked.dataset)
         if asked.free:
             return online.ask(asked.question, test=False)
         buyer = asked.holder.name
         quote = online.quote(asked.question, tolerance=asked.tolerance, error=asked.error, buyer=buyer)
-        self._refuse_unaffordable(online, keeper, asked, quote)
+        self._refuse_unaffordable(online, journal, asked, quote)
         if asked.error is None and quote.most.units:
             test = online.unprepared(asked.question, tolerance=asked.tolerance)
             if test is not None:
@@ -242,10 +246,10 @@ class Desk:
         return online.buy(asked.question, error=asked.error, buyer=buyer)
 
     def _refuse_unaffordable(
-        self, online: Online, keeper: Keeper, asked: PendingRequest, quote: Quote
+        self, online: Online, journal: LedgerJournal, asked: PendingRequest, quote: Quote
     ) -> None:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
-        quota, left = self._quota(online, keeper, asked.holder), online.status().left
+        quota, left = self._quota(online, journal, asked.holder), online.status().left
         price = online.rule.price if quote.bound is None else quote.most.units
         details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
         if price > quota["left"]:
@@ -257,14 +261,16 @@ class Desk:
                 403, "budget_exhausted", f"this may cost more than is left of the budget; {_FREE}", **details
             )
 
-    def _quota(self, online: Online, keeper: Keeper, holder: Holder) -> Json:
+    def _quota(self, online: Online, journal: LedgerJournal, holder: Holder) -> Json:
         """A share of what the release left over, what was taken of it, and what is left, in units."""
-        whole = int(holder.quota * (online.rule.cap - keeper.release_units))
-        taken = keeper.spent_by.get(holder.name, 0)
+        whole = int(holder.quota * (online.rule.cap - journal.release_units))
+        taken = journal.spent_by.get(holder.name, 0)
         return {"share": float(holder.quota), "units": whole, "spent": taken, "left": max(0, whole - taken)}
 
-    def _reply(self, online: Online, keeper: Keeper, asked: PendingRequest, answer: OnlineAnswer) -> Json:
-        quota = self._quota(online, keeper, asked.holder)
+    def _reply(
+        self, online: Online, journal: LedgerJournal, asked: PendingRequest, answer: OnlineAnswer
+    ) -> Json:
+        quota = self._quota(online, journal, asked.holder)
         return {
             "dataset": asked.dataset,
             **answer.to_json(),
@@ -274,8 +280,8 @@ class Desk:
                 "units": quota["left"],
                 "share": quota["left"] / quota["units"] if quota["units"] else 0,
             },
-            "line": keeper.next_line,
-            "after": {"line": keeper.head.length, "hash": keeper.head.hash},
+            "line": journal.next_line,
+            "after": {"line": journal.head.length, "hash": journal.head.hash},
         }
 
 
@@ -290,3 +296,81 @@ def _without_cells(reply: Json, text: str) -> Json:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+MOST_VALUES = 1000  # of an attribute, that are listed
+Json = dict[str, Any]
+
+
+def of_table(name: str, table: Online, *, declared: bool) -> Json:
+    """Of a table that is asked. Its number of records is known, unless the first release measured it."""
+    measured = not declared and table.release.public_rows is None
+    return _described(name, "interactive", table.domain, table.certificate(), table.rule.rows, measured)
+
+
+def of_release(name: str, release: Release) -> Json:
+    rows, measured = int(release.certificate["records"]["rows"]), release.public_rows is None
+    return _described(name, "release", release.domain, dict(release.certificate["budget"]), rows, measured)
+
+
+def _described(
+    name: str, kind: str, domain: Domain, promise: Mapping[str, Any], rows: int, measured: bool
+) -> Json:
+    return {
+        "name": name,
+        "kind": kind,
+        "free": kind == "release",
+        "records": {"rows": rows, "measured": measured},
+        "attributes": [_attribute(column) for column in domain.columns],
+        "examples": examples(domain),
+        "promise": promise,
+    }
+
+
+def examples(domain: Domain) -> Json:
+    """A question and a table that can be asked here: of the first attributes whose values can be written."""
+    reader = QuestionReader(domain)
+    found = [text for text in _conditions(domain) if _readable(reader, text)]
+    names = [quoted_where_needed(each.name) for each in domain.columns if not isinstance(each, Items)]
+    tables = [text for text in (" by ".join(names[:2]), f"by {names[0]}" if names else "") if text]
+    return {
+        "question": " & ".join(found[:2]),
+        "table": next((text for text in tables if _readable(reader, text)), ""),
+    }
+
+
+def _conditions(domain: Domain) -> Iterator[str]:
+    """One condition for each attribute, of the public schema alone."""
+    for column in domain.columns:
+        name = quoted_where_needed(column.name)
+        if isinstance(column, Items):
+            yield f"{name}[{column.first}]"
+        elif isinstance(column, Numeric) and not isinstance(column, Dates):
+            yield f"{name} >= {column.edges[len(column.edges) // 2]:.15g}"
+        else:
+            yield f"{name} = {quoted_where_needed(column.labels[0])}"
+
+
+def _readable(reader: QuestionReader, text: str) -> bool:
+    try:
+        reader.read(text)
+    except QueryError:
+        return False
+    return True
+
+
+def _attribute(column: Column) -> Json:
+    """An attribute as somebody who asks needs to know it; of very many values the first."""
+    if isinstance(column, Items):
+        return {
+            "name": column.name,
+            "kind": "items",
+            "first": column.first,
+            "count": column.count,
+            "values": [],
+        }
+    if isinstance(column, Numeric) and not isinstance(column, Dates):
+        ends = {"low": column.edges[0], "high": column.edges[-1]}
+        return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **ends}
+    kind = "ordered" if isinstance(column, Dates) or column.ordered else "categorical"
+    return {"name": column.name, "kind": kind, "values": list(column.labels[:MOST_VALUES])}

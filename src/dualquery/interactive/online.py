@@ -16,8 +16,23 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.asking.answers import FREE, Badge, Cost, Json, OnlineAnswer, Quote, Status
-from dualquery.asking.journal import (
+from dualquery.errors import BudgetError, LedgerError, QueryError
+from dualquery.interactive.answers import (
+    FREE,
+    AnswerBars,
+    Badge,
+    Cost,
+    Json,
+    OnlineAnswer,
+    Published,
+    Quote,
+    Status,
+    answer_of,
+    entry_of,
+    fired_of,
+    in_records,
+)
+from dualquery.interactive.journal import (
     LONGEST_NOTE,
     Bought,
     Charged,
@@ -28,12 +43,8 @@ from dualquery.asking.journal import (
     Rested,
     Serving,
 )
-from dualquery.asking.published import Published
-from dualquery.asking.quoting import purchase_quote, quote_of, too_dear
-from dualquery.asking.rule import OnlineRule, gaussian_bound, variance_of
-from dualquery.asking.state import Known, State
-from dualquery.asking.telling import AnswerBars, answer_of, entry_of, fired_of, in_records
-from dualquery.errors import BudgetError, LedgerError, QueryError
+from dualquery.interactive.rule import OnlineRule, gaussian_bound, variance_of
+from dualquery.interactive.state import Known, State, purchase_quote, quote_of, too_dear
 from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator

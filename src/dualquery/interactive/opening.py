@@ -8,8 +8,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from dualquery.asking.answers import Json
-from dualquery.asking.journal import (
+from dualquery.counting.columns import ColumnCounter, true_digest
+from dualquery.counting.counter import Counter
+from dualquery.distributions.weighted_rows import WeightedRows
+from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
+from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
+from dualquery.interactive.journal import (
     FORMAT,
     Burned,
     Entry,
@@ -20,9 +24,8 @@ from dualquery.asking.journal import (
     Planned,
     Reopened,
 )
-from dualquery.asking.online import Online
-from dualquery.asking.published import named, refuse_not_private, words_of
-from dualquery.asking.rule import (
+from dualquery.interactive.online import Online
+from dualquery.interactive.rule import (
     QUESTIONS,
     SHARE,
     OnlineRule,
@@ -32,11 +35,7 @@ from dualquery.asking.rule import (
     of_questions,
     order_of,
 )
-from dualquery.asking.state import State
-from dualquery.counting.columns import ColumnCounter, true_digest
-from dualquery.counting.counter import Counter
-from dualquery.distributions.weighted_rows import WeightedRows
-from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
+from dualquery.interactive.state import State
 from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.caps import rho_cap

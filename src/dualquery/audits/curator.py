@@ -3,10 +3,17 @@
 Runs come in batches: one call measures so many copies of a statistic, or draws so many times, and each copy has
 noise of its own. So every copy is a release by itself, and what the ledger charged for all of them is divided by
 their number.
+
+Bounds without samples: the code is a function of one uniform integer, whose steps are found by bisection.
+
+`select` reads a single integer below a bound, and every candidate owns one stretch of them. So asking the code itself
+at a few hundred places tells the probability of every candidate, as a fraction; the loss is the largest
+|ln p/p′| over candidates. A hazard test reads 128 bits, likewise.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,11 +21,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.audits.bounds import Claim
-from dualquery.audits.case import Case, Sampled, Sampler, Tell
-from dualquery.audits.events import Feature
-from dualquery.audits.exact import exact_selection
-from dualquery.audits.pairs import (
+from dualquery.audits.case import (
     ALONE,
     BITS,
     DUPLICATES,
@@ -27,18 +30,29 @@ from dualquery.audits.pairs import (
     GRADES,
     MANY,
     REPLACED,
+    Case,
+    Claim,
+    Computed,
+    Feature,
     Pair,
+    Sampled,
+    Sampler,
+    Tell,
+    pair_of,
 )
 from dualquery.counting.counter import Counter, Integers
 from dualquery.counting.memory import MemoryCounter
+from dualquery.mechanisms.distances.factor import factored
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import FEW, Gaussian, Laplace, Noise
 from dualquery.privacy.prices import Price
 from dualquery.privacy.scores import Score, SignedErrors, TableErrors, rate_within
+from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
 from dualquery.privacy.statistics import (
     Balance,
     GroupCounts,
@@ -49,11 +63,16 @@ from dualquery.privacy.statistics import (
     TableCells,
     number_of_records,
 )
+from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees
+from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
 from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
-from dualquery.randomness import Entropy
+from dualquery.randomness import Entropy, SeededEntropy
+from dualquery.table.codes import codes_table
+from dualquery.table.graph import graph_of
+from dualquery.table.points import GRID, STEPS, points_of
 
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)
@@ -97,8 +116,7 @@ def claimed(budget: Budget, events: Sequence[Event], copies: int = 1) -> Claim:
     ledger = Ledger(budget)
     for event in events:
         ledger.charge(of_each(event, copies))
-    spent = ledger.spent()
-    return Claim(spent.epsilon, spent.delta)
+    return Claim.of(ledger)
 
 
 def batches(pair: Pair, budget: Budget, asked: Asked, block: int = BLOCK) -> Sampler:
@@ -120,7 +138,7 @@ def batches(pair: Pair, budget: Budget, asked: Asked, block: int = BLOCK) -> Sam
             claims.append(claimed(budget, ledger.events, copies))
             tell(copies)
         seen = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return Sampled(seen, max(claims, key=lambda claim: claim.epsilon))
+        return Sampled(seen, max(claims))
 
     return sample
 
@@ -181,6 +199,30 @@ def drawn(pair: Pair, score: Score, epsilon: Fraction = EPSILON, draws: int = 1)
     return batches(pair, pure(pair, epsilon), asked)
 
 
+TRIANGLE = graph_of(("a", "b", "c"))
+EDGE = pair_of(
+    "an edge more, in every cut",
+    Neighbours.ADD_REMOVE,
+    [[0, 0]] * 9,
+    [[0, 0]] * 9 + [[1, 2]],
+    TRIANGLE,
+)
+OTHER_EDGE = pair_of("an edge and another", Neighbours.REPLACE, [[0, 1]], [[2, 0]], TRIANGLE)
+SQUARE = points_of({"x": (0.0, 1.0), "y": (0.0, 1.0)})
+FAR = pair_of(
+    "a point more, as far as can be",
+    Neighbours.ADD_REMOVE,
+    [[0, 0]] * 9,
+    [[0, 0]] * 9 + [[GRID, GRID]],
+    SQUARE,
+)
+CORNERS = pair_of("a point and the opposite corner", Neighbours.REPLACE, [[0, 0]], [[GRID, GRID]], SQUARE)
+CODES = codes_table({"code": (0, 9)})
+LISTED = pair_of("a record more, in every list", Neighbours.ADD_REMOVE, [[0]] * 9, [[0]] * 9 + [[7]], CODES)
+
+CUTS = from_texts(TRIANGLE, ["edges leaving {b}", "edges entering {c}", "edges from {b} to {c}"])
+PLACES = Workload(SQUARE, (distances_to(SQUARE, np.array([[0, 0], [0, GRID], [GRID, 0]])),), "corners")
+LOOK_UPS = from_texts(CODES, ["code = 7", "code = 0", "code = 3"])
 QUERIES = from_texts(BITS, ["a = 1", "b = 1", "a = 1 & b = 1"])
 OPPOSED = from_texts(BITS, ["a = 1", "a = 0", "b = 1", "b = 0"])
 SINGLE = from_texts(BITS, ["a = 1"])
@@ -223,6 +265,8 @@ def gaussian_case(pair: Pair, accounting: Accounting) -> Case:
 
 def _measurements() -> list[tuple[str, Pair, Statistic]]:
     rank = np.arange(6)
+    tables = (Blocks(np.array([0, 1, 1]), 2), LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2])))
+    right = factored(64).right[:1]
     return [
         ("counts", MANY, GroupCounts(QUERIES.groups[0])),
         ("counts", REPLACED, GroupCounts(OPPOSED.groups[0])),
@@ -234,6 +278,12 @@ def _measurements() -> list[tuple[str, Pair, Statistic]]:
         ("interactions", MANY, Interactions(BITS, ((0,), (0, 1)), (1, 2))),
         ("items", FULL_BASKET, ItemCounts(HeldItems(0, rank, 6, 3))),
         ("pairs of items", FULL_BASKET, PairCounts(HeldPairs(0, rank, 6, 3))),
+        ("cuts", EDGE, GroupCounts(CUTS.groups[0])),
+        ("degrees", EDGE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, degrees(3), (2, 2)))),
+        ("blocks and pairs", OTHER_EDGE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, tables, (3, 1)))),
+        ("distances", FAR, GroupCounts(PLACES.groups[0].take(np.zeros(1, np.int64)))),
+        ("knots", CORNERS, KnotSums(Knots((0, 1), (right, right), STEPS))),
+        ("lists", LISTED, GroupCounts(from_texts(CODES, ["code = 7"]).groups[0])),
     ]
 
 
@@ -272,3 +322,120 @@ def cases() -> list[Case]:
         Case("select: eight draws", REPLACED.words, eight_draws(), quick=20_000, long=400_000),
     )
     return found
+
+
+class FixedChance(SeededEntropy):
+    """Chance that says what it is told to, and remembers below which bound it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.value = 0
+        self.bound = 1
+
+    def below(self, bound: int, count: int) -> list[int]:
+        assert count == 1, "one draw reads one integer"
+        self.bound = bound
+        return [self.value]
+
+
+def law_of(draw: Callable[[FixedChance], str]) -> dict[str, Fraction]:
+    """The probability of every outcome of a draw that reads one uniform integer, in stretches."""
+    chance = FixedChance()
+
+    def at(value: int) -> str:
+        chance.value = value
+        return draw(chance)
+
+    at(0)
+    bound, law, first = chance.bound, {}, 0
+    last = at(bound - 1)
+    while True:
+        outcome = at(first)
+        assert outcome not in law, "an outcome owns one stretch"
+        inside, outside = first, bound  # the last known to be of the stretch, and one past it
+        if outcome == last:
+            law[outcome] = Fraction(bound - first, bound)
+            return law
+        while outside - inside > 1:
+            middle = (inside + outside) // 2
+            if at(middle) == outcome:
+                inside = middle
+            else:
+                outside = middle
+        law[outcome] = Fraction(outside - first, bound)
+        first = outside
+
+
+def largest_loss(one: dict[str, Fraction], other: dict[str, Fraction]) -> float:
+    """max |ln p/p′| over outcomes; infinite where one of them cannot happen."""
+    if one.keys() != other.keys():
+        return math.inf
+    return max(abs(_log(one[outcome] / other[outcome])) for outcome in one)
+
+
+def _log(value: Fraction) -> float:
+    return math.log(value.numerator) - math.log(value.denominator)
+
+
+def exact_selection(pair: Pair, score: Score, epsilon: Fraction) -> Callable[[], Computed]:
+    """One draw by a score, on both tables."""
+
+    def computed() -> Computed:
+        budget = pure(pair, epsilon)
+        rate = rate_within(Price(epsilon, None), score, pair.neighbours)
+        laws, claims = [], []
+        for table in pair.tables:
+            counter, ledger = MemoryCounter(table), Ledger(budget)
+            Curator(counter, ledger, SeededEntropy(0)).select(score, rate=rate)
+            claims.append(ledger.spent().epsilon)
+
+            def draw(chance: FixedChance, counter: MemoryCounter = counter) -> str:
+                found = Curator(counter, Ledger(budget), chance).select(score, rate=rate)
+                return f"{found.queries[0]} {found.negated[0]}"
+
+            laws.append(law_of(draw))
+        return Computed(largest_loss(laws[0], laws[1]), Claim(max(claims)))
+
+    return computed
+
+
+def exact_hazard(test: HazardTest) -> Callable[[], Computed]:
+    """The least price of a fire with which (∗) of docs/privacy.md holds between neighbours, beside the price paid.
+
+    ln(Σ_fires p^α p′^{1−α} / (1 − p₀^α p′₀^{1−α})) / (α − 1), the largest over x and x′ at most K apart.
+    """
+
+    def computed() -> Computed:
+        order, reach = test.order, 2 * test.threshold + math.ceil(8 / test.epsilon)
+        laws = {
+            x: law_of(lambda chance, x=x: str(test.draw(x, chance)))  # type: ignore[misc]
+            for x in range(-reach, reach + 1)
+        }
+        worst = max(
+            least_price(laws[x], laws[y], order)
+            for x in laws
+            for y in range(max(-reach, x - test.sensitivity), min(reach, x + test.sensitivity) + 1)
+            if x != y
+        )
+        return Computed(worst, Claim(float(test.event.cost)), f"exact, Rényi order {order}")
+
+    return computed
+
+
+def least_price(one: dict[str, Fraction], other: dict[str, Fraction], order: int) -> float:
+    """The D with which silence^α silence′^{1−α} + e^{−(α−1)D} Σ_fires p^α p′^{1−α} = 1.
+
+    Infinite where something can happen on one side only.
+    """
+    if one.keys() != other.keys():
+        return math.inf
+
+    def moment(outcome: str) -> Fraction:
+        p, q = one[outcome], other[outcome]
+        return p * (p / q) ** (order - 1)
+
+    silence = moment(str(None)) if str(None) in one else Fraction(0)
+    fires = sum((moment(outcome) for outcome in one if outcome != str(None)), Fraction(0))
+    if silence >= 1:
+        return math.inf if fires else 0.0
+    return _log(fires / (1 - silence)) / (order - 1)

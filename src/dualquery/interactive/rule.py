@@ -21,17 +21,10 @@ from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
 
-from dualquery.asking.answers import CONFIDENCE
 from dualquery.errors import BudgetError, QueryError
+from dualquery.interactive.answers import CONFIDENCE
 from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.conversion import (
-    UNITS,
-    best_order,
-    epsilon_of,
-    renyi_cap,
-    rho_units_of,
-    units,
-)
+from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, rho_units_of, units
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.noise import Gaussian

@@ -19,12 +19,12 @@ from threading import Thread
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from dualquery.asking.online import Online
 from dualquery.errors import DualQueryError, LedgerError
+from dualquery.interactive.online import Online
 from dualquery.privacy.hazard import HazardTest
-from dualquery.service.keeping import Keeper
+from dualquery.service.journal import LedgerJournal
+from dualquery.service.limits import a_defect, not_ready
 from dualquery.service.lines import Head
-from dualquery.service.problems import a_defect, not_ready
 from dualquery.service.storage import AwayError
 
 T = TypeVar("T")
@@ -35,9 +35,9 @@ LONGEST_STOP = 30.0  # seconds
 
 @dataclass(eq=False)
 class Job(Generic[T]):
-    """Something to do on the clerk's thread, and whoever waits for it."""
+    """Something to do on the worker's thread, and whoever waits for it."""
 
-    work: Callable[[Online, Keeper], T]
+    work: Callable[[Online, LedgerJournal], T]
     loop: asyncio.AbstractEventLoop
     waiting: asyncio.Future[T]
     request: tuple[str, str] | None = None  # analyst and key of one that may be repeated
@@ -45,24 +45,26 @@ class Job(Generic[T]):
     dismissed: bool = False  # told that the ledger is away: not asked any more, unless it is under way
 
 
-class Clerk:
+class Worker:
     """Owns the table and its ledger, from `start` to `stop`."""
 
-    def __init__(self, online: Online, keeper: Keeper) -> None:
-        self._online, self._keeper = online, keeper
+    def __init__(self, online: Online, journal: LedgerJournal) -> None:
+        self._online, self._journal = online, journal
         self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._batch: list[Job[Any]] = []
-        self._thread = Thread(target=self._work, name="clerk", daemon=True)
+        self._thread = Thread(target=self._work, name="worker", daemon=True)
         self._making = ThreadPoolExecutor(1, "tests")
         self._since: float | None = None  # when what is under way began
         self.broken: LedgerError | None = None  # why nothing can be asked any more
         self.away = False  # whether the last attempt to write has failed
-        keeper.on_delay = self._tell_everybody
+        journal.on_delay = self._tell_everybody
 
     def start(self) -> None:
         self._thread.start()
 
-    async def do(self, work: Callable[[Online, Keeper], T], *, request: tuple[str, str] | None = None) -> T:
+    async def do(
+        self, work: Callable[[Online, LedgerJournal], T], *, request: tuple[str, str] | None = None
+    ) -> T:
         """Have something done, and its traces on disk; LedgerError where that is impossible now."""
         if self.broken is not None:
             raise self.broken
@@ -74,7 +76,7 @@ class Clerk:
     @property
     def head(self) -> Head:
         """Where the ledger stands on disk."""
-        return self._keeper.head
+        return self._journal.head
 
     def check(self) -> None:
         """ProblemError where nothing can be asked now: why, in words that are everybody's."""
@@ -89,8 +91,8 @@ class Clerk:
     async def look(self) -> None:
         """Find out whether the ledger could be written: by trying, without writing a line."""
 
-        def probe(_: Online, keeper: Keeper) -> None:
-            keeper.probe()
+        def probe(_: Online, journal: LedgerJournal) -> None:
+            journal.probe()
             self.away = False
 
         with suppress(DualQueryError):
@@ -106,7 +108,7 @@ class Clerk:
 
     def stop(self) -> None:
         """Finish what is under way, close the core cleanly where the ledger can be written, and let go of it."""
-        self._keeper.stopping.set()
+        self._journal.stopping.set()
         self._jobs.put(None)
         self._making.shutdown(wait=False, cancel_futures=True)
         self._thread.join(
@@ -120,24 +122,24 @@ class Clerk:
                 self._batch, going_on = self._next_batch()
                 self._do_batch()
             self._online.close()
-            self._keeper.flush()
+            self._journal.flush()
         except LedgerError:
             pass  # an unclean stop: the next start burns one prepaid fire, if a test was open
         finally:
-            self._keeper.close()
+            self._journal.close()
 
     def _do_batch(self) -> None:
         """Everything that waits, in its order, then one sync, then the replies."""
-        before, self._since = self._keeper.head, monotonic()
+        before, self._since = self._journal.head, monotonic()
         try:
-            self._keeper.flush()  # what could not be written before
-            self._keeper.recall([job.request for job in self._batch if job.request is not None])
+            self._journal.flush()  # what could not be written before
+            self._journal.recall([job.request for job in self._batch if job.request is not None])
             for job in self._batch:
                 if not job.dismissed:
                     self._do(job)
             if self._jobs.empty():
                 self._online.rest()
-            self._keeper.flush()
+            self._journal.flush()
         except AwayError as problem:
             self._tell_everybody(problem)
         except LedgerError as problem:
@@ -148,7 +150,7 @@ class Clerk:
             self._tell_everybody(self.broken)
             _log_place(defect)
         else:
-            self.away = self.away and self._keeper.head == before
+            self.away = self.away and self._journal.head == before
             _hand_out(self._batch)
         finally:
             self._since = None
@@ -164,16 +166,16 @@ class Clerk:
 
     def _do(self, job: Job[Any]) -> None:
         """One job. A defect that has neither looked at the table nor written a line is of this request alone."""
-        before = self._keeper.length
+        before = self._journal.length
         try:
-            job.outcome = job.work(self._online, self._keeper)
+            job.outcome = job.work(self._online, self._journal)
         except DualQueryError as problem:
             if isinstance(problem, LedgerError) and not isinstance(problem, AwayError):
                 raise
             self.away = self.away or isinstance(problem, AwayError)
             job.outcome = problem
         except Exception as defect:
-            if self._online.stopped or self._keeper.length != before:
+            if self._online.stopped or self._journal.length != before:
                 raise
             job.outcome = a_defect()
             _log_place(defect)

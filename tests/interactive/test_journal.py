@@ -10,8 +10,8 @@ import pytest
 
 import dualquery
 from dualquery import BudgetError, LedgerError, Online
-from dualquery.asking.answers import Badge
-from dualquery.asking.journal import (
+from dualquery.interactive.answers import Badge
+from dualquery.interactive.journal import (
     KINDS,
     Answered,
     Bought,
@@ -31,9 +31,9 @@ from dualquery.asking.journal import (
     read,
     written,
 )
-from dualquery.asking.opening import first_release
+from dualquery.interactive.opening import first_release
 from dualquery.table.records import Records
-from tests.asking.conftest import BUDGET, DOMAIN, records, release_of
+from tests.interactive.conftest import BUDGET, DOMAIN, records, release_of
 
 ENTRIES: list[Entry] = [
     Planned(7),
