@@ -34,7 +34,7 @@ from dualquery.privacy.sparse_vector import OpenEpoch, SparseVector
 from dualquery.privacy.statistics import GroupCounts, number_of_records
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases import making
+from dualquery.releases import make
 from dualquery.table.encoding import encode
 from dualquery.table.schema import Schema
 
@@ -219,7 +219,7 @@ PLAYED = [
 
 
 def rows_are_dropped_from_a_public_number(patch: Patch) -> None:
-    patch.setattr(making, "refuse_dropping", lambda schema, neighbours: None)
+    patch.setattr(make, "refuse_dropping", lambda schema, neighbours: None)
 
 
 def a_reader_that_swallows(patch: Patch) -> None:
