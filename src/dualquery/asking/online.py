@@ -2,8 +2,8 @@
 
 A question is answered by a public hypothesis. A test against the table stays silent, and costs nothing, unless the
 hypothesis is far off; then the count is measured with fresh noise, and the hypothesis hears it. One slot holds a
-fire and its measurement, paid for before any test (`privacy/thresholds.py`), and what follows is in the journal before
-it is told.
+fire and its measurement, paid for before any test (`privacy/thresholds.py`), and what follows is in the journal
+before it is told.
 """
 
 from __future__ import annotations
