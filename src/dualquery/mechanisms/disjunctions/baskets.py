@@ -18,7 +18,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.items import MeasuredItems
+from dualquery.fitting.wide import MeasuredItems
 from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.disjunctions.expansion import SignedRows, towards_zero
 from dualquery.mechanisms.independent import NO_RECORDS

@@ -28,7 +28,7 @@ from dualquery.distributions.implicit_euclidean import ImplicitEuclidean, Signed
 from dualquery.distributions.multiplicative_weights import nearest_probabilities
 from dualquery.distributions.product_base import ProductBase
 from dualquery.errors import BudgetError, DualQueryError, QueryError
-from dualquery.fitting.pace import Pace
+from dualquery.fitting.effort import Effort
 from dualquery.fitting.rows import Targets, play_residual, product_start
 from dualquery.game.best_response_query_player import BestResponseQueryPlayer, Questions
 from dualquery.game.learning_data_player import LearningDataPlayer
@@ -122,9 +122,9 @@ def rows_of(
     targets = Targets(domain.sizes.astype(np.int64))
     for t, members in enumerate(sets):
         targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
-    pace = Pace.of(rows)
-    start = product_start(domain, density.base.ones, pace, rng)
-    heat = pace.temperatures(COLD, 1.0)
+    effort = Effort.of(rows)
+    start = product_start(domain, density.base.ones, effort, rng)
+    heat = effort.temperatures(COLD, 1.0)
     fitted = play_residual(
         targets,
         density.base.ones,
@@ -133,7 +133,7 @@ def rows_of(
         rng,
         lambda done, total: progress("fitting rows", done, total),
     )
-    return Records.from_rows(domain, pace.released(fitted))
+    return Records.from_rows(domain, effort.released(fitted))
 
 
 BASE_SHARE = Fraction(1, 5)
