@@ -46,8 +46,8 @@ from dualquery.mechanisms.shares import (
     varied_sets,
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
-from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.misfits import Misfits, misfit_sensitivity
 from dualquery.queries.predicates import NONE
 from dualquery.queries.tables import Tables
