@@ -51,7 +51,7 @@ TRUTHFUL = (
     "dualquery.releases.evaluate",
     "dualquery.releases.number_of_records",
     "dualquery.mechanisms.dual_query.rehearsal",
-    "dualquery.mechanisms.replicas",
+    "dualquery.mechanisms.error_bars",
 )
 
 Sources = Mapping[str, str]
@@ -261,7 +261,7 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
     }
     one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
     released = {
-        "dualquery.mechanisms.replicas",
+        "dualquery.mechanisms.error_bars",
         "dualquery.asking.rehearsal",
     }  # whose records are released ones
     assert one_by_one - released == {"dualquery.asking.opening"}

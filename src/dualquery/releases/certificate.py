@@ -8,7 +8,7 @@ stand there (`FIELDS`), before anything else reads it; docs/certificate.md expla
 
 How far off answers are likely to be is said from public quantities alone. A mechanism predicts a mean and a
 maximal error for its whole workload, before any data is read. Where there are replicas of a release
-(`mechanisms.replicas`), their errors say more: by answer and number of attributes, as curves that serve any query,
+(`mechanisms.error_bars`), their errors say more: by answer and number of attributes, as curves that serve any query,
 and for the workload as a histogram.
 """
 
