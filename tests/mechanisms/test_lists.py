@@ -12,8 +12,8 @@ import dualquery
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
 from dualquery.mechanisms.lists.artefact import CellFractions
-from dualquery.mechanisms.lists.noisy_cells import told_counts
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.noisy_cells import told_counts
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.cell_statistics import LazyCells
@@ -26,7 +26,7 @@ from dualquery.queries.language.codes import lists_of, lookups_of
 from dualquery.queries.lists import Lists, record_cells
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.making import release
+from dualquery.releases.make import release
 from dualquery.table.codes import codes_table
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
