@@ -22,14 +22,14 @@ from dualquery.interactive.opening import first_release
 from dualquery.interactive.rule import OnlineRule
 from dualquery.counting.columns import ColumnCounter
 from dualquery.counting.memory import MemoryCounter
-from dualquery.mechanisms.online_pmw.game import Update, online_pmw, parameters_of
+from dualquery.mechanisms.online_pmw import Update, online_pmw, parameters_of
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.noise import discrete_gaussian
-from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import Slot
 from dualquery.queries.families import from_texts
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.question import QuestionReader

@@ -362,7 +362,7 @@ def test_a_defect_before_the_table_is_of_one_request_alone(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing was looked at and nothing was written: 500 for who asked, and everybody else goes on."""
-    from dualquery.distributions.weighted_rows import WeightedRows
+    from dualquery.beliefs.weighted_rows import WeightedRows
     from dualquery.interactive.online import Online
     from dualquery.interactive.rule import OnlineRule
 

@@ -129,9 +129,9 @@ def test_history_of_long_tables_holds_nobody_up(wide: Running, many: int) -> Non
 
 def test_history_is_paged_by_bytes(wide: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replies as they were told, each once, whatever fits on a page."""
-    from dualquery.service import service
+    from dualquery.service import requests
 
-    monkeypatch.setattr(service, "PAGE", 2000)
+    monkeypatch.setattr(requests, "PAGE", 2000)
     told = [json.loads(wide.ask(f"a = a{i}", free=True)[2]) for i in range(8)]
     seen: list[dict[str, Any]] = []
     before: int | None = 2**53
@@ -257,7 +257,7 @@ def test_a_queue_of_tables_of_tests_is_made_beside_the_clerk(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tolerance that nobody has named before takes seconds to prepare: others are answered meanwhile."""
-    from dualquery.privacy.hazard import HazardTest
+    from dualquery.privacy.thresholds import HazardTest
 
     real, going_on = HazardTest.prepare, Event()
 

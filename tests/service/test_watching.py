@@ -18,7 +18,7 @@ import sqlalchemy as sql
 
 from dualquery import cli
 from dualquery.interactive import rule
-from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.service import create, worker
 from dualquery.service.journal import ledger_status
 from dualquery.service.limits import Departure, RequestCounts

@@ -42,11 +42,10 @@ from dualquery.audits.case import (
 )
 from dualquery.counting.counter import Counter, Integers
 from dualquery.counting.memory import MemoryCounter
-from dualquery.mechanisms.distances.factor import factored
+from dualquery.mechanisms.distance_curves import factored
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import FEW, Gaussian, Laplace, Noise
@@ -63,6 +62,7 @@ from dualquery.privacy.statistics import (
     TableCells,
     number_of_records,
 )
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts

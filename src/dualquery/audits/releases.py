@@ -45,7 +45,7 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -55,8 +55,9 @@ from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SystemEntropy
-from dualquery.releases import making
+from dualquery.releases import make
 from dualquery.table.schema import parse_schema
+from dualquery.types import silent
 
 ALL_CELLS = Workload(BITS, (Tables(BITS, ((0, 1),)),), "all cells")
 ONE_TABLE = Workload(BITS, (Tables(BITS, ((0,),)),), "one table")
@@ -210,7 +211,7 @@ def folders_of(pair: FilePair) -> Sampler:
 def _shown(pair: FilePair, table: Path, folder: Path, seed: int | None) -> dict[str, str]:
     """Everything that the folder of one release shows, as texts; or the kind of refusal."""
     try:
-        release = making.release(
+        release = make.release(
             table,
             schema=parse_schema(pair.schema, origin="the audit"),
             workload="marginals:1",

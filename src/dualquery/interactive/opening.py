@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.counting.columns import ColumnCounter, true_digest
 from dualquery.counting.counter import Counter
-from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
 from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
 from dualquery.interactive.journal import (
@@ -36,9 +36,9 @@ from dualquery.interactive.rule import (
     order_of,
 )
 from dualquery.interactive.state import State
-from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.mechanisms.mechanism import Progress
+from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.caps import rho_cap
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import Neighbours
@@ -47,16 +47,17 @@ from dualquery.queries.group import Digest
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
-from dualquery.releases.calling import for_callers
-from dualquery.releases.making import counting, public_schema, refuse_dropping
-from dualquery.releases.making import release as make_release
-from dualquery.releases.planning import warnings_of
+from dualquery.releases.arguments import for_callers
+from dualquery.releases.make import counting, public_schema, refuse_dropping
+from dualquery.releases.make import release as make_release
+from dualquery.releases.number_of_records import shared_rows
+from dualquery.releases.plan import warnings_of
 from dualquery.releases.release import Release
-from dualquery.releases.rows import shared_rows
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source
+from dualquery.types import silent
 
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 

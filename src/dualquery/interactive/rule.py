@@ -26,9 +26,9 @@ from dualquery.interactive.answers import CONFIDENCE
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, rho_units_of, units
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.question import Question
 
 SHARE = Fraction(9, 10)  # of the cap, for the release

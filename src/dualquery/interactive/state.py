@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dualquery.distributions.weighted_rows import MeasuredQuestion, WeightedRows
+from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
 from dualquery.errors import LedgerError
 from dualquery.interactive.answers import FREE, Badge, Cost, Left, Quote, percent
 from dualquery.interactive.journal import (
@@ -31,10 +31,9 @@ from dualquery.interactive.journal import (
 from dualquery.interactive.rule import MOST_ERROR, OnlineRule, gaussian_bound, rounded_up, variance_of
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
-from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import HazardTest, Slot
 from dualquery.queries.question import Question, QuestionReader
 
 MOST_TESTED = 100_000  # questions that are remembered as tested, some 100 bytes each

@@ -23,16 +23,13 @@ from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables
-from dualquery.game.moves import Set
 from dualquery.mechanisms.mechanism import Step, Task
-from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.ledger import Allowance, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.noise_law import Law
+from dualquery.privacy.noise import Gaussian, Laplace, Law
 from dualquery.privacy.signed_tables import SignedTables
 from dualquery.privacy.statistics import (
     Interactions,
@@ -45,6 +42,7 @@ from dualquery.privacy.statistics import (
 from dualquery.queries.group import distinct_sets
 from dualquery.queries.predicates import NONE
 from dualquery.table.domain import Domain
+from dualquery.types import Set
 
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"

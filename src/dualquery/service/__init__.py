@@ -12,6 +12,6 @@ routes.py     the HTTP interface
 app.py        the application: routes, page/, and how uvicorn runs it
 client.py     the other end, for Python and for `dualquery ask`
 lines.py      one line of the ledger, its hash, and what makes a chain of them believable
-storage.py    (and tables.py, silence.py) the lines in a file (SQLite) or a database (PostgreSQL), one server at a time
+storage.py    (and tables.py, silence.py) the lines in a file (SQLite) or a database (PostgreSQL)
 witness.py    the last head, beside the ledger: a ledger that was rolled back is refused
 """

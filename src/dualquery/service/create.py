@@ -12,15 +12,15 @@ from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
 from dualquery.interactive.opening import first_release, online
 from dualquery.interactive.rule import cap_of, check_wishes
-from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.books import Books
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
-from dualquery.releases.making import counting, refuse_dropping
+from dualquery.releases.make import counting, refuse_dropping
+from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.release import Release
-from dualquery.releases.rows import shared_rows
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.lines import promised
 from dualquery.service.run import rehearse
@@ -28,6 +28,7 @@ from dualquery.service.settings import Http, Settings
 from dualquery.service.storage import Storage
 from dualquery.service.witness import Witness
 from dualquery.table.schema import Schema, read_schema
+from dualquery.types import silent
 
 SLOWEST_QUANTUM = 60.0  # seconds
 

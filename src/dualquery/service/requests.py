@@ -18,7 +18,7 @@ from typing import Any
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
-from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.question import QuestionReader
 from dualquery.releases.release import Release

@@ -16,16 +16,16 @@ from time import thread_time
 
 import numpy as np
 
+from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.counting.columns import ColumnCounter
 from dualquery.counting.memory import MemoryCounter
-from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.errors import DualQueryError
 from dualquery.interactive.journal import MemoryJournal
 from dualquery.interactive.online import Online
 from dualquery.interactive.opening import online
 from dualquery.interactive.rule import MOST_ERROR, OnlineRule
 from dualquery.interactive.state import State
-from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
@@ -41,6 +41,7 @@ from dualquery.service.worker import Worker
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import read_schema
+from dualquery.types import silent
 
 
 @contextmanager

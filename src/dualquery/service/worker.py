@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive.online import Online
-from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import a_defect, not_ready
 from dualquery.service.lines import Head

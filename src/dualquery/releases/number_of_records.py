@@ -1,0 +1,154 @@
+"""The number of records, as the public knows it: the table's own, declared, or measured and paid for.
+
+Where it is measured, everything that comes after follows it, sizes and all. So the budget is `adaptive` from the
+start, its accounting is a filter, and what is left of it is again a budget of the same kind.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dualquery.counting.counter import Counter
+from dualquery.errors import BudgetError, DataError
+from dualquery.mechanisms.mechanism import Step
+from dualquery.privacy.accounting import ROUNDING, filter_epsilon, mu_squared_units, times_for
+from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of, units
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.noise import Gaussian, Laplace, Noise
+from dualquery.privacy.statistics import Multiplied, Statistic, number_of_records
+from dualquery.releases.certificate import RowsFrom
+from dualquery.table.domain import Domain
+
+SHARE_FOR_ROWS = Fraction(1, 100)  # of the budget, where the number of records must be measured
+TOO_SMALL = "the budget is too small to measure the number of records; declare it as public (--records)"
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """The number of records as the public knows it, how, and the budget left for the mechanism."""
+
+    rows: int
+    source: RowsFrom
+    left: Budget
+    variance: float | None = None  # of the noise with which it was measured
+
+
+@dataclass(frozen=True)
+class PricedRows:
+    """Noise for so many times the number of records, and the budget that is left after it."""
+
+    noise: Noise
+    left: Budget
+    times: int = 1
+
+    def statistic(self, domain: Domain) -> Statistic:
+        rows = number_of_records(domain)
+        return rows if self.times == 1 else Multiplied(rows, self.times)
+
+    def step(self, domain: Domain) -> Step:
+        """As a plan announces it."""
+        moved = self.statistic(domain).sensitivity(self.left.neighbours)
+        return Step("measure the number of records", self.noise.event(moved))
+
+    def known(self, rows: int) -> KnownRows:
+        """What the public knows when so many were measured."""
+        return KnownRows(max(1, rows), RowsFrom.MEASURED, self.left, (self.noise.deviation / self.times) ** 2)
+
+
+def measures_rows(budget: Budget, declared: int | None) -> bool:
+    """Whether the number of records is to be measured: it is no public number, and nobody declared one."""
+    return declared is None and not budget.neighbours.size_is_public
+
+
+def known_rows(curator: Curator, counter: Counter, declared: int | None) -> KnownRows:
+    """Under replacement the length of the table is public; otherwise declared, or measured and paid for."""
+    budget = curator.ledger.budget
+    if budget.neighbours.size_is_public:
+        # Between these neighbours the length is no secret, so an error may depend on it.
+        if declared is not None and declared != counter.true_rows:
+            raise DataError("the declared number of records is not that of the table; leave it out")
+        if counter.true_rows == 0:
+            raise DataError("the table has no rows")
+        return KnownRows(counter.true_rows, RowsFrom.TABLE, budget)
+    if declared is not None:
+        if declared < 1:
+            raise BudgetError("the declared number of records must be at least 1")
+        return KnownRows(declared, RowsFrom.DECLARED, budget)
+    priced = price_of_rows(budget)
+    measured = curator.measure(priced.statistic(counter.domain), noise=priced.noise)
+    return priced.known(round(int(measured[0]) / priced.times))
+
+
+def price_of_rows(budget: Budget) -> PricedRows:
+    """Noise for the number of records that costs `SHARE_FOR_ROWS` of a budget, and what is left of it.
+
+    One count, changed by at most Δ between neighbours: 1, or K where a person's K records move together. Pure:
+    Laplace noise of scale b costs ε = Δ/b, and ε adds up. zCDP: Gaussian noise of variance σ² costs ρ = Δ²/(2σ²),
+    and ρ adds up; what is left is the largest ε whose ρ is at most the rest. Gaussian: of μ² it costs
+    Δ²/(σ² − r²), which adds up, and the rest again is the largest ε whose μ² is at most that.
+    """
+    if not budget.adaptive:
+        raise BudgetError(
+            "what follows a measured number of records has sizes that follow it; the budget must say that (adaptive)"
+        )
+    # As `number_of_records` has it, of any domain: a record counts as one, and two records count alike.
+    moved = budget.neighbours.sensitivity(alone=Sensitivity(1, 1), apart=Sensitivity(0, 0))
+    if budget.accounting is Accounting.PURE:
+        return _pure(budget, moved)
+    if budget.accounting is Accounting.GAUSSIAN:
+        return _gaussian(budget, moved)
+    return _concentrated(budget, moved)
+
+
+def _pure(budget: Budget, moved: Sensitivity) -> PricedRows:
+    price = decimal(budget.epsilon) * SHARE_FOR_ROWS
+    rest = Fraction(math.floor(decimal(budget.epsilon) * UNITS) - math.ceil(price * UNITS), UNITS)
+    if rest <= 0:
+        raise BudgetError(TOO_SMALL)
+    # Rounded down once more: a float may print above the fraction that it came from.
+    return PricedRows(Laplace(scale=moved.l1 / price), replace(budget, epsilon=_below(float(rest), rest)))
+
+
+def _concentrated(budget: Budget, moved: Sensitivity) -> PricedRows:
+    rho = rho_of(epsilon=budget.epsilon, delta=budget.delta)
+    price = rho * SHARE_FOR_ROWS
+    rest = rho - Fraction(math.ceil(price * UNITS), UNITS)
+    if price <= 0 or rest <= 0:
+        raise BudgetError(TOO_SMALL)
+    epsilon_left = epsilon_of(rest, delta=budget.delta)
+    while rho_of(epsilon=epsilon_left, delta=budget.delta) > rest:
+        epsilon_left *= 1 - 1e-9
+    return PricedRows(
+        Gaussian(variance=moved.l2_squared / (2 * price)), replace(budget, epsilon=epsilon_left)
+    )
+
+
+def _gaussian(budget: Budget, moved: Sensitivity) -> PricedRows:
+    whole = mu_squared_units(epsilon=budget.epsilon, delta=budget.delta)
+    price = Fraction(whole, UNITS) * SHARE_FOR_ROWS
+    rest = whole - units(price)
+    if rest <= 0:
+        raise BudgetError(TOO_SMALL)
+    times = times_for(moved.l2_squared / price)
+    noise = Gaussian(variance=times**2 * moved.l2_squared / price + ROUNDING)
+    epsilon_left, shrink = filter_epsilon(Fraction(rest, UNITS), delta=budget.delta), 1e-9
+    while mu_squared_units(epsilon=epsilon_left, delta=budget.delta) > rest:
+        epsilon_left, shrink = epsilon_left * (1 - shrink), 2 * shrink
+        if shrink >= 1:
+            raise BudgetError(TOO_SMALL)
+    return PricedRows(noise, replace(budget, epsilon=epsilon_left), times)
+
+
+def _below(x: float, bound: Fraction) -> float:
+    while decimal(x) > bound:
+        x = math.nextafter(x, 0.0)
+    return x
+
+
+def shared_rows(counter: Counter, neighbours: Neighbours) -> int | None:
+    """The number of records, where these neighbours share it."""
+    return counter.true_rows if neighbours.size_is_public else None
