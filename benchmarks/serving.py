@@ -30,7 +30,7 @@ from dualquery import example
 from dualquery.service import tokens
 from dualquery.service.beginning import begin
 from dualquery.service.settings import read_settings
-from dualquery.service.storage import Storage
+from dualquery.ledger.journal import Storage
 
 ROWS = 100_000
 CONNECTIONS = 32

@@ -24,6 +24,7 @@ STEPS = [
     {"queries"},
     {"counting"},
     {"privacy"},
+    {"ledger"},
     {"game"},
     {"fitting"},
     {"oracles"},

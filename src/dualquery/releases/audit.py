@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dualquery.errors import BudgetError, LedgerError, ReleaseError
-from dualquery.privacy.book.book import Currency, Place, Statement, written
-from dualquery.privacy.book.books import NO_BOOK, Books
+from dualquery.ledger.book import Currency, Place, Statement, written
+from dualquery.ledger.books import NO_BOOK, Books
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate

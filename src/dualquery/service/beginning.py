@@ -13,9 +13,11 @@ from dualquery.asking.rehearsal import rehearse
 from dualquery.asking.rule import cap_of, check_wishes
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
+from dualquery.ledger.book import Place
+from dualquery.ledger.books import Books
+from dualquery.ledger.chain import Witness, promised
+from dualquery.ledger.journal import Storage
 from dualquery.mechanisms.mechanism import Progress, silent
-from dualquery.privacy.book.book import Place
-from dualquery.privacy.book.books import Books
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
@@ -23,10 +25,7 @@ from dualquery.releases.making import counting, refuse_dropping
 from dualquery.releases.release import Release
 from dualquery.releases.rows import shared_rows
 from dualquery.service.keeping import Keeper
-from dualquery.service.lines import promised
 from dualquery.service.settings import Http, Settings
-from dualquery.service.storage import Storage
-from dualquery.service.witness import Witness
 from dualquery.table.schema import Schema, read_schema
 
 SLOWEST_QUANTUM = 60.0  # seconds
