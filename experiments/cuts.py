@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.distributions.cut_matrix import met_by
+from dualquery.beliefs.graphs import met_by
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
@@ -22,7 +22,7 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.queries.cuts import Cuts, cuts_of
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
-from dualquery.releases.making import release
+from dualquery.releases.make import release
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.records import Records
 from experiments.data import Data

@@ -16,16 +16,15 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
+from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.counting.memory import MemoryCounter
-from dualquery.distributions.factored import Factored, RunningAnswers
-from dualquery.distributions.products import Products
-from dualquery.game.best_response_query_player import BestResponseQueryPlayer
-from dualquery.game.learning_data_player import LearningDataPlayer
+from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Heard
 from dualquery.game.play import play
+from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.baselines import HADAMARD, hadamard
-from dualquery.mechanisms.mechanism import Task, silent
-from dualquery.mechanisms.mwem.game import MWEM, belief_of, starting
+from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.mwem import MWEM, belief_of, starting
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -37,6 +36,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import silent
 from experiments.data import Data
 from experiments.harness import Rows, distinct
 from experiments.runs import budget_of
@@ -123,7 +123,7 @@ def projected_joint(
         curator_of(records, paid(epsilon), seed), plan.task, np.random.default_rng(seed)
     )
     rng = np.random.default_rng(seed + 1)
-    released = fitted.records(fitted.fit(plan.parameters.pace, rng, lambda done, total: None), rng)
+    released = fitted.records(fitted.fit(plan.parameters.effort, rng, lambda done, total: None), rng)
     counts = cell_counts(released) + 0.5
     return counts / counts.sum()
 

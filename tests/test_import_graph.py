@@ -19,7 +19,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
-    {"compiled", "errors", "randomness"},
+    {"compiled", "errors", "randomness", "types"},
     {"table"},
     {"queries"},
     {"counting"},
@@ -28,7 +28,7 @@ STEPS = [
     {"game"},
     {"fitting"},
     {"oracles"},
-    {"distributions"},
+    {"beliefs"},
     {"mechanisms"},
     {"releases"},
     {"audits"},
@@ -42,17 +42,17 @@ STEPS = [
 HEIGHT = {name: height for height, step in enumerate(STEPS) for name in step}
 
 # Whoever best-responds or learns from what was heard; to these come all modules that define a data player.
-BLIND = ("dualquery.oracles.*", "dualquery.distributions.*", "dualquery.fitting.*")
+BLIND = ("dualquery.oracles.*", "dualquery.beliefs.*", "dualquery.fitting.*")
 UNSEEN = {"privacy", "counting"}  # by the blind
 
 # Who may say `true_counts` or `true_rows`. The rehearsal and replicas have public numbers in a counter's clothes.
 TRUTHFUL = (
     "dualquery.counting.*",
     "dualquery.privacy.*",
-    "dualquery.releases.evaluation",
-    "dualquery.releases.rows",
+    "dualquery.releases.evaluate",
+    "dualquery.releases.number_of_records",
     "dualquery.mechanisms.dual_query.rehearsal",
-    "dualquery.mechanisms.replicas",
+    "dualquery.mechanisms.error_bars",
 )
 
 Sources = Mapping[str, str]
@@ -177,15 +177,15 @@ def test_who_never_sees_data_never_reaches_the_truth() -> None:
 def test_every_data_player_and_oracle_is_checked() -> None:
     checked = blind(SOURCES)
     for name in (
-        "dualquery.game.best_response_data_player",
-        "dualquery.game.learning_data_player",
+        "dualquery.game.data_players",
+        "dualquery.game.data_players",
         "dualquery.game.play",
         "dualquery.fitting.rows",
         "dualquery.fitting.cpu",
         "dualquery.oracles.exact",
         "dualquery.oracles.local_search",
-        "dualquery.distributions.factored",
-        "dualquery.distributions.multiplicative_weights",
+        "dualquery.beliefs.factored",
+        "dualquery.beliefs.multiplicative_weights",
         "dualquery.fitting.fit",
         "dualquery.fitting.measured",
     ):
@@ -197,9 +197,8 @@ def test_every_data_player_and_oracle_is_checked() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "dualquery.game.best_response_data_player",
-        "dualquery.game.learning_data_player",
-        "dualquery.distributions.multiplicative_weights",
+        "dualquery.game.data_players",
+        "dualquery.beliefs.multiplicative_weights",
         "dualquery.oracles.local_search",
         "dualquery.fitting.rows",
         "dualquery.fitting.fit",
@@ -215,7 +214,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "from dualquery.counting.memory import MemoryCounter",
         "from dualquery import Budget",
         "import dualquery",
-        "from dualquery.game.learning_query_player import LearningQueryPlayer",  # through another
+        "from dualquery.game.query_players import LearningQueryPlayer",  # through another
         "def look():\n    from dualquery.privacy.curator import Curator",
         'curator = __import__("dualquery.privacy.curator")',
     ],
@@ -226,7 +225,7 @@ def test_a_player_that_looked_would_be_found(name: str, line: str) -> None:
 
 
 def test_a_player_in_a_room_with_the_curator_would_be_found() -> None:
-    name = "dualquery.mechanisms.mwem.game"
+    name = "dualquery.mechanisms.mwem"
     added = f"{SOURCES[name]}\nclass PeepingDataPlayer:\n    pass\n"
     assert name in glimpses({**SOURCES, name: added})
 
@@ -263,34 +262,34 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
     }
     one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
     released = {
-        "dualquery.mechanisms.replicas",
+        "dualquery.mechanisms.error_bars",
         "dualquery.asking.rehearsal",
     }  # whose records are released ones
     assert one_by_one - released == {"dualquery.asking.opening"}
     assert users == {
         "dualquery.counting.columns",
         "dualquery.counting.opening",
-        "dualquery.releases.making",
-        "dualquery.releases.evaluation",
+        "dualquery.releases.make",
+        "dualquery.releases.evaluate",
         *released,
     }
     openers = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
-    assert openers == {"dualquery.releases.making", "dualquery.releases.evaluation"}
+    assert openers == {"dualquery.releases.make", "dualquery.releases.evaluate"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:
     """The modules of the service that reach the evaluation, and so the truth without noise."""
     graph = graph_of(sources)
     service = {name for name in sources if part(name) == "service"}
-    return {name for name in service if "dualquery.releases.evaluation" in everything_below(name, graph)}
+    return {name for name in service if "dualquery.releases.evaluate" in everything_below(name, graph)}
 
 
 def test_the_service_cannot_reach_the_evaluation() -> None:
     assert services_that_judge(SOURCES) == set()
     name = "dualquery.service.answers"
     assert services_that_judge({**SOURCES, name: "from dualquery.releases.release import Release"}) == set()
-    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluation"}) == {name}
-    assert services_that_judge({**SOURCES, name: "from dualquery.cli.evaluate import evaluate"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluate"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.cli.released import evaluate"}) == {name}
 
 
 def test_no_module_is_imported_in_a_circle() -> None:

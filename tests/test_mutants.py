@@ -462,7 +462,7 @@ LEDGERS = [
     Mutant("what was paid on one path is promised on all", "privacy/accounting.py",
            "            return Spent(self.limit, self.budget.epsilon, self.budget.delta)\n",
            "            pass\n", gaussian("adaptive_ledgers_of_other_theorems_promise_their_limits")),
-    Mutant("the number of records for half its price", "releases/rows.py", "rest = whole - units(price)",
+    Mutant("the number of records for half its price", "releases/number_of_records.py", "rest = whole - units(price)",
            "rest = whole - units(price) // 2",
            ("tests/releases/test_rows.py::test_gaussian_budget_splits_into_the_number_of_records_and_the_rest",)),
     Mutant("ledger: only the first of several events is paid", "privacy/ledger.py",
@@ -485,8 +485,8 @@ _FUTURE = "from __future__ import annotations\n"
 _CURATOR = _FUTURE + "\nfrom dualquery.privacy.curator import Curator  # noqa: F401\n"
 
 WALLS = [
-    Mutant("a data player meets the curator", "game/best_response_data_player.py", _FUTURE, _CURATOR, (IMPORTS,)),
-    Mutant("a distribution meets the curator", "distributions/multiplicative_weights.py", _FUTURE, _CURATOR,
+    Mutant("a data player meets the curator", "game/data_players.py", _FUTURE, _CURATOR, (IMPORTS,)),
+    Mutant("a distribution meets the curator", "beliefs/multiplicative_weights.py", _FUTURE, _CURATOR,
            (IMPORTS,)),
 ]  # fmt: skip
 

@@ -12,7 +12,6 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Challenge
 from dualquery.mechanisms.dual_query import game
-from dualquery.mechanisms.dual_query.fallback import uniform
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
 from dualquery.mechanisms.dual_query.parameters import (
     Learning,
@@ -21,8 +20,9 @@ from dualquery.mechanisms.dual_query.parameters import (
     from_theory,
     rate_of,
     round_steps,
+    uniform,
 )
-from dualquery.mechanisms.mechanism import Task, affordable, shown, silent
+from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.oracles.clauses import value
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -33,6 +33,7 @@ from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 DOMAIN = Domain(
     (

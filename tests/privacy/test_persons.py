@@ -25,8 +25,8 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.mwem.parameters import automatic_rounds
-from dualquery.mechanisms.pmw.game import promised_error
+from dualquery.mechanisms.mwem import automatic_rounds
+from dualquery.mechanisms.pmw import promised_error
 from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy import statistics as statistics_module
@@ -61,7 +61,7 @@ from dualquery.queries.families import from_spec, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.rows import price_of_rows
+from dualquery.releases.number_of_records import price_of_rows
 from dualquery.table.decoding import decode
 from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import encode

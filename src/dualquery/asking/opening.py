@@ -33,11 +33,10 @@ from dualquery.asking.rule import (
     order_of,
 )
 from dualquery.asking.state import State
+from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.counting.columns import ColumnCounter, true_digest
 from dualquery.counting.counter import Counter
-from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
-from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, units
@@ -48,16 +47,17 @@ from dualquery.queries.group import Digest
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
-from dualquery.releases.calling import for_callers
-from dualquery.releases.making import counting, public_schema, refuse_dropping
-from dualquery.releases.making import release as make_release
-from dualquery.releases.planning import warnings_of
+from dualquery.releases.arguments import for_callers
+from dualquery.releases.make import counting, public_schema, refuse_dropping
+from dualquery.releases.make import release as make_release
+from dualquery.releases.number_of_records import shared_rows
+from dualquery.releases.plan import warnings_of
 from dualquery.releases.release import Release
-from dualquery.releases.rows import shared_rows
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source
+from dualquery.types import Progress, silent
 
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 

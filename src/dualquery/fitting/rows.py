@@ -27,11 +27,12 @@ from dualquery.fitting.cpu import (
     withdraw_items,
     withdraw_rows,
 )
-from dualquery.fitting.pace import Chains, Pace, Progress
-from dualquery.game.moves import Cells, Replied, Residual, Set, Transcript
+from dualquery.fitting.effort import Chains, Effort
+from dualquery.game.moves import Replied, Residual, Transcript
 from dualquery.game.play import play
 from dualquery.table.domain import Domain
 from dualquery.table.records import smallest_type
+from dualquery.types import Cells, Done, Set
 
 RAREST = 1e-5  # fractions below this lean no harder: a measured cell must still be able to call for them
 
@@ -338,10 +339,12 @@ class BinaryRowDataPlayer:
         return rows
 
 
-def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np.random.Generator) -> Chains:
+def product_start(
+    domain: Domain, ones: Mapping[int, Cells], effort: Effort, rng: np.random.Generator
+) -> Chains:
     """Rows whose attributes are independent; an attribute that was not measured is uniform."""
     kind = smallest_type(int(domain.sizes.max()))
-    out = np.empty((pace.chains, pace.chain_rows, domain.width), kind)
+    out = np.empty((effort.chains, effort.chain_rows, domain.width), kind)
     for j in range(domain.width):
         size = int(domain.sizes[j])
         if j in ones:
@@ -359,7 +362,7 @@ def play_residual(
     start: Chains,
     temperatures: Sequence[float],
     rng: np.random.Generator,
-    progress: Progress,
+    progress: Done,
 ) -> Transcript[Residual, Chains]:
     """Play the residual of some targets against chains of rows, one round a temperature."""
     return play(

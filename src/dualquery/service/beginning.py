@@ -17,16 +17,16 @@ from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
 from dualquery.ledger.chain import Witness, promised
 from dualquery.ledger.journal import Storage
-from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
-from dualquery.releases.making import counting, refuse_dropping
+from dualquery.releases.make import counting, refuse_dropping
+from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.release import Release
-from dualquery.releases.rows import shared_rows
 from dualquery.service.keeping import Keeper
 from dualquery.service.settings import Http, Settings
 from dualquery.table.schema import Schema, read_schema
+from dualquery.types import Progress, silent
 
 SLOWEST_QUANTUM = 60.0  # seconds
 

@@ -11,7 +11,6 @@ from dualquery.asking.rehearsal import rehearse
 from dualquery.errors import DualQueryError
 from dualquery.ledger.chain import Witness
 from dualquery.ledger.journal import Storage
-from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.releases.release import Release
 from dualquery.service.clerk import Clerk
 from dualquery.service.describing import of_release, of_table
@@ -21,6 +20,7 @@ from dualquery.service.limits import Daily
 from dualquery.service.settings import Settings
 from dualquery.service.tally import Tally
 from dualquery.table.schema import read_schema
+from dualquery.types import Progress, silent
 
 
 @contextmanager

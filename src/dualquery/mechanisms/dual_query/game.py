@@ -7,23 +7,27 @@ from collections.abc import Callable
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.game.best_response_data_player import BestResponseDataPlayer, Fallback, Oracle
-from dualquery.game.learning_query_player import LearningQueryPlayer
+from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
 from dualquery.game.moves import Challenge, Record, Transcript
 from dualquery.game.play import play
+from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.dual_query.fallback import Density, Free, density_share, uniform, zeros
 from dualquery.mechanisms.dual_query.parameters import (
+    Density,
     DualQueryParameters,
+    Free,
     Learning,
+    density_share,
     from_budget,
     from_theory,
     rate_of,
     round_steps,
     too_dear,
+    uniform,
+    zeros,
 )
 from dualquery.mechanisms.dual_query.rehearsal import rehearse
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, affordable, choice
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, affordable, choice
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.oracles.clauses import Clauses
 from dualquery.oracles.exact import exact_response
@@ -34,6 +38,7 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.selection import Rate
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
+from dualquery.types import Progress
 
 BLUR_MOST = 0.1  # a density blurred by more than this share of the table guides nobody
 EXACT_SECONDS = 5.0  # per round
