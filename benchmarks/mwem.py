@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Figure, data_folder, in_fresh_process, show
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.distributions.factored import Factored
 from dualquery.distributions.multiplicative_weights import ONCE, MultiplicativeWeights
 from dualquery.game.best_response_query_player import BestResponseQueryPlayer

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.distributions.factored import Factored, RunningAnswers
 from dualquery.distributions.products import Products
 from dualquery.game.best_response_query_player import BestResponseQueryPlayer

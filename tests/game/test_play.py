@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.game.best_response_data_player import BestResponseDataPlayer
 from dualquery.game.best_response_query_player import BestResponseQueryPlayer, ComplainingQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer

@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.distributions.multiplicative_weights import Schedule, StepSize
 from dualquery.distributions.signed_monomials import SignedMonomials
 from dualquery.errors import DualQueryError
@@ -28,8 +28,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.disjunctions import attributes_of_disjunctions, disjunctions
-from dualquery.queries.families import from_spec, from_texts
+from dualquery.queries.families import attributes_of_disjunctions, disjunctions, from_spec, from_texts
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items

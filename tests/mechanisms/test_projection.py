@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.fitting import pace
 from dualquery.fitting.measured import cell_variance, onto_simplex

@@ -14,7 +14,7 @@ from dualquery.oracles.components import split
 from dualquery.oracles.local_search import best_response, search
 from dualquery.oracles.presolve import presolve
 from dualquery.oracles.problem import truths
-from dualquery.queries.predicates import Predicates
+from dualquery.queries.group import Predicates
 
 
 def chance(seed: int = 0):

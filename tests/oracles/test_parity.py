@@ -12,7 +12,7 @@ from dualquery.oracles.local_search import best_response
 from dualquery.oracles.parity import eliminate, heaviest_first
 from dualquery.oracles.presolve import presolve
 from dualquery.oracles.problem import truths
-from dualquery.queries.predicates import Predicates
+from dualquery.queries.group import Predicates
 
 
 def rank(rows: list[set[int]]) -> int:

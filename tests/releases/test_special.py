@@ -12,8 +12,7 @@ import pytest
 import dualquery
 from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError, Release, SchemaError
 from dualquery.cli import run as run_command
-from dualquery.counting.memory import MemoryCounter
-from dualquery.counting.spilled import SpilledCounter
+from dualquery.counting.counter import MemoryCounter, SpilledCounter
 from dualquery.distributions.cut_matrix import CutMatrix, HeardCut
 from dualquery.mechanisms.graphs.coarsenings import COARSENINGS, excess
 from dualquery.mechanisms.graphs.rectangles import RectangleGraph

@@ -33,8 +33,8 @@ from dualquery.asking.rule import (
     order_of,
 )
 from dualquery.asking.state import State
-from dualquery.counting.columns import ColumnCounter, true_digest
 from dualquery.counting.counter import Counter
+from dualquery.counting.opening import ColumnCounter, true_digest
 from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
 from dualquery.mechanisms.mechanism import Progress, silent

@@ -18,7 +18,7 @@ from dualquery.compiled import threads
 from dualquery.distributions.histogram import Histogram, Table
 from dualquery.distributions.kernels import evaluate_products, evaluate_products_threaded, fitting_products
 from dualquery.distributions.products import Products
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 

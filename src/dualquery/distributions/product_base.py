@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.distributions.products import Products
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 
 Reals = NDArray[np.float64]
 

@@ -28,9 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import Fractions
-from dualquery.queries.draws import Stream
 from dualquery.queries.group import Group
-from dualquery.queries.random_families import mixed_questions
+from dualquery.queries.random_families import Stream, mixed_questions
 from dualquery.table.records import Records, SparseItems
 
 LEVEL = 0.95

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dualquery.fitting.pace import REPLICAS
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.mechanisms.error_bars import Replica
-from dualquery.queries.draws import Stream
+from dualquery.queries.random_families import Stream
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 
@@ -60,7 +60,7 @@ class Repeated:
     """A counter of rows that each stand for so many records."""
 
     def __init__(self, rows: Records, times: int) -> None:
-        from dualquery.counting.memory import MemoryCounter
+        from dualquery.counting.counter import MemoryCounter
 
         self._counter = MemoryCounter(rows)
         self._times = times

@@ -42,8 +42,7 @@ from dualquery.privacy.statistics import (
     interaction_length,
     interaction_scale,
 )
-from dualquery.queries.group import distinct_sets
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE, distinct_sets
 from dualquery.table.domain import Domain
 
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"

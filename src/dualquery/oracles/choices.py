@@ -16,7 +16,7 @@ from dualquery.compiled import njit
 from dualquery.oracles.arrays import Ints, Longs, Words
 from dualquery.oracles.clauses import Clauses, frozen
 from dualquery.oracles.problem import Forward, Problem, complete, draw, rows_from
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 
 
 class Meaning(NamedTuple):

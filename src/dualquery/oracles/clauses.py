@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.oracles.arrays import Ints, Longs
-from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.group import NONE, Predicates
 
 Scalar = TypeVar("Scalar", np.int32, np.int64)
 

@@ -10,7 +10,7 @@ import numpy as np
 from dualquery.counting.counter import Counter, Integers
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 
 
 @dataclass(frozen=True)

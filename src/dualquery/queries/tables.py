@@ -30,20 +30,23 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
 from dualquery.queries.binary import bit_rows, count_binary_tables, fits
+from dualquery.queries.bit_columns import count_tables
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import (
+    NONE,
     Digest,
     Group,
     Integers,
+    Predicates,
     ProductRows,
     Progress,
     Sample,
+    equalities,
+    equality_literal,
     no_progress,
     padded,
 )
-from dualquery.queries.kernels import count_tables
-from dualquery.queries.language.texts import texts_of
-from dualquery.queries.predicates import NONE, Predicates, equalities, equality_literal
+from dualquery.queries.language.canonical import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Counter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import open_counter
 from dualquery.errors import QueryError, ReleaseError
 from dualquery.queries.families import from_spec

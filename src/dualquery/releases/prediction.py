@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualquery.mechanisms.error_bars import LEVEL, CurvePoint, ErrorCurves, Replica, learned_curves
-from dualquery.queries.draws import Stream
+from dualquery.queries.random_families import Stream
 from dualquery.table.records import Records
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 
 PARTS = {"held": 0.03, "order": 0.03, "items": 0.42, "pairs": 0.45, "triples": 0.07}
 TOP = 20  # items whose triples are measured

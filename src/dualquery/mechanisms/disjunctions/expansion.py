@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dualquery.errors import QueryError
 from dualquery.fitting.shrink import shrunk as shrunk_by
 from dualquery.fitting.shrink import spreads
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 
 Reals = NDArray[np.float64]

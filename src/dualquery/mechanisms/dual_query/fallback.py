@@ -23,7 +23,7 @@ from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.predicates import Predicates
+from dualquery.queries.group import Predicates
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
 

@@ -38,7 +38,7 @@ from dualquery.mechanisms.shares import (
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.misfits import misfit_sensitivity
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.table.records import Records
 
 MOST_OF_TOTAL = 0.05
