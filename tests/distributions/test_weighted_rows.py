@@ -16,8 +16,7 @@ from dualquery.distributions.weighted_rows import (
 )
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.table.domain import Categorical, Domain, Items
-from dualquery.table.records import Records, as_lists
-from dualquery.table.some_rows import rows_at, with_more
+from dualquery.table.records import Records, as_lists, rows_at, with_more
 
 DOMAIN = Domain(
     (Categorical("a", ("p", "q", "r", "s")), Categorical("b", ("x", "y")), Items("i", 3, first=0))

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from dualquery.counting.counter import Countable, Integers, MemoryCounter
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.events import Concentrated, Event, Fire
-from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.reservation import Reservation
+from dualquery.privacy.ledger import Ledger, Reservation
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records

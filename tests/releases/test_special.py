@@ -25,9 +25,8 @@ from dualquery.queries.distances import Knots
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.workload import Workload
 from dualquery.releases.evaluation import evaluate
-from dualquery.table.blocks import record_blocks
 from dualquery.table.domain import Categorical, Domain
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.points import GRID, KNOTS, STEPS, points_of
 from dualquery.table.records import Records, unpack_bits

@@ -25,9 +25,8 @@ from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.group import Progress, no_progress
 from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.tables import Tables
-from dualquery.table.blocks import record_blocks
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.files import kind_of
 from dualquery.table.parts import is_pattern, matching, size_in_bytes
 from dualquery.table.postgresql import PostgresTable

@@ -34,9 +34,8 @@ import pyarrow as pa
 from dualquery.counting.counter import Countable, InParts, Integers, KeptCounts
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.group import Progress, no_progress
-from dualquery.table.blocks import bin_of
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import WantedColumns, check_persons, encode
+from dualquery.table.encoding import WantedColumns, bin_of, check_persons, encode
 from dualquery.table.files import choose, kind_of, reading
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema

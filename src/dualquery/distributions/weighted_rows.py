@@ -31,8 +31,7 @@ from dualquery.queries.kept_columns import KeptColumns
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import Question
 from dualquery.table.domain import Domain
-from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
-from dualquery.table.some_rows import rows_at, with_more
+from dualquery.table.records import BitItems, Records, SparseItems, rows_at, unpack_bits, with_more
 
 Rows = NDArray[np.uint32]
 

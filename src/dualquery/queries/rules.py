@@ -26,14 +26,13 @@ from dualquery.errors import DataError, QueryError, SchemaError
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.reader import parse
 from dualquery.table.cells import plain
-from dualquery.table.columns import Categorical, Column, Items, Numeric
+from dualquery.table.columns import Categorical, Column
 from dualquery.table.dates import Dates
-from dualquery.table.domain import Domain
-from dualquery.table.draft_ids import several_rows
+from dualquery.table.domain import Dependency, Domain, Implication, Items, Numeric, Sum
+from dualquery.table.drafting import several_rows
 from dualquery.table.encoding import WantedColumns, encode
 from dualquery.table.files import choose
 from dualquery.table.records import ColumnCodes, Records, smallest_type
-from dualquery.table.rules import Dependency, Implication, Sum
 from dualquery.table.schema import Schema, read_schema
 from dualquery.table.source import Source, read_table
 from dualquery.table.spread import bounds_of
