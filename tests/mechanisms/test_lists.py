@@ -12,8 +12,8 @@ import dualquery
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
 from dualquery.mechanisms.lists.artefact import CellFractions
-from dualquery.mechanisms.lists.noisy_cells import told_counts
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.noisy_cells import told_counts
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.cell_statistics import LazyCells

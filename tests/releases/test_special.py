@@ -11,10 +11,10 @@ import pytest
 
 import dualquery
 from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError, Release, SchemaError
+from dualquery.beliefs.graphs import CutMatrix, HeardCut
 from dualquery.cli import run as run_command
 from dualquery.counting.counter import MemoryCounter, SpilledCounter
-from dualquery.distributions.cut_matrix import CutMatrix, HeardCut
-from dualquery.mechanisms.graphs.coarsenings import COARSENINGS, excess
+from dualquery.mechanisms.coarsenings import COARSENINGS, excess
 from dualquery.mechanisms.graphs.rectangles import RectangleGraph
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting

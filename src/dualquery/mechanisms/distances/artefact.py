@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dualquery.beliefs.universes import knots
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import Fractions
-from dualquery.mechanisms.distances.factor import knots
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.group import Group

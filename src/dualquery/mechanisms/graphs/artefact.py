@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dualquery.beliefs.graphs import Fitted, Pairs
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.graphs.fit import Fitted, Pairs
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.group import Group
 from dualquery.table.domain import Domain

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.distributions.cut_matrix import Rectangles, crossing
+from dualquery.beliefs.graphs import Rectangles, crossing
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import bar_from_mean
