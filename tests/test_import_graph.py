@@ -51,7 +51,7 @@ TRUTHFUL = (
     "dualquery.releases.evaluation",
     "dualquery.releases.rows",
     "dualquery.mechanisms.dual_query.rehearsal",
-    "dualquery.mechanisms.replicas",
+    "dualquery.mechanisms.error_bars",
 )
 
 Sources = Mapping[str, str]
@@ -266,7 +266,7 @@ def users_of(*names: str) -> set[str]:
 
 def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:
     released = {
-        "dualquery.mechanisms.replicas",
+        "dualquery.mechanisms.error_bars",
         "dualquery.asking.rehearsal",
     }  # whose records are released ones
     judged = {"dualquery.releases.making", "dualquery.releases.evaluation"}

@@ -2,7 +2,7 @@
 
 synthetic.parquet     the synthetic records (or answers.parquet: queries and answers)
 synthetic.csv         the same, on request
-replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.replicas`)
+replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
 edges.parquet, …      what a special table leaves instead (`releases.special`)
 report.html           the certificate in words, and pictures of the synthetic records
 certificate.json      what was done and what it cost, with the digest of every other file, and a seal
@@ -23,10 +23,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
-from dualquery.fitting.pace import REPLICAS
+from dualquery.fitting.effort import REPLICAS
 from dualquery.mechanisms.artefact import BareAnswers, Filed, SyntheticRecords
-from dualquery.mechanisms.error_bars import Replica
-from dualquery.mechanisms.replicas import MOST_DRAWN, Draw, tables_drawn
+from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
 from dualquery.releases.aside import written_aside
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.keys import read_private_key

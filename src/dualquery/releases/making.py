@@ -13,9 +13,9 @@ from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.mechanisms.artefact import Filed
+from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.mechanisms.outcomes import obeying
-from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget

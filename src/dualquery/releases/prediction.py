@@ -1,7 +1,7 @@
 """How far off answers are likely to be, from public quantities alone.
 
 A mechanism predicts a mean and a maximal error for its whole workload, before any data is read. Where there are
-replicas of a release (`mechanisms.replicas`), their errors say more: by answer and number of attributes, as curves
+replicas of a release (`mechanisms.error_bars`), their errors say more: by answer and number of attributes, as curves
 that serve queries nobody foresaw, and for the workload as a histogram.
 """
 

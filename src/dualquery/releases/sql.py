@@ -3,9 +3,9 @@
 The rows are the table `data`. They are not as many as the private records, so every `count` and `sum` over them is
 multiplied by records / rows (`sql_query`).
 
-Bars come from replicas (`mechanisms.replicas`). The same query is asked of the table of each, which is its truth, and
-of what was released of it. Rows of the three results that agree in the columns that nothing was computed for belong
-together, and for a number v with errors e_1, …, e_B
+Bars come from replicas (`mechanisms.error_bars`). The same query is asked of the table of each, which is its truth,
+and of what was released of it. Rows of the three results that agree in the columns that nothing was computed for
+belong together, and for a number v with errors e_1, …, e_B
 
     bar(v) = t_{.975, B} · √(Σ_b e_b² / B),
 
