@@ -48,8 +48,8 @@ UNSEEN = {"privacy", "counting"}  # by the blind
 TRUTHFUL = (
     "dualquery.counting.*",
     "dualquery.privacy.*",
-    "dualquery.releases.evaluation",
-    "dualquery.releases.rows",
+    "dualquery.releases.evaluate",
+    "dualquery.releases.number_of_records",
     "dualquery.mechanisms.dual_query.rehearsal",
     "dualquery.mechanisms.error_bars",
 )
@@ -253,43 +253,41 @@ def test_every_way_to_name_the_truth_is_seen(line: str) -> None:
     assert true_names(line)
 
 
-def users_of(*names: str) -> set[str]:
-    """The modules that import one of these names from elsewhere, or reach it through a module."""
-    return {
-        module
-        for module, text in SOURCES.items()
-        for node in ast.walk(ast.parse(text))
-        if (isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & {*names})
-        or (isinstance(node, ast.Attribute) and node.attr in names)
-    }
-
-
 def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:
+    users = {
+        name
+        for name, reached in GRAPH.items()
+        if "dualquery.counting.counter" in reached and part(name) != "audits"  # whose tables are invented
+    }
+    one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
     released = {
         "dualquery.mechanisms.error_bars",
         "dualquery.asking.rehearsal",
     }  # whose records are released ones
-    judged = {"dualquery.releases.making", "dualquery.releases.evaluation"}
-    counters = users_of("MemoryCounter", "SpilledCounter", "SparkCounter")
-    counters = {name for name in counters if part(name) != "audits"}  # whose tables are invented
-    assert counters == {"dualquery.counting.opening", *judged, *released}
-    assert users_of("open_counter") == judged
-    assert users_of("ColumnCounter") - released == {"dualquery.asking.opening"}
+    assert one_by_one - released == {"dualquery.asking.opening"}
+    assert users == {
+        "dualquery.counting.opening",
+        "dualquery.releases.make",
+        "dualquery.releases.evaluate",
+        *released,
+    }
+    openers = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
+    assert openers == {"dualquery.releases.make", "dualquery.releases.evaluate"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:
     """The modules of the service that reach the evaluation, and so the truth without noise."""
     graph = graph_of(sources)
     service = {name for name in sources if part(name) == "service"}
-    return {name for name in service if "dualquery.releases.evaluation" in everything_below(name, graph)}
+    return {name for name in service if "dualquery.releases.evaluate" in everything_below(name, graph)}
 
 
 def test_the_service_cannot_reach_the_evaluation() -> None:
     assert services_that_judge(SOURCES) == set()
     name = "dualquery.service.answers"
     assert services_that_judge({**SOURCES, name: "from dualquery.releases.release import Release"}) == set()
-    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluation"}) == {name}
-    assert services_that_judge({**SOURCES, name: "from dualquery.cli.evaluate import evaluate"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluate"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.cli.released import evaluate"}) == {name}
 
 
 def test_no_module_is_imported_in_a_circle() -> None:

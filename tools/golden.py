@@ -39,7 +39,7 @@ import dualquery
 from dualquery import Accounting, Budget, Neighbours, example, example_codes, example_special
 from dualquery.queries.families import from_spec
 from dualquery.queries.random_families import random_literals, weighted_conjunctions
-from dualquery.releases.evaluation import evaluate
+from dualquery.releases.evaluate import evaluate
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records, SparseItems

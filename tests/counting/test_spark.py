@@ -23,7 +23,7 @@ from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.distances import distances_to
 from dualquery.queries.families import from_spec
-from dualquery.releases.making import release
+from dualquery.releases.make import release
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
 from dualquery.table.graph import graph_of

@@ -70,7 +70,7 @@ def demo(
 def _show_survey(out: Path, epsilon: float, *, quiet: bool) -> None:
     from dualquery import example
     from dualquery.cli import output
-    from dualquery.cli.progress import ProgressBars
+    from dualquery.cli.output import ProgressBars
     from dualquery.cli.release import print_summary
 
     delta = default_delta(example.PEOPLE)
@@ -78,7 +78,7 @@ def _show_survey(out: Path, epsilon: float, *, quiet: bool) -> None:
     table, schema, folder = out / "survey.csv", out / "schema.toml", out / "release"
     with ProgressBars(wanted=not quiet) as progress:
         import dualquery
-        from dualquery.releases.making import release
+        from dualquery.releases.make import release
         from dualquery.table.schema import read_schema
 
         _write_survey(out, table, schema)
@@ -120,7 +120,7 @@ def _write_survey(out: Path, table: Path, schema: Path) -> None:
 
 def _error_rows(made: Release, records: Records) -> list[list[str]]:
     from dualquery.cli.output import fraction
-    from dualquery.releases.evaluation import evaluate
+    from dualquery.releases.evaluate import evaluate
 
     rows = []
     for order in (1, 2, 3):

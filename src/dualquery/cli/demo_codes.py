@@ -13,13 +13,13 @@ def show(out: Path, epsilon: float, quiet: bool) -> None:
     import dualquery
     from dualquery import example_codes as example
     from dualquery.cli import output
-    from dualquery.cli.progress import ProgressBars
+    from dualquery.cli.output import ProgressBars
     from dualquery.cli.release import print_summary
     from dualquery.errors import ReleaseError
     from dualquery.privacy.budget import Budget, default_delta
     from dualquery.privacy.neighbours import Neighbours
     from dualquery.queries.families import from_spec
-    from dualquery.releases.making import release
+    from dualquery.releases.make import release
     from dualquery.table.schema import read_schema
 
     if out.exists():

@@ -18,10 +18,10 @@ DELTA = 1e-6
 def show(made_up: Callable[[], Example], out: Path, epsilon: float, *, quiet: bool) -> None:
     """Write the example, release it, and print some questions with the truth beside the answers."""
     from dualquery.cli import output
-    from dualquery.cli.progress import ProgressBars
+    from dualquery.cli.output import ProgressBars
     from dualquery.cli.release import print_summary
-    from dualquery.releases.evaluation import evaluate
-    from dualquery.releases.making import release
+    from dualquery.releases.evaluate import evaluate
+    from dualquery.releases.make import release
     from dualquery.table.encoding import encode
     from dualquery.table.schema import read_schema
 

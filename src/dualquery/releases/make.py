@@ -24,7 +24,7 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
-from dualquery.releases.calling import (
+from dualquery.releases.arguments import (
     GivenBudget,
     GivenSchema,
     GivenWorkload,
@@ -35,20 +35,20 @@ from dualquery.releases.calling import (
     schema_from,
     workload_from,
 )
-from dualquery.releases.certificate import certify
-from dualquery.releases.persons import check_records, records_per_person
-from dualquery.releases.planning import (
+from dualquery.releases.certificate import PredictedError, certify
+from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
+from dualquery.releases.plan import (
     by_the_book,
     check_plays,
+    check_records,
     checked_options,
     plan_for,
+    records_per_person,
     refuse_hopeless,
     settle,
     warnings_of,
 )
-from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release, records_of
-from dualquery.releases.rows import known_rows, measures_rows, shared_rows
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
