@@ -29,7 +29,7 @@ from dualquery.audits.pairs import (
     REPLACED,
     Pair,
 )
-from dualquery.counting.counter import Counter, Integers, MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
@@ -53,6 +53,7 @@ from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)

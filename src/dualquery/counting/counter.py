@@ -18,18 +18,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.group import Progress, no_progress
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
-
-Integers = NDArray[np.int64]
+from dualquery.types import Done, Integers, no_progress
 
 
 class Countable(Protocol):
     """Whole numbers that add up over records: a group of queries, a workload, the items that records hold."""
 
-    def counts(self, records: Records, progress: Progress = ..., /) -> Integers:
+    def counts(self, records: Records, progress: Done = ..., /) -> Integers:
         """The numbers for some of the records."""
 
 
@@ -55,7 +53,7 @@ class Counter(Protocol):
 class KeptCounts:
     """What every counter does around its counting: it says that a pass begins and ends, and keeps the numbers."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Done) -> None:
         self._progress = progress
         # By identity, and with the countable itself, so that no other one can come to stand at its address.
         self._kept: dict[int, tuple[Countable, Integers]] = {}
@@ -76,7 +74,7 @@ class KeptCounts:
 class RoundedOnce(Protocol):
     """counts(records) = rounded(sums(records)), and sums add up over records."""
 
-    def sums(self, records: Records, progress: Progress = ..., /) -> Integers: ...
+    def sums(self, records: Records, progress: Done = ..., /) -> Integers: ...
 
     def rounded(self, sums: Integers) -> Integers: ...
 
@@ -95,7 +93,7 @@ class InParts:
     def _pieces(self) -> Sequence[Countable]:
         return self.asked.groups if isinstance(self.asked, Workload) else (self.asked,)
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         """Of a part, before rounding."""
         return np.concatenate(
             [
@@ -120,7 +118,7 @@ class InParts:
 class MemoryCounter:
     """Counts encoded records with the compiled loops of each kind of query."""
 
-    def __init__(self, records: Records, *, progress: Progress = no_progress) -> None:
+    def __init__(self, records: Records, *, progress: Done = no_progress) -> None:
         self._records = records
         self._counts = KeptCounts(progress)
 
@@ -231,7 +229,7 @@ class SpilledCounter:
         *,
         rows: int,
         records_per_person: int | None = None,
-        progress: Progress = no_progress,
+        progress: Done = no_progress,
     ) -> None:
         """`rows` are read back at once; what comes in may be cut otherwise, and be nothing at all."""
         self._domain = domain

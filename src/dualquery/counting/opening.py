@@ -11,18 +11,17 @@ import hmac
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Counter, Integers, MemoryCounter, SpilledCounter
+from dualquery.counting.counter import Countable, Counter, MemoryCounter, SpilledCounter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DualQueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
-from dualquery.queries.group import Progress, no_progress
 from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
@@ -33,14 +32,13 @@ from dualquery.table.postgresql import PostgresTable
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
 from dualquery.table.schema import Schema
 from dualquery.table.source import PARQUET, Source
+from dualquery.types import Done, Integers, Progress, no_progress
 
 MEMORY = 2_000_000_000  # bytes, where nobody says how many
 GROWTH = {True: 12, False: 3}  # bytes of memory a byte of Parquet, or of text, while a table is read at once
 UNKNOWN = 1 << 50  # bytes of a view
 LEAST_ROWS, MOST_ROWS = 1 << 12, 1 << 19  # of a block
 BYTES_A_CELL = 24  # of a block: as it is read, encoded, and counted
-
-Stage = Callable[[str, int, int], None]
 
 
 def open_counter(
@@ -49,8 +47,8 @@ def open_counter(
     *,
     records_per_person: int | None = None,
     memory: int | None = None,
-    tell: Stage = lambda stage, done, total: None,
-    progress: Progress = no_progress,
+    tell: Progress = lambda stage, done, total: None,
+    progress: Done = no_progress,
 ) -> Counter:
     """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
     if is_spark_frame(source):

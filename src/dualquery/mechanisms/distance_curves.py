@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.distances.artefact import DistanceCurves
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
@@ -38,9 +38,9 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.special_statistics import KnotSums
 from dualquery.queries.distances import UNIT, Distances, Factor, Knots
 from dualquery.table.points import KNOTS, STEPS, Points
+from dualquery.types import Progress, Reals
 
 FINEST, COARSEST = 4096, 64  # the largest whole number in R: of the widest column, and at least
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +48,15 @@ class KernelFactors:
     """R in whole numbers and L in fractions, W = L R."""
 
     right: Factor
-    left: Matrix
+    left: Reals
 
 
-def knots() -> Matrix:
+def knots() -> Reals:
     """The knots, as fractions of the width."""
     return np.arange(KNOTS + 1) / KNOTS
 
 
-def middle() -> Matrix:
+def middle() -> Reals:
     """c(y) at the knots."""
     y = knots()
     return np.maximum(y, 1 - y) / 2
@@ -74,7 +74,7 @@ def factored(scale: int) -> KernelFactors:
     return KernelFactors(right, kernel @ np.linalg.pinv(right.astype(np.float64)))
 
 
-def scales(importance: Matrix) -> list[int]:
+def scales(importance: Reals) -> list[int]:
     """The scale of each column, by the root of how much its distances count: the least noise in the sum.
 
     Σ_j (a_j σ/m_j)² is least, at a given Σ_j m_j², where m_j² ∝ a_j. Few different scales are made, a quarter apart.

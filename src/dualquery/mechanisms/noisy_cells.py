@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
 from dualquery.mechanisms.lists.artefact import CellFractions
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.cell_statistics import CellCounts, LazyCells
@@ -29,10 +28,9 @@ from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.queries.lists import Catalogue, Lists, NamedCells, joined
 from dualquery.queries.workload import Workload
+from dualquery.types import Progress, Reals
 
 MOST_CELLS = 50_000_000
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

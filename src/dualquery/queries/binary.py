@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount, prange
 from dualquery.queries.bit_columns import add_along_attributes, add_along_records, count_ones, predicate_bits
-from dualquery.queries.group import Integers, Predicates, Progress, no_progress
+from dualquery.queries.group import Predicates
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
+from dualquery.types import Done, Integers, no_progress
 
 GRID = 16  # steps of a centre between 0 and 1
 SHIFT = 10  # binary places of a direction
@@ -241,7 +242,7 @@ class Balances:
 
     binary: Binary
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         ones = np.zeros(self.binary.width, np.int64)
         for first, rows in self.binary.slabs(records):
             count_ones(self.binary.bits(records, first, rows), ones)
@@ -255,7 +256,7 @@ class Lengths:
     centred: Centred
     edges: NDArray[np.int64]  # increasing
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         found = np.zeros(len(self.edges) + 1, np.int64)
         for first, rows in self.centred.binary.slabs(records):
             group = self.centred.classes_of(records, first, rows)
@@ -272,7 +273,7 @@ class HeldLengths:
     binary: Binary
     edges: NDArray[np.int64]
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         whole = np.zeros((1, self.binary.width), np.int64)
         return Lengths(Centred(self.binary, whole), GRID**2 * self.edges).counts(records)
 
@@ -284,7 +285,7 @@ class SecondMoments:
     centred: Centred
     clip: Clip
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         binary = self.centred.binary
         total = np.zeros((binary.width, binary.width))
         for first in range(0, records.rows, SPREAD_ROWS):
@@ -310,7 +311,7 @@ class ClassSums:
         """Of vectors."""
         return 1 if self.together else len(self.centred.centre)
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         centred, binary = self.centred, self.centred.binary
         weight = np.zeros(len(centred.centre), np.int64)
         held = np.zeros((binary.width, len(weight)), np.int64)
@@ -334,7 +335,7 @@ class CentreSums:
     count_factor: int
     divisor: int
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         number, axes = self.classes.number, self.classes.axes
         sums = np.zeros((number, 1 + axes.number), np.int64)
         squares = 0
@@ -358,7 +359,7 @@ class CrossSums:
     axes: Axes
     axes_clip: Clip
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         binary = self.centred.binary
         total = np.zeros((binary.width, self.axes.number), np.int64)
         for first, rows in binary.slabs(records):
@@ -399,7 +400,7 @@ class Held:
 class HeldItems(Held):
     """How many records hold each item."""
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         _, ids = self.kept(records)
         return np.bincount(ids, minlength=self.items).astype(np.int64)
 
@@ -407,7 +408,7 @@ class HeldItems(Held):
 class HeldPairs(Held):
     """How many records hold both of two items: the upper triangle, row by row."""
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         start, ids = self.kept(records)
         counts = np.zeros((self.items, self.items), np.int64)
         _count_pairs(start, ids, counts)

@@ -17,17 +17,15 @@ from dualquery.queries.group import (
     NONE,
     Digest,
     Group,
-    Integers,
     Predicates,
     ProductRows,
-    Progress,
     concatenated,
     distinct_sets,
-    no_progress,
     stacked,
 )
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import Done, Integers, no_progress
 
 _TEXTS_AT_ONCE = 50_000
 _NO_FLAGS = np.empty(0, np.bool_)
@@ -117,7 +115,7 @@ class Workload:
             raise QueryError("queries of different units cannot be asked in one workload; release them apart")
         return units.pop()
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         """The sum of each query over some records."""
         return np.concatenate([group.counts(records, progress) for group in self.groups])
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.universes import knots
 from dualquery.errors import QueryError
-from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
 from dualquery.table.points import GRID, KNOTS, Points
+from dualquery.types import Fractions
 
 FILE = "distance_curves.parquet"
 Curves = NDArray[np.float64]  # a row a column of the table, a column a knot; NaN where it was not measured

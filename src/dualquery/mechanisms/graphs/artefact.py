@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.graphs import Fitted, Pairs
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
 from dualquery.table.graph import Graph
+from dualquery.types import Fractions, Reals
 
 EDGES, VERTICES, BLOCKS, PAIRS = "edges.parquet", "vertices.parquet", "blocks.parquet", "pairs.parquet"
 MOST_PAIRS = 2_250_000  # of vertices that are all listed; of larger graphs so many edges at most
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +47,7 @@ class WeightedGraph:
         level = NormalDist().inv_cdf((1 + LEVEL) / 2)
         return level * self._answers(group)[1] / (self.domain.heaviest * self.edges)
 
-    def _answers(self, group: Group) -> tuple[Array, Array]:
+    def _answers(self, group: Group) -> tuple[Reals, Reals]:
         """What crosses each cut, and its deviation: the noise of blocks and degrees, and what chance does to edges
         that are only known by their block."""
         if not isinstance(group, Cuts):
@@ -64,7 +63,7 @@ class WeightedGraph:
                 variance[rows] += more + less
         return weight, np.sqrt(variance)
 
-    def _crossing(self, from_: NDArray[np.uint8], to: NDArray[np.uint8]) -> tuple[Array, Array]:
+    def _crossing(self, from_: NDArray[np.uint8], to: NDArray[np.uint8]) -> tuple[Reals, Reals]:
         fitted = self.fitted
         leaves, enters = (
             self._by_class(sets, by) for sets, by in ((from_, fitted.leaves), (to, fitted.enters))
@@ -88,7 +87,7 @@ class WeightedGraph:
         noise = self.block_deviation**2 * inside + self.degree_deviation**2 * degrees
         return weight, noise + self.domain.heaviest * np.maximum(chance, 0.0)
 
-    def _by_class(self, sets: NDArray[np.uint8], by: Array) -> Array:
+    def _by_class(self, sets: NDArray[np.uint8], by: Reals) -> Reals:
         """Σ of a number over the members of each set, class by class."""
         order = np.argsort(self.fitted.classes, kind="stable")
         begins = np.searchsorted(self.fitted.classes[order], np.arange(len(self.fitted.blocks)))
@@ -107,7 +106,7 @@ class WeightedGraph:
             return edge_table(self.domain, source, target, weight[source, target])
         return edge_table(self.domain, *self._standing_for_all())
 
-    def _standing_for_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    def _standing_for_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Reals]:
         """Heavy pairs, and edges of one weight, block by block, at even steps of both ends' weights."""
         fitted, pairs = self.fitted, self.fitted.pairs
         total = max(self.edges * self.domain.heaviest, 1.0)
@@ -178,7 +177,7 @@ def _shuffle(many: int) -> NDArray[np.int64]:
     return np.random.default_rng(many).permutation(many)
 
 
-def edge_table(domain: Graph, source: NDArray[Any], target: NDArray[Any], weight: Array) -> pa.Table:
+def edge_table(domain: Graph, source: NDArray[Any], target: NDArray[Any], weight: Reals) -> pa.Table:
     """source, target, weight, vertices by their names."""
     names = pa.array(domain.vertices, pa.string())
     ends = {

@@ -14,8 +14,8 @@ from dualquery.queries.cuts import Cuts
 from dualquery.queries.workload import Workload
 from dualquery.table.graph import Graph
 from dualquery.table.records import unpack_bits
+from dualquery.types import Reals
 
-Array = NDArray[np.float64]
 SKETCH = 64
 ROUNDS = 12
 STARTS = 6  # of which the best is kept
@@ -23,7 +23,7 @@ AT_ONCE = 512  # sets
 
 
 def classes_of(
-    domain: Graph, workload: Workload, weights: Array, most: int, rng: np.random.Generator
+    domain: Graph, workload: Workload, weights: Reals, most: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """The class of each vertex, numbered from 0, at most so many classes."""
     sketch = _sketch(domain, workload, rng)
@@ -38,7 +38,7 @@ def classes_of(
     return np.unique(joined, return_inverse=True)[1].ravel().astype(np.int64)
 
 
-def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Array:
+def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Reals:
     """A random projection of the memberships of each vertex: equal where all memberships are."""
     number = len(domain.vertices)
     out = np.zeros((number, SKETCH))
@@ -57,7 +57,7 @@ def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Arra
 
 
 def _k_means(
-    points: Array, mass: Array, number: int, rng: np.random.Generator
+    points: Reals, mass: Reals, number: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], float]:
     """The nearest of so many centres, which began far from each other; and how far from them everything is."""
     centres = points[[int(rng.choice(len(points), p=mass / mass.sum()))]]

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.graphs import Rectangles, crossing
 from dualquery.errors import QueryError
-from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import bar_from_mean
 from dualquery.mechanisms.graphs.artefact import EDGES, MOST_PAIRS, edge_table, networkx_of
 from dualquery.queries.cuts import Cuts
@@ -19,6 +18,7 @@ from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
 from dualquery.table.graph import Graph
 from dualquery.table.records import pack_bits, unpack_bits
+from dualquery.types import Fractions
 
 RECTANGLES = "rectangles.parquet"
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.group import Group
 from dualquery.queries.lists import Catalogue, Lists
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
+from dualquery.types import Fractions
 
 FILE = "cells.parquet"
 FRACTION, DEVIATION = "fraction of records", "deviation"  # names that no column of a table should have
