@@ -19,7 +19,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
-    {"compiled", "errors", "randomness"},
+    {"compiled", "errors", "example", "randomness"},
     {"table"},
     {"queries"},
     {"counting"},
@@ -31,7 +31,6 @@ STEPS = [
     {"mechanisms"},
     {"releases"},
     {"audits"},
-    {"example", "example_codes", "example_special"},
     {"clinic"},
     {"asking"},
     {"service"},

@@ -15,8 +15,8 @@ from dualquery.cli import run as run_command
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spilled import SpilledCounter
 from dualquery.distributions.cut_matrix import CutMatrix, HeardCut
+from dualquery.mechanisms.graphs.artefact import RectangleGraph
 from dualquery.mechanisms.graphs.coarsenings import COARSENINGS, excess
-from dualquery.mechanisms.graphs.rectangles import RectangleGraph
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger

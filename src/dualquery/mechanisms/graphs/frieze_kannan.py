@@ -19,7 +19,7 @@ from dualquery.game.best_response_query_player import BestResponseQueryPlayer
 from dualquery.game.learning_data_player import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
-from dualquery.mechanisms.graphs.rectangles import RectangleGraph
+from dualquery.mechanisms.graphs.artefact import RectangleGraph
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
 from dualquery.mechanisms.priced_rounds import PricedRounds, RoundParameters
 from dualquery.mechanisms.wishes import RoundsWishes
