@@ -14,9 +14,7 @@ from functools import partial
 import numpy as np
 import opendp.prelude as dp
 
-from dualquery.privacy.noise import discrete_gaussian, discrete_laplace
-from dualquery.privacy.noise_kernels import thresholds
-from dualquery.privacy.noise_law import Law, enclose
+from dualquery.privacy.noise import Law, discrete_gaussian, discrete_laplace, enclose, thresholds
 from dualquery.randomness import SystemEntropy
 
 REPEATS = 3

@@ -28,8 +28,8 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.noise import discrete_gaussian
-from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import Slot
 from dualquery.queries.families import from_texts
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.question import QuestionReader

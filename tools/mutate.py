@@ -42,9 +42,9 @@ FIRST = {
     "conversion": ("test_edges", "test_rounding", "test_proofs", "test_ledger", "test_several_records"),
     "curator": ("test_curator", "test_exceeds"),
     "events": ("test_rounding", "test_several_records", "test_ledger", "test_edges"),
-    "group_privacy": ("test_several_records",),
-    "hazard": ("test_edges", "test_exceeds", "test_hazard"),
-    "interpreters": (
+    "accounting": (
+        "book/test_book",
+        "test_gaussian_filter",
         "test_rounding",
         "test_several_records",
         "test_ledger_reservations",
@@ -52,25 +52,22 @@ FIRST = {
         "test_edges",
     ),
     "ledger": (
+        "test_allowance",
+        "test_exceeds",
         "test_rounding",
         "test_ledger_reservations",
         "test_several_records",
         "test_ledger",
         "test_edges",
     ),
-    "caps": ("test_edges", "book/test_book"),
     "neighbours": ("test_neighbours", "test_edges", "test_persons", "test_statistics"),
     "noise": ("test_edges", "test_rounding", "test_noise"),
-    "noise_kernels": ("test_edges", "test_noise"),
-    "noise_law": ("test_edges", "test_noise"),
     "prices": ("test_edges", "test_rounding", "test_prices"),
-    "reservation": ("test_ledger_reservations", "test_exceeds"),
     "scores": ("test_selection_bounds", "test_rounding", "test_proofs", "test_statistics"),
     "selection": ("test_edges", "test_selection_bounds", "test_selection", "test_rounding"),
-    "selection_kernels": ("test_selection_bounds", "test_edges", "test_selection"),
-    "sparse_vector": ("test_sparse_vector", "test_exceeds"),
     "signed_tables": ("test_statistics",),
     "statistics": ("test_statistics", "test_interactions"),
+    "thresholds": ("test_edges", "test_exceeds", "test_sparse_vector", "test_whole_tables", "test_hazard"),
 }
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {

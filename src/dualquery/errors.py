@@ -31,3 +31,9 @@ class ReleaseError(DualQueryError):
 
 class LedgerError(DualQueryError):
     """A ledger cannot be read or written, or what stands there is not what was written."""
+
+
+def require(condition: bool, sentence: str) -> None:
+    """BudgetError, in this sentence, unless the condition holds."""
+    if not condition:
+        raise BudgetError(sentence)

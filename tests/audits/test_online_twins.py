@@ -21,11 +21,9 @@ from dualquery.audits.pairs import ALONE, REPLACED
 from dualquery.audits.slots import SlotSession
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, TableSurprise
-from dualquery.privacy.hazard import FarSide, Found, HazardTest, Table, tabulate
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Laplace
-from dualquery.privacy.slot import Slot
-from dualquery.privacy.sparse_vector import Epochs, OpenEpoch
+from dualquery.privacy.thresholds import Epochs, FarSide, Found, HazardTest, OpenEpoch, Slot, Table, tabulate
 from tests.audits.twins import Patch, Twin, nothing, sampled
 
 SEED = 2013

@@ -24,14 +24,13 @@ from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query import game as dual_query_game
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.hazard import FarSide, HazardTest, Table, tabulate
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import draw
-from dualquery.privacy.sparse_vector import OpenEpoch, SparseVector
 from dualquery.privacy.statistics import GroupCounts, number_of_records
+from dualquery.privacy.thresholds import FarSide, HazardTest, OpenEpoch, SparseVector, Table, tabulate
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases import making

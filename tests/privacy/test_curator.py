@@ -11,14 +11,13 @@ from dualquery.errors import BudgetError, DataError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.hazard import FarSide, HazardTest
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import FINE, SignedErrors, TableErrors
 from dualquery.privacy.selection import SLACK, Candidates, Rate
-from dualquery.privacy.sparse_vector import Epochs, SparseVector
 from dualquery.privacy.statistics import Balance, GroupCounts, number_of_records
+from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVector
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy

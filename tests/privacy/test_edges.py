@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError
-from dualquery.privacy import conversion, hazard, noise, noise_law, selection
+from dualquery.privacy import conversion, noise, selection, thresholds
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import (
     advanced_composition,
@@ -26,14 +26,13 @@ from dualquery.privacy.conversion import (
     tight_gaussian_epsilon,
 )
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.hazard import FarSide, HazardTest, Table, last_row, price_holds
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import MOST_RECORDS, Neighbours
-from dualquery.privacy.noise_law import Law
+from dualquery.privacy.noise import Law
 from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import TableErrors
-from dualquery.privacy.selection import LN2_ABOVE, Rate
-from dualquery.privacy.selection_kernels import mantissa
+from dualquery.privacy.selection import LN2_ABOVE, Rate, mantissa
+from dualquery.privacy.thresholds import FarSide, HazardTest, Table, last_row, price_holds
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain
@@ -127,8 +126,8 @@ def test_a_rate_of_nothing_is_a_rate() -> None:
 def test_the_constants_of_the_page() -> None:
     assert conversion._ROUNDING == 2**-48
     assert tuple(map(Fraction, ("1", "1.5", "2", "2.5", "3"))) == conversion._ROUNDING_VARIANCES
-    assert (hazard._SLOWEST, hazard._FASTEST, hazard._BITS) == (40, 6, 128)
-    assert 0 < float(hazard._LN_2) - math.log(2) < 1e-4
+    assert (thresholds._SLOWEST, thresholds._FASTEST, thresholds._BITS) == (40, 6, 128)
+    assert 0 < float(thresholds._LN_2) - math.log(2) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -182,11 +181,11 @@ def test_the_mantissa_is_within_kappa_where_its_polynomial_is_worst(shift: int) 
 
 
 def test_exponentials_at_their_ends() -> None:
-    assert noise_law.exp_minus(Fraction(0), 64) == (1 << 64, 1 << 64)
+    assert conversion.exp_minus(Fraction(0), 64) == (1 << 64, 1 << 64)
     for tiny in (Fraction(1, 10**9), Fraction(1, 10**19), Fraction(1, 10**60)):
-        low, high = noise_law.exp_minus(tiny, 64)
+        low, high = conversion.exp_minus(tiny, 64)
         assert (1 << 64) * (1 - tiny) - 4 <= low <= high <= 1 << 64
-    assert noise_law.exp_minus(Fraction(64), 64) == noise_law.exp_minus(Fraction(10**9), 64) == (0, 1)
+    assert conversion.exp_minus(Fraction(64), 64) == conversion.exp_minus(Fraction(10**9), 64) == (0, 1)
 
 
 def test_the_smallest_price_and_the_finest_root() -> None:
@@ -326,12 +325,12 @@ def test_a_chance_that_its_bits_do_not_settle_draws_more(more: int) -> None:
     chunks = [(digits >> 64 * (more - 1 - i)) & (2**64 - 1) for i in range(more)]
     for last, dropped in ((-5, True), (5, False)):
         entropy = Scripted(*chunks[:-1], chunks[-1] + last)
-        assert noise_law._dropped(gamma, digits >> 64 * more, bits, entropy) is dropped  # type: ignore[arg-type]
+        assert noise._dropped(gamma, digits >> 64 * more, bits, entropy) is dropped  # type: ignore[arg-type]
         assert entropy.asked == more
 
 
 def test_a_place_of_no_chance_is_never_dropped() -> None:
-    assert noise_law._dropped(Fraction(0), 0, 8, Scripted()) is False  # type: ignore[arg-type]
+    assert noise._dropped(Fraction(0), 0, 8, Scripted()) is False  # type: ignore[arg-type]
 
 
 def test_words_that_are_undecided_and_then_dropped_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +363,7 @@ def test_a_table_has_as_many_rows_as_it_needs() -> None:
 
 def test_the_longest_table() -> None:
     epsilon = Fraction(1, 1000)
-    most = hazard._LONGEST - 1 - math.ceil(6 * hazard._LN_2 / epsilon)
+    most = thresholds._LONGEST - 1 - math.ceil(6 * thresholds._LN_2 / epsilon)
     HazardTest(epsilon, most, 9)
     HazardTest(epsilon, 0, 9)
     with pytest.raises(BudgetError, match="rows"):
@@ -405,23 +404,23 @@ def test_a_side_that_only_one_neighbour_can_say_has_no_price() -> None:
 
 def test_preparing_is_what_the_first_draw_would_do() -> None:
     test = HazardTest(Fraction(1, 20), 41, 3)
-    hazard._checked.cache_clear()
+    thresholds._checked.cache_clear()
     test.prepare()
-    assert hazard._checked.cache_info().misses == 1
+    assert thresholds._checked.cache_info().misses == 1
     assert test.draw(10**6, SeededEntropy(1)) is FarSide.TOO_LOW
     assert test.draw(-(10**6), SeededEntropy(1)) is FarSide.TOO_HIGH
-    assert hazard._checked.cache_info().misses == 1
+    assert thresholds._checked.cache_info().misses == 1
 
 
 def test_terms_of_the_inequality() -> None:
     """p (p/q)^{α−1} in units of 2^−(128 + 256): what cannot happen costs nothing, what only one can say too much."""
-    assert hazard._term(0, 0, 5) == hazard._term(0, 9, 5) == 0
-    assert hazard._term(7, 7, 5) == 7 << 256
-    assert hazard._term(7, 0, 5) == 1 << 128 + 2 * 256
-    assert hazard._term(6, 3, 5) == 6 * 2**4 << 256
+    assert thresholds._term(0, 0, 5) == thresholds._term(0, 9, 5) == 0
+    assert thresholds._term(7, 7, 5) == 7 << 256
+    assert thresholds._term(7, 0, 5) == 1 << 128 + 2 * 256
+    assert thresholds._term(6, 3, 5) == 6 * 2**4 << 256
     for p, q, order in ((5, 7, 4), (7, 5, 9), (10**30, 10**30 + 1, 22)):
         exact = Fraction(p) * Fraction(p, q) ** (order - 1) * 2**256
-        assert exact <= hazard._term(p, q, order) <= exact * (1 + Fraction(order * p, 2**250)) + order * p
+        assert exact <= thresholds._term(p, q, order) <= exact * (1 + Fraction(order * p, 2**250)) + order * p
 
 
 # ── Scores ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,12 +15,11 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, renyi_cap, rho_units_of, units
 from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement
-from dualquery.privacy.hazard import FarSide, HazardTest
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.sparse_vector import Epochs, SparseVector
 from dualquery.privacy.statistics import Balance, GroupCounts
+from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVector
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy, SystemEntropy

@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.conversion import PI, UNITS, distortion_of, epsilon_of, gaussian_epsilon, rho_of
-from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.gaussian_filter import (
+from dualquery.privacy.accounting import (
     FINE,
     MOST_CELLS,
     ROUNDING,
@@ -26,6 +23,9 @@ from dualquery.privacy.gaussian_filter import (
     fine_multiplier,
     mu_squared_units,
 )
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import PI, UNITS, distortion_of, epsilon_of, gaussian_epsilon, rho_of
+from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
 

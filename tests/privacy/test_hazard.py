@@ -16,10 +16,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.conversion import UNITS, best_order, fire_units, renyi_cap, renyi_epsilon, rho_of
+from dualquery.privacy.conversion import (
+    UNITS,
+    best_order,
+    exp_minus,
+    fire_units,
+    renyi_cap,
+    renyi_epsilon,
+    rho_of,
+)
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.hazard import FarSide, HazardTest, Table, price_holds, tabulate
-from dualquery.privacy.noise_law import exp_minus
+from dualquery.privacy.thresholds import FarSide, HazardTest, Table, price_holds, tabulate
 from dualquery.randomness import SeededEntropy
 
 ONE = 1 << 128

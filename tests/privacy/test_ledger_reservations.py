@@ -13,9 +13,8 @@ from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, renyi_cap, units
 from dualquery.privacy.events import Epoch, Event, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
+from dualquery.privacy.ledger import Ledger, Reservation, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.reservation import Reservation
 
 CAP = renyi_cap(epsilon=1, delta=1e-6, order=22)
 FIRE = Fire(Fraction(1, 53), 1, 22)

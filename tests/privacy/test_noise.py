@@ -17,9 +17,19 @@ from dualquery.errors import BudgetError
 from dualquery.privacy import noise
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.neighbours import Sensitivity
-from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
-from dualquery.privacy.noise_kernels import decide, thresholds
-from dualquery.privacy.noise_law import BLOCK_BITS, Law, enclose, exp_minus, settle
+from dualquery.privacy.noise import (
+    BLOCK_BITS,
+    Gaussian,
+    Laplace,
+    Law,
+    decide,
+    discrete_gaussian,
+    discrete_laplace,
+    enclose,
+    exp_minus,
+    settle,
+    thresholds,
+)
 from dualquery.randomness import SeededEntropy, SystemEntropy
 
 LAWS = [

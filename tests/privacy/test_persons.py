@@ -34,7 +34,6 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Fire
-from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import (
     RELATIONS,
@@ -57,6 +56,7 @@ from dualquery.privacy.statistics import (
     interaction_distance,
     number_of_records,
 )
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.families import from_spec, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables

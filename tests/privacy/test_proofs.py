@@ -15,6 +15,7 @@ from dualquery.errors import BudgetError, DataError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query.parameters import Learning, rate_of, round_steps
 from dualquery.mechanisms.mechanism import Plan, Task
+from dualquery.privacy.accounting import mu_squared_units
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import (
     UNITS,
@@ -28,7 +29,6 @@ from dualquery.privacy.conversion import (
     rho_of,
 )
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.gaussian_filter import mu_squared_units
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.selection import SLACK, most_bits

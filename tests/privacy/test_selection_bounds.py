@@ -29,8 +29,7 @@ from dualquery.privacy.scores import (
     TableErrors,
     rate_within,
 )
-from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw, most_bits
-from dualquery.privacy.selection_kernels import CHUNK, mantissa
+from dualquery.privacy.selection import CHUNK, SLACK, Candidates, Rate, Scored, draw, mantissa, most_bits
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

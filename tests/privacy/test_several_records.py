@@ -21,13 +21,13 @@ from dualquery.privacy.conversion import (
     gaussian_epsilon,
     renyi_cap,
     renyi_epsilon,
+    renyi_group_epsilon,
     rho_of,
 )
 from dualquery.privacy.events import Epoch, Event, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.group_privacy import renyi_group_epsilon
-from dualquery.privacy.hazard import price_holds, tabulate
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.thresholds import price_holds, tabulate
 
 DELTA = 1e-6
 MANY = [1, 2, 3, 5, 10]

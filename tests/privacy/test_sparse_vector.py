@@ -16,7 +16,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.events import Epoch
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.sparse_vector import SparseVector
+from dualquery.privacy.thresholds import SparseVector
 from dualquery.randomness import SeededEntropy
 
 REACH = 400  # of the threshold noise; what lies beyond weighs less than e⁻⁶⁰ here

@@ -12,15 +12,14 @@ from scipy import stats
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import exp_minus
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
-from dualquery.privacy.hazard import FarSide, Found, HazardTest, Table, tabulate
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.noise_law import exp_minus
-from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Slot, Table, tabulate
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy

@@ -9,8 +9,7 @@ from dualquery.counting.counter import Countable, Integers
 from dualquery.counting.memory import MemoryCounter
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.events import Concentrated, Event, Fire
-from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.reservation import Reservation
+from dualquery.privacy.ledger import Ledger, Reservation
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records

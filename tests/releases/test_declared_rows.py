@@ -11,7 +11,7 @@ from dualquery import Accounting, Budget, DualQueryError, Neighbours, Records
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.outcomes import FEWEST_ROWS, MOST_ROWS, synthetic_rows
-from dualquery.privacy.interpreters import GaussianSum
+from dualquery.privacy.accounting import GaussianSum
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.families import from_spec

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import dualquery
 from dualquery import Accounting, Budget, BudgetError, Categorical, Domain, Neighbours, Records
+from dualquery.privacy.accounting import FINE, ROUNDING, mu_squared_units
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.gaussian_filter import FINE, ROUNDING, mu_squared_units
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.releases.rows import price_of_rows

@@ -258,7 +258,7 @@ def test_a_queue_of_tables_of_tests_is_made_beside_the_clerk(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tolerance that nobody has named before takes seconds to prepare: others are answered meanwhile."""
-    from dualquery.privacy.hazard import HazardTest
+    from dualquery.privacy.thresholds import HazardTest
 
     real, going_on = HazardTest.prepare, Event()
 

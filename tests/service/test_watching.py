@@ -19,7 +19,7 @@ import sqlalchemy as sql
 from dualquery import cli
 from dualquery.asking import rule
 from dualquery.asking.rehearsal import rehearse
-from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.service import beginning, clerk
 from dualquery.service.departures import Departure
 from dualquery.service.serving import opened

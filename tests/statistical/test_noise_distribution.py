@@ -11,9 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dualquery.privacy.noise import FEW, discrete_gaussian, discrete_laplace
-from dualquery.privacy.noise_kernels import thresholds
-from dualquery.privacy.noise_law import Law, settle
+from dualquery.privacy.noise import FEW, Law, discrete_gaussian, discrete_laplace, settle, thresholds
 from dualquery.randomness import SeededEntropy, SystemEntropy
 
 PASS = 1e-20  # a right sampler fails with this probability; a scale 5% off must fail

@@ -1,9 +1,9 @@
 """A table that answers one question at a time.
 
 A question is answered by a public hypothesis. A test against the table stays silent, and costs nothing, unless the
-hypothesis is far off; then the count is measured with fresh noise, and the hypothesis hears it. One slot holds a fire
-and its measurement, paid for before any test (`privacy/slot.py`), and what follows is in the journal before it is
-told.
+hypothesis is far off; then the count is measured with fresh noise, and the hypothesis hears it. One slot holds a
+fire and its measurement, paid for before any test (`privacy/thresholds.py`), and what follows is in the journal
+before it is told.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ from dualquery.asking.rule import OnlineRule, gaussian_bound, variance_of
 from dualquery.asking.state import Known, State
 from dualquery.asking.telling import AnswerBars, answer_of, entry_of, fired_of, in_records
 from dualquery.errors import BudgetError, LedgerError, QueryError
-from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import HazardTest, Slot
 from dualquery.queries.question import MOST_CELLS, Question, QuestionReader
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain

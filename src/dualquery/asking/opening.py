@@ -38,8 +38,8 @@ from dualquery.counting.counter import Counter
 from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
 from dualquery.mechanisms.mechanism import Progress, silent
+from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.caps import rho_cap
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import Neighbours

@@ -7,7 +7,7 @@ from dualquery.asking.rule import MOST_ERROR, gaussian_bound, rounded_up, varian
 from dualquery.asking.state import Known, State
 from dualquery.asking.telling import percent
 from dualquery.privacy.conversion import units
-from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.question import Question
 
 

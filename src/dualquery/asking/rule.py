@@ -33,9 +33,9 @@ from dualquery.privacy.conversion import (
     units,
 )
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.question import Question
 
 SHARE = Fraction(9, 10)  # of the cap, for the release

@@ -30,8 +30,8 @@ from dualquery.errors import LedgerError
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import Slot
 from dualquery.queries.question import Question, QuestionReader
 
 MOST_TESTED = 100_000  # questions that are remembered as tested, some 100 bytes each

@@ -17,10 +17,10 @@ from dualquery.audits.pairs import Pair
 from dualquery.counting.memory import MemoryCounter
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.prices import Price
 from dualquery.privacy.scores import Score, rate_within
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.randomness import SeededEntropy
 
 

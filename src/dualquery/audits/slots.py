@@ -21,12 +21,11 @@ from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.slot import Slot
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import HazardTest, Slot
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy
 

@@ -22,12 +22,11 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw
-from dualquery.privacy.hazard import HazardTest
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
-from dualquery.privacy.sparse_vector import Epochs, SparseVector
 from dualquery.privacy.statistics import GroupCounts, Statistic
+from dualquery.privacy.thresholds import Epochs, HazardTest, SparseVector
 from dualquery.randomness import Entropy
 
 NOTHING = -100.0  # stands for an answer that was not given

@@ -24,11 +24,11 @@ from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
+from dualquery.privacy.accounting import fine_multiplier
 from dualquery.privacy.budget import Accounting, decimal
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator, measured_at_once
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.gaussian_filter import fine_multiplier
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise

@@ -24,8 +24,8 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.learning_data_player import Snapshot
 from dualquery.mechanisms.artefact import Artefact, Fractions
 from dualquery.mechanisms.wishes import flags_of
+from dualquery.privacy.accounting import refuse_nothing
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.caps import refuse_nothing
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger

@@ -25,14 +25,12 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.game.moves import Set
 from dualquery.mechanisms.mechanism import Step, Task
-from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.ledger import Allowance, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.noise_law import Law
+from dualquery.privacy.noise import Gaussian, Laplace, Law
 from dualquery.privacy.signed_tables import SignedTables
 from dualquery.privacy.statistics import (
     Interactions,

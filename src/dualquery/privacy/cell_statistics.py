@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualquery.counting.counter import Counter, Integers
-from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Noise
 from dualquery.queries.lists import NamedCells

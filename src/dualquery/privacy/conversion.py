@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-from dualquery.errors import BudgetError
-from dualquery.privacy.noise_law import exp_minus
+from dualquery.errors import BudgetError, require
 
 UNITS = 10**12  # ρ, μ² and pure ε are kept in whole multiples of 10⁻¹²
 PI = Fraction(355, 113)  # a little above π
@@ -40,7 +39,7 @@ def rho_of(*, epsilon: float, delta: float) -> Fraction:
 @lru_cache(maxsize=256)
 def rho_units_of(*, epsilon: float, delta: float) -> int:
     """`rho_of` as a number of units."""
-    _require(0 < epsilon < math.inf, "epsilon must be a positive number.")
+    require(0 < epsilon < math.inf, "epsilon must be a positive number.")
     return largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
 
 
@@ -51,7 +50,7 @@ def epsilon_of(rho: Fraction | float, *, delta: float) -> float:
     at the root of                  ρ x² + ln(1 + x) = ln(1/δ).
     """
     cost = _above(rho)
-    _require(0 < delta < 1, "delta must lie between 0 and 1.")
+    require(0 < delta < 1, "delta must lie between 0 and 1.")
     if cost == 0:
         return 0.0
     depth = -math.log(delta)
@@ -67,7 +66,7 @@ def delta_of(rho: Fraction | float, *, epsilon: float) -> float:
     at the root of                     (1 + 2x) ρ − ln(1 + 1/x) = ε.
     """
     cost = _above(rho)
-    _require(0 <= epsilon < math.inf, "epsilon must be a number of at least 0.")
+    require(0 <= epsilon < math.inf, "epsilon must be a number of at least 0.")
     if cost == 0:
         return 0.0
     x = _root(lambda x: (1 + 2 * x) * cost - math.log1p(1 / x) - epsilon)
@@ -81,8 +80,8 @@ def renyi_epsilon(cost: Fraction | float, *, order: int, delta: float) -> float:
     ε = C + (ln(1/δ) − ln α) / (α − 1) − ln(1 + 1/(α − 1)): `epsilon_of` with C for αρ, at one α.
     """
     divergence = _above(cost)
-    _require(order >= 2, "The order of a Rényi divergence is a whole number of at least 2.")
-    _require(0 < delta < 1, "delta must lie between 0 and 1.")
+    require(order >= 2, "The order of a Rényi divergence is a whole number of at least 2.")
+    require(0 < delta < 1, "delta must lie between 0 and 1.")
     if divergence == 0:
         return 0.0
     x = order - 1
@@ -93,7 +92,7 @@ def renyi_epsilon(cost: Fraction | float, *, order: int, delta: float) -> float:
 @lru_cache(maxsize=256)
 def renyi_cap(*, epsilon: float, delta: float, order: int) -> int:
     """The largest C, in whole units, for which D_α ≤ C implies (ε, δ)-DP; 0 where this order has none."""
-    _require(0 < epsilon < math.inf, "epsilon must be a positive number.")
+    require(0 < epsilon < math.inf, "epsilon must be a positive number.")
     return largest_units(lambda cost: renyi_epsilon(cost, order=order, delta=delta) <= epsilon)
 
 
@@ -104,7 +103,7 @@ def best_order(*, epsilon: float, delta: float) -> int:
     The conversion of the largest ρ is best at α = 1 + x, ρx² + ln(1 + x) = ln(1/δ); α is one of its neighbours.
     """
     rho, depth = float(rho_of(epsilon=epsilon, delta=delta)), -math.log(delta)
-    _require(rho > 0, "The budget is too small for any order.")
+    require(rho > 0, "The budget is too small for any order.")
     below = max(2, math.floor(1 + _root(lambda x: rho * x * x + math.log1p(x) - depth)))
     return max(
         (below, below + 1),
@@ -120,13 +119,13 @@ def fire_units(*, epsilon: Fraction, sensitivity: int, order: int) -> int:
     So 1/v is bounded below with E rounded down, and D is the least number of units with e^−(α−1)D ≤ 1/v. The
     unit more pays for the rounding of the test's table. Proof: docs/privacy.md, "Threshold tests".
     """
-    _require(epsilon > 0, "The epsilon of a test must be positive.")
-    _require(sensitivity >= 1, "The sensitivity of a test is a whole number of at least 1.")
-    _require(order >= 2, "The order of a Rényi divergence is a whole number of at least 2.")
+    require(epsilon > 0, "The epsilon of a test must be positive.")
+    require(sensitivity >= 1, "The sensitivity of a test is a whole number of at least 1.")
+    require(order >= 2, "The order of a Rényi divergence is a whole number of at least 2.")
     one = 1 << _PRECISION
     least = exp_minus(sensitivity * epsilon, _PRECISION)[0]
     room = order * least - (order - 1) * one
-    _require(
+    require(
         room > 0,
         f"A test of epsilon = {float(epsilon):.6g} has no finite price at the order {order}; "
         f"its epsilon, times the sensitivity, must stay below {-math.log1p(-1 / order):.6g}.",
@@ -141,6 +140,28 @@ def fire_units(*, epsilon: Fraction, sensitivity: int, order: int) -> int:
 
 
 _PRECISION = 256  # bits after the point
+
+
+def exp_minus(x: Fraction, precision: int) -> tuple[int, int]:
+    """Integers below and above 2^precision · exp(−x), for rational x ≥ 0, few units apart."""
+    if x >= precision:
+        return 0, 1
+    halvings = max(0, x.numerator.bit_length() - x.denominator.bit_length() + 2)  # x / 2^halvings ≤ 1/2
+    guarded = precision + halvings + 8
+    y = x * (1 << guarded - halvings)
+    y_low, y_high = y.numerator // y.denominator, -(-y.numerator // y.denominator)
+    low = high = term_low = term_high = 1 << guarded
+    order = 0
+    while term_high > 1:  # the terms y^k / k! decrease and alternate, so the next one bounds the rest
+        order += 1
+        divisor = order << guarded
+        term_low, term_high = term_low * y_low // divisor, -(-term_high * y_high // divisor)
+        low, high = (low - term_high, high - term_low) if order % 2 else (low + term_low, high + term_high)
+    low, high = max(0, low - term_high), high + term_high
+    for _ in range(halvings):
+        low, high = low * low >> guarded, -(-high * high >> guarded)
+    excess = guarded - precision
+    return low >> excess, min(1 << precision, -(-high >> excess))
 
 
 def largest_units(holds: Callable[[Fraction], bool]) -> int:
@@ -159,7 +180,7 @@ def largest_units(holds: Callable[[Fraction], bool]) -> int:
 
 def advanced_composition(largest: Fraction | float, draws: int, *, delta: float) -> float:
     """ε of k adaptive draws, each ε'-DP: √(2k ln(1/δ)) ε' + k ε' (e^ε' − 1) (Lemma 2.4, Gaboardi et al.)."""
-    _require(0 < delta < 1, "delta must lie between 0 and 1.")
+    require(0 < delta < 1, "delta must lie between 0 and 1.")
     each = _above(largest)
     if each > 700:  # e^ε' would not fit a double, nor any budget
         return math.inf if draws else 0.0
@@ -172,7 +193,7 @@ def gaussian_epsilon(mu_squared: Fraction | float, *, delta: float) -> float:
     This is the exact privacy of continuous noise (Balle and Wang 2018), also of any number of adaptive measurements
     with Σ Δ_i²/σ_i² = μ² (Dong, Roth, Su 2022). Of discrete noise it is `discrete_gaussian_epsilon`.
     """
-    _require(0 < delta < 1, "delta must lie between 0 and 1.")
+    require(0 < delta < 1, "delta must lie between 0 and 1.")
     mu = math.sqrt(_above(mu_squared)) * (1 + _ROUNDING)
     target = math.log(delta)
     if mu == 0 or _log_gaussian_delta(mu, 0.0) <= target:
@@ -282,7 +303,7 @@ def _root(increasing: Callable[[float], float]) -> float:
 
 def _above(value: Fraction | float) -> float:
     """The smallest double of at least `value`, which must not be negative."""
-    _require(0 <= value < 10**300, "A privacy cost must be a finite number of at least 0.")
+    require(0 <= value < 10**300, "A privacy cost must be a finite number of at least 0.")
     nearest = float(value)
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
 
@@ -294,6 +315,38 @@ def _exp_above(logarithm: float) -> float:
     return min(1.0, math.nextafter(math.exp(logarithm) * (1 + _ROUNDING), math.inf))
 
 
-def _require(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise BudgetError(sentence)
+_GROUP_ROUNDING = 2.0**-46
+_DEEPEST = 700.0  # e^-700 is about the least δ that a double holds
+
+
+def renyi_group_epsilon(cost: Fraction | float, *, order: int, records: int, delta: float) -> float:
+    """The ε at δ between tables k records apart that D_α ≤ C between neighbours implies; infinite from k = α on.
+
+    For every δ' < δ, C gives ε' = `renyi_epsilon` at δ' between neighbours; P ≤ e^ε' P' + δ', k times over, gives
+
+        (k ε', δ' Σ_{i<k} e^{iε'})        (Vadhan 2017, Lemma 2.2).
+
+    The least k ε' for which the second is at most δ; it falls with δ' like δ'^(1 − (k − 1)/(α − 1)).
+    """
+    if records < 1:
+        raise BudgetError("Tables differ in a whole number of records, at least one.")
+    allowed = -math.log(delta)
+
+    def each(depth: float) -> float:
+        return renyi_epsilon(cost, order=order, delta=math.exp(-depth))
+
+    def fits(depth: float) -> bool:
+        """δ' Σ e^{iε'} ≤ δ at δ' = e^−depth; the sum is e^{(k−1)ε'} times one between 1 and k."""
+        epsilon = each(depth)
+        grown = (records - 1) * epsilon + math.log(math.fsum(math.exp(-i * epsilon) for i in range(records)))
+        return grown + allowed - depth + _GROUP_ROUNDING * (grown + allowed + depth) <= 0
+
+    if records >= order or not fits(_DEEPEST):
+        return math.inf
+    low, high = allowed, _DEEPEST
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return records * each(high) * (1 + _GROUP_ROUNDING)

@@ -11,15 +11,14 @@ from typing import Protocol
 
 from dualquery.counting.counter import Counter, Integers
 from dualquery.errors import BudgetError
-from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.events import Concentrated, GaussianMeasurement, LaplaceMeasurement
-from dualquery.privacy.hazard import FarSide, Found
-from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.ledger import Allowance, Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
 from dualquery.privacy.statistics import Statistic
+from dualquery.privacy.thresholds import FarSide, Found
 from dualquery.randomness import Entropy
 
 

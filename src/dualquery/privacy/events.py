@@ -1,7 +1,7 @@
 """What happened: one frozen record, in exact rationals, for each use of private data.
 
 An event says what was done and carries the bounds that hold for it alone; what several events cost together
-is for the `interpreters`. `renyi(order)` bounds the Rényi divergence at a whole order α > 1. `for_records(k)` is the
+is for `accounting`. `renyi(order)` bounds the Rényi divergence at a whole order α > 1. `for_records(k)` is the
 same event between tables that differ in k records: k neighbours on end, along which moves add up, so that a range or
 a sensitivity is k times, and its square k² times, what it is for one.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import ClassVar, TypeAlias
 
-from dualquery.errors import BudgetError
+from dualquery.errors import require
 from dualquery.privacy.conversion import PI, UNITS, fire_units
 
 Json: TypeAlias = dict[str, str | int]
@@ -80,8 +80,8 @@ class Selection(_Concentrated):
     draws: int
 
     def __post_init__(self) -> None:
-        _require(self.range >= 0, "The range of a selection's log-weights cannot be negative.")
-        _require(self.draws >= 1, "A selection draws at least once.")
+        require(self.range >= 0, "The range of a selection's log-weights cannot be negative.")
+        require(self.draws >= 1, "A selection draws at least once.")
 
     @property
     def rho(self) -> Fraction:
@@ -116,8 +116,8 @@ class GaussianMeasurement(_Concentrated):
     variance: Fraction
 
     def __post_init__(self) -> None:
-        _require(self.sensitivity_squared >= 0, "A squared sensitivity cannot be negative.")
-        _require(self.variance > 0, "The variance of Gaussian noise must be positive.")
+        require(self.sensitivity_squared >= 0, "A squared sensitivity cannot be negative.")
+        require(self.variance > 0, "The variance of Gaussian noise must be positive.")
 
     @property
     def moved(self) -> Fraction:
@@ -156,8 +156,8 @@ class LaplaceMeasurement(_Pure):
     scale: Fraction
 
     def __post_init__(self) -> None:
-        _require(self.sensitivity >= 0, "A sensitivity cannot be negative.")
-        _require(self.scale > 0, "The scale of Laplace noise must be positive.")
+        require(self.sensitivity >= 0, "A sensitivity cannot be negative.")
+        require(self.scale > 0, "The scale of Laplace noise must be positive.")
 
     @property
     def moved(self) -> Fraction:
@@ -192,7 +192,7 @@ class Epoch(_Pure):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        _require(self.epsilon > 0, "The epsilon of an epoch must be positive.")
+        require(self.epsilon > 0, "The epsilon of an epoch must be positive.")
 
     @property
     def pure(self) -> Fraction:
@@ -229,7 +229,7 @@ class Fire(_Written):
         return Fraction(units, UNITS)
 
     def renyi(self, order: int) -> Fraction:
-        _require(
+        require(
             order == self.order,
             f"This test is priced at the order {self.order}, and the ledger keeps the order {order}.",
         )
@@ -258,7 +258,7 @@ class EarlierRelease(_Concentrated):
     cost: Fraction
 
     def __post_init__(self) -> None:
-        _require(self.cost > 0, "A release costs something.")
+        require(self.cost > 0, "A release costs something.")
 
     @property
     def rho(self) -> Fraction:
@@ -278,8 +278,3 @@ class EarlierRelease(_Concentrated):
 
 Concentrated: TypeAlias = Selection | GaussianMeasurement | LaplaceMeasurement | Epoch | EarlierRelease
 Event: TypeAlias = Concentrated | Fire
-
-
-def _require(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise BudgetError(sentence)

@@ -1,22 +1,56 @@
 """What the events cost together: the ledger.
 
-Interpreters come after the events: the same events are added up by one of six theorems (`interpreters`). A charge is
+Interpreters come after the events: the same events are added up by one of six theorems (`accounting`). A charge is
 checked, then committed; whoever draws, charges first. A test that costs something only if it fires is paid for
-before it is drawn, too, and gets its money back if it does not (`Reservation`).
+before it is drawn, too, and gets its money back if it does not (`Reservation`). A measurement may be paid for before
+it is known what will be measured (`Allowance`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from threading import Lock
 
-from dualquery.errors import BudgetError
+from dualquery.errors import BudgetError, require
+from dualquery.privacy.accounting import GaussianSum, Interpreter, RenyiSum, after_all, opened
 from dualquery.privacy.budget import Budget, Spent
 from dualquery.privacy.conversion import best_order
-from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement
-from dualquery.privacy.interpreters import GaussianSum, Interpreter, RenyiSum, after_all, opened
-from dualquery.privacy.reservation import Reservation
+from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement, LaplaceMeasurement
+
+
+class Reservation:
+    """A fire and what is measured after it, paid for before the test is drawn; settled once.
+
+    *Why money can come back here and nowhere else.* The inequality (∗) of docs/privacy.md, "Threshold tests",
+    says that a hazard test with its price e^−(α−1)D on the fires alone keeps the moment at most 1: silence is
+    free. What follows a fire does not happen without one. Every other event costs whatever comes out of it, so
+    `Ledger.charge` has no inverse: only a reservation can return units, only `Ledger.reserve` hands out one that
+    reaches the ledger, and it begins with a `Fire`. One that is never settled stays paid, as it must after a crash.
+    """
+
+    def __init__(
+        self, fire: Fire, follow_up: Sequence[Concentrated], settle: Callable[[Sequence[Event], bool], None]
+    ) -> None:
+        self._fire = fire
+        self._follow_up = tuple(follow_up)
+        self._settle = settle
+        self._settled = Lock()  # held from the settlement on: of two threads one settles
+
+    @property
+    def fire(self) -> Fire:
+        return self._fire
+
+    @property
+    def follow_up(self) -> tuple[Concentrated, ...]:
+        """What may be measured after the fire, at no further charge."""
+        return self._follow_up
+
+    def settle(self, *, fired: bool) -> None:
+        """Say what the test said. Silence returns everything; a fire and its follow-up stay paid, as events."""
+        if not self._settled.acquire(blocking=False):
+            raise BudgetError("This reservation has been settled; reserve again before the next test.")
+        self._settle((self._fire, *self._follow_up), fired)
 
 
 class Ledger:
@@ -45,7 +79,7 @@ class Ledger:
     @property
     def order(self) -> int:
         """The whole Rényi order α at which this ledger adds up, one for its life."""
-        _require(isinstance(self._interpreter, RenyiSum), "Only renyi accounting keeps one Rényi order.")
+        require(isinstance(self._interpreter, RenyiSum), "Only renyi accounting keeps one Rényi order.")
         return best_order(epsilon=self._budget.epsilon, delta=self._budget.delta)
 
     def charge(self, *events: Event) -> None:
@@ -78,7 +112,7 @@ class Ledger:
         If they cost too much, raise BudgetError and change nothing: then there is no test. Every test in flight
         holds a reservation of its own, so that all of them could fire.
         """
-        _require(isinstance(fire, Fire), "Only the fire of a test is reserved; charge everything else.")
+        require(isinstance(fire, Fire), "Only the fire of a test is reserved; charge everything else.")
         with self._lock:
             self._interpreter = self._paid(fire, *follow_up)
         return Reservation(fire, follow_up, self._settle)
@@ -98,7 +132,7 @@ class Ledger:
         this is more than `records` times ε. Infinite where no ε at this δ follows. (Where neighbours differ in what a
         person contributed, so many persons.)
         """
-        _require(records >= 1, "Tables differ in a whole number of records, at least one.")
+        require(records >= 1, "Tables differ in a whole number of records, at least one.")
         if records == 1:
             return self.spent().epsilon
         limit = self._interpreter.limit_for(records)
@@ -140,11 +174,11 @@ def smallest_gaussian_scale(
         return after_all(opened(budget), scaled).affordable
 
     measures = any(noise.sensitivity_squared for noise in noises)
-    _require(measures, "A plan that measures nothing needs no noise.")
+    require(measures, "A plan that measures nothing needs no noise.")
     high = Fraction(1)
     while not affordable(high):
         high *= 4
-        _require(high < 2**256, "The budget is too small for this plan at any amount of noise.")
+        require(high < 2**256, "The budget is too small for this plan at any amount of noise.")
     while affordable(high / 2):
         high /= 2
     low = high / 2
@@ -154,6 +188,38 @@ def smallest_gaussian_scale(
     return high
 
 
-def _require(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise BudgetError(sentence)
+class Allowance:
+    """Noise of one law on any numbers of at most one sensitivity: once, by whoever paid.
+
+    *Why the sizes are fixed and the content is free.* The theorem on Gaussian releases (docs/privacy.md) adds up
+    pairs (Δ², σ²) that are known before anything is drawn. What is measured within them may depend on everything that
+    was said before. A smaller sensitivity at the same variance is no more than was paid for; another variance is
+    something else, even where the ratio Δ²/σ² is the same: discrete noise of variance 1 tells more than discrete
+    noise of variance 10⁴ on numbers that move 100 times as far.
+    """
+
+    def __init__(self, event: GaussianMeasurement | LaplaceMeasurement, owner: object) -> None:
+        self._event = event
+        self._owner = owner
+        self._used = Lock()  # held from the use on: of two threads one uses it
+
+    @property
+    def event(self) -> GaussianMeasurement | LaplaceMeasurement:
+        """What was paid for."""
+        return self._event
+
+    def use(self, event: GaussianMeasurement | LaplaceMeasurement, user: object) -> None:
+        """Use it up for a measurement that costs no more; raise BudgetError, and change nothing, for any other."""
+        paid = self._event.words()
+        require(user is self._owner, "An allowance serves the curator who paid for it, and no other.")
+        require(
+            event.same_noise(self._event),
+            f"This allowance paid for {paid}; a measurement within it adds noise of that law.",
+        )
+        require(
+            event.moved <= self._event.moved,
+            f"This allowance paid for {paid}; measure less within it than that.",
+        )
+        require(
+            self._used.acquire(blocking=False), "This allowance has been used; one pays for one measurement."
+        )

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
 from typing import ClassVar, TypeVar
 
-from dualquery.errors import BudgetError
+from dualquery.errors import BudgetError, require
 
 Row = TypeVar("Row")
 
@@ -86,7 +86,7 @@ class Neighbours(ABC):
         """The relation of this name; those of persons need to know how many records a person may have."""
         for relation in RELATIONS:
             if relation.value == name:
-                _require(
+                require(
                     records_per_person is None,
                     f"neighbours '{name}' are about one record, so records per person mean nothing there; "
                     f"leave them out, or ask for 'person-{name}'",
@@ -158,7 +158,7 @@ class _OnePerson(Neighbours):
 
     def __post_init__(self) -> None:
         whole = isinstance(self.records, int) and not isinstance(self.records, bool)
-        _require(
+        require(
             whole and 1 <= self.records <= MOST_RECORDS,
             f"the records per person are a whole number from 1 to {MOST_RECORDS:,}, "
             f"and {self.records} is none",
@@ -238,11 +238,6 @@ class PersonReplace(_OnePerson):
 
 def _records(number: int) -> str:
     return "one record" if number == 1 else f"{number:,} records"
-
-
-def _require(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise BudgetError(sentence)
 
 
 def person_relations(records: int) -> tuple[Neighbours, ...]:

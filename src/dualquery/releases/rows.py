@@ -13,10 +13,10 @@ from fractions import Fraction
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DataError
 from dualquery.mechanisms.mechanism import Step
+from dualquery.privacy.accounting import ROUNDING, filter_epsilon, mu_squared_units, times_for
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of, units
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.gaussian_filter import ROUNDING, filter_epsilon, mu_squared_units, times_for
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import Multiplied, Statistic, number_of_records

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from dualquery.asking.online import Online
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.service.keeping import Keeper
 from dualquery.service.lines import Head
 from dualquery.service.problems import a_defect, not_ready

@@ -16,7 +16,7 @@ from typing import Any
 from dualquery.asking.answers import OnlineAnswer, Quote
 from dualquery.asking.online import Online
 from dualquery.errors import DualQueryError
-from dualquery.privacy.hazard import HazardTest
+from dualquery.privacy.thresholds import HazardTest
 from dualquery.service.clerk import Clerk
 from dualquery.service.departures import start_again
 from dualquery.service.keeping import Keeper

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from sqlalchemy import exc
 
 from dualquery import Accounting, Budget, BudgetError, DualQueryError, LedgerError, Neighbours
+from dualquery.privacy.accounting import gaussian_rho_units, pure_cap, rho_cap
 from dualquery.privacy.book import tables
 from dualquery.privacy.book.book import Currency, Statement, written
 from dualquery.privacy.book.books import Books, below, create
 from dualquery.privacy.book.place import engine_of
 from dualquery.privacy.book.prepaid import PrepaidLedger
-from dualquery.privacy.caps import gaussian_rho_units, pure_cap, rho_cap
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
@@ -153,10 +153,10 @@ def test_no_gaussian_ledger_pays_more_than_its_release_was_charged(
 
 def test_a_gaussian_ledger_refuses_rho_above_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its theorem says: the limit is part of the ledger, not an estimate of it."""
-    from dualquery.privacy import interpreters
+    from dualquery.privacy import accounting
 
     limit = rho_units_of(epsilon=0.5, delta=1e-6) + 10
-    monkeypatch.setattr(interpreters, "gaussian_rho_units", lambda **_: limit)
+    monkeypatch.setattr(accounting, "gaussian_rho_units", lambda **_: limit)
     paying = Ledger(budget(accounting=Accounting.GAUSSIAN))
     paying.charge(GaussianMeasurement(Fraction(1), Fraction(UNITS, 2 * limit)))
     assert paying.spent().rho_units == limit

@@ -3,7 +3,7 @@
     D₁ uniform.  FOR each question q_k:   IF |q_k(D_t) − q_k(D)| ≤ α  THEN answer q_k(D_t)
                                           ELSE answer q_k(D) with noise,  D_{t+1} = MWU(D_t, q_k)
 
-The test is the sparse vector in epochs (`privacy/sparse_vector.py`), one epoch an update; after B of them the last
+The test is the sparse vector in epochs (`privacy/thresholds.py`), one epoch an update; after B of them the last
 distribution answers. The query player is whoever asks, the data player learns. What it promises is weak on real
 tables, because every surprise moves a distribution over all records a little; it is here to be understood and
 compared. What the program does by default is in `asking/`.
@@ -48,8 +48,8 @@ from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import Price, equal_prices
-from dualquery.privacy.sparse_vector import Epochs, SparseVector
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.privacy.thresholds import Epochs, SparseVector
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.grouping import to_groups
 from dualquery.queries.workload import Workload

@@ -34,8 +34,7 @@ from dualquery.mechanisms.shares import (
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.events import LaplaceMeasurement, Selection
-from dualquery.privacy.noise import Laplace
-from dualquery.privacy.noise_law import Law
+from dualquery.privacy.noise import Laplace, Law
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS, rate_within, selection_event
 from dualquery.privacy.selection import Rate

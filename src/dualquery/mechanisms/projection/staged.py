@@ -26,8 +26,8 @@ from dualquery.fitting.separable import sets_of_at_most
 from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.shares import Stage, known_at_first, quarter_powers, relative_sensitivity, unit_of
-from dualquery.privacy.allowance import Allowance
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.misfits import Misfits
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records

@@ -21,8 +21,8 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dualquery.errors import BudgetError, LedgerError
+from dualquery.privacy.accounting import pure_cap, rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.caps import pure_cap, rho_cap
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, renyi_epsilon, rho_units_of
 from dualquery.privacy.conversion import units as units_of
 from dualquery.privacy.neighbours import Neighbours

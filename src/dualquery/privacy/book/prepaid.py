@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from dualquery.privacy.book.book import Entry, Place
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.events import Concentrated, Event, Fire
-from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.reservation import Reservation
+from dualquery.privacy.ledger import Ledger, Reservation
 
 if TYPE_CHECKING:
     from dualquery.privacy.book.books import Books
