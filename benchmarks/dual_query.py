@@ -26,11 +26,10 @@ from benchmarks.harness import (
     table_path,
 )
 from dualquery.counting.memory import MemoryCounter
-from dualquery.game.best_response_data_player import BestResponseDataPlayer
-from dualquery.game.learning_query_player import LearningQueryPlayer
+from dualquery.game.data_players import BestResponseDataPlayer
 from dualquery.game.moves import Challenge, Record, Transcript
-from dualquery.mechanisms.dual_query.fallback import uniform
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY, search_oracle
+from dualquery.game.query_players import LearningQueryPlayer
+from dualquery.mechanisms.dual_query.game import DUAL_QUERY, search_oracle, uniform
 from dualquery.mechanisms.dual_query.parameters import rate_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

@@ -16,19 +16,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Figure, data_folder, in_fresh_process, show
+from dualquery.beliefs.factored import Factored
+from dualquery.beliefs.multiplicative_weights import ONCE, MultiplicativeWeights
 from dualquery.counting.memory import MemoryCounter
-from dualquery.distributions.factored import Factored
-from dualquery.distributions.multiplicative_weights import ONCE, MultiplicativeWeights
-from dualquery.game.best_response_query_player import BestResponseQueryPlayer
-from dualquery.game.learning_data_player import LearningDataPlayer
+from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Heard
 from dualquery.game.play import played
+from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.mwem.game import MWEM
-from dualquery.mechanisms.mwem.parameters import automatic_rounds, parameters_of
-from dualquery.mechanisms.mwem.questions import AskedQueries, QuestionKind, asked_of
+from dualquery.mechanisms.mwem import MWEM, automatic_rounds, parameters_of
+from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.distributions.cut_matrix import met_by
+from dualquery.beliefs.graphs import met_by
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours, Sensitivity

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.random_families import random_conjunctions
 from experiments import drawing

@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from dualquery.mechanisms.baselines import INDEPENDENT_LAPLACE
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.independent import INDEPENDENT_LAPLACE
-from dualquery.mechanisms.mwem.game import MWEM
+from dualquery.mechanisms.mwem import MWEM
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.queries.random_families import random_conjunctions

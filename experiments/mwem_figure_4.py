@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.mwem.parameters import automatic_rounds
-from dualquery.mechanisms.mwem.questions import QuestionKind, asked_of
+from dualquery.mechanisms.mwem import automatic_rounds
+from dualquery.mechanisms.rounds import QuestionKind, asked_of
 from dualquery.queries.families import marginals
 from dualquery.table.records import Records
 from experiments import drawing

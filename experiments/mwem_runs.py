@@ -16,16 +16,15 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
+from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.counting.memory import MemoryCounter
-from dualquery.distributions.factored import Factored, RunningAnswers
-from dualquery.distributions.products import Products
-from dualquery.game.best_response_query_player import BestResponseQueryPlayer
-from dualquery.game.learning_data_player import LearningDataPlayer
+from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Heard
 from dualquery.game.play import play
+from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.baselines import HADAMARD, hadamard
 from dualquery.mechanisms.mechanism import Task, silent
-from dualquery.mechanisms.mwem.game import MWEM, belief_of, starting
+from dualquery.mechanisms.mwem import MWEM, belief_of, starting
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

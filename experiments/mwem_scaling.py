@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.distributions.factored import Factored
+from dualquery.beliefs.factored import Factored
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.mwem.parameters import automatic_rounds
+from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.queries.families import from_spec, parities
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items

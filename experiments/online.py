@@ -22,7 +22,7 @@ from dualquery.asking.opening import first_release
 from dualquery.asking.rule import OnlineRule
 from dualquery.counting.columns import ColumnCounter
 from dualquery.counting.memory import MemoryCounter
-from dualquery.mechanisms.online_pmw.game import Update, online_pmw, parameters_of
+from dualquery.mechanisms.online_pmw import Update, online_pmw, parameters_of
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN
 from dualquery.queries.conjunctions import Parities
 from dualquery.queries.families import marginals, parities
 from dualquery.queries.predicates import NONE

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dualquery.distributions.touched_weights import TouchedWeights
+from dualquery.beliefs.universes import TouchedWeights
 
 LISTS, LENGTH, EVERY = 1_000_000, 100, 1_000
 

@@ -19,8 +19,8 @@ from math import prod
 
 import numpy as np
 
-from dualquery.distributions.histogram import check_cells
-from dualquery.distributions.products import Products
+from dualquery.beliefs.factored import Products
+from dualquery.beliefs.histogram import check_cells
 from dualquery.privacy.conversion import gaussian_epsilon
 from dualquery.queries.workload import Workload
 

@@ -27,7 +27,7 @@ STEPS = [
     {"game"},
     {"fitting"},
     {"oracles"},
-    {"distributions"},
+    {"beliefs"},
     {"mechanisms"},
     {"releases"},
     {"audits"},
@@ -40,7 +40,7 @@ STEPS = [
 HEIGHT = {name: height for height, step in enumerate(STEPS) for name in step}
 
 # Whoever best-responds or learns from what was heard; to these come all modules that define a data player.
-BLIND = ("dualquery.oracles.*", "dualquery.distributions.*", "dualquery.fitting.*")
+BLIND = ("dualquery.oracles.*", "dualquery.beliefs.*", "dualquery.fitting.*")
 UNSEEN = {"privacy", "counting"}  # by the blind
 
 # Who may say `true_counts` or `true_rows`. The rehearsal and replicas have public numbers in a counter's clothes.
@@ -175,15 +175,15 @@ def test_who_never_sees_data_never_reaches_the_truth() -> None:
 def test_every_data_player_and_oracle_is_checked() -> None:
     checked = blind(SOURCES)
     for name in (
-        "dualquery.game.best_response_data_player",
-        "dualquery.game.learning_data_player",
+        "dualquery.game.data_players",
+        "dualquery.game.data_players",
         "dualquery.game.play",
         "dualquery.fitting.rows",
         "dualquery.fitting.cpu",
         "dualquery.oracles.exact",
         "dualquery.oracles.local_search",
-        "dualquery.distributions.factored",
-        "dualquery.distributions.multiplicative_weights",
+        "dualquery.beliefs.factored",
+        "dualquery.beliefs.multiplicative_weights",
         "dualquery.fitting.fit",
         "dualquery.fitting.measured",
     ):
@@ -195,9 +195,8 @@ def test_every_data_player_and_oracle_is_checked() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "dualquery.game.best_response_data_player",
-        "dualquery.game.learning_data_player",
-        "dualquery.distributions.multiplicative_weights",
+        "dualquery.game.data_players",
+        "dualquery.beliefs.multiplicative_weights",
         "dualquery.oracles.local_search",
         "dualquery.fitting.rows",
         "dualquery.fitting.fit",
@@ -213,7 +212,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "from dualquery.counting.memory import MemoryCounter",
         "from dualquery import Budget",
         "import dualquery",
-        "from dualquery.game.learning_query_player import LearningQueryPlayer",  # through another
+        "from dualquery.game.query_players import LearningQueryPlayer",  # through another
         "def look():\n    from dualquery.privacy.curator import Curator",
         'curator = __import__("dualquery.privacy.curator")',
     ],
@@ -224,7 +223,7 @@ def test_a_player_that_looked_would_be_found(name: str, line: str) -> None:
 
 
 def test_a_player_in_a_room_with_the_curator_would_be_found() -> None:
-    name = "dualquery.mechanisms.mwem.game"
+    name = "dualquery.mechanisms.mwem"
     added = f"{SOURCES[name]}\nclass PeepingDataPlayer:\n    pass\n"
     assert name in glimpses({**SOURCES, name: added})
 

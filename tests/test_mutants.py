@@ -485,8 +485,8 @@ _FUTURE = "from __future__ import annotations\n"
 _CURATOR = _FUTURE + "\nfrom dualquery.privacy.curator import Curator  # noqa: F401\n"
 
 WALLS = [
-    Mutant("a data player meets the curator", "game/best_response_data_player.py", _FUTURE, _CURATOR, (IMPORTS,)),
-    Mutant("a distribution meets the curator", "distributions/multiplicative_weights.py", _FUTURE, _CURATOR,
+    Mutant("a data player meets the curator", "game/data_players.py", _FUTURE, _CURATOR, (IMPORTS,)),
+    Mutant("a distribution meets the curator", "beliefs/multiplicative_weights.py", _FUTURE, _CURATOR,
            (IMPORTS,)),
 ]  # fmt: skip
 

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from dualquery.counting.memory import MemoryCounter
-from dualquery.game.best_response_data_player import BestResponseDataPlayer
-from dualquery.game.best_response_query_player import BestResponseQueryPlayer, ComplainingQueryPlayer
-from dualquery.game.learning_data_player import LearningDataPlayer
-from dualquery.game.learning_query_player import LearningQueryPlayer, net_weights
+from dualquery.game.data_players import BestResponseDataPlayer, LearningDataPlayer
 from dualquery.game.moves import Challenge, Transcript
 from dualquery.game.play import play, played
+from dualquery.game.query_players import (
+    BestResponseQueryPlayer,
+    ComplainingQueryPlayer,
+    LearningQueryPlayer,
+    net_weights,
+)
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement

@@ -13,12 +13,13 @@ from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import (
     HADAMARD,
+    INDEPENDENT_GAUSSIAN,
+    INDEPENDENT_LAPLACE,
     UNIFORM,
     ZEROS,
     joined,
 )
 from dualquery.mechanisms.choose import AnyMechanism
-from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

@@ -8,22 +8,23 @@ from math import comb
 import numpy as np
 import pytest
 
+from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
+from dualquery.beliefs.universes import SignedMonomials
 from dualquery.counting.memory import MemoryCounter
-from dualquery.distributions.multiplicative_weights import Schedule, StepSize
-from dualquery.distributions.signed_monomials import SignedMonomials
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import HeardQuery
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.choose import MECHANISMS, choose
-from dualquery.mechanisms.disjunctions.expansion import MeasuredParities, SignedRows, shrunk, towards_zero
-from dualquery.mechanisms.disjunctions.monomials import incidence_of, number_of_functions
-from dualquery.mechanisms.disjunctions.polynomials import (
+from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.monomials import (
     chebyshev_degree,
     chebyshev_or,
+    incidence_of,
     least_degree,
     minimax_or,
+    number_of_functions,
 )
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.parities import MeasuredParities, SignedRows, shrunk, towards_zero
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

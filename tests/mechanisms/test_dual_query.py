@@ -12,7 +12,6 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Challenge
 from dualquery.mechanisms.dual_query import game
-from dualquery.mechanisms.dual_query.fallback import uniform
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
 from dualquery.mechanisms.dual_query.parameters import (
     Learning,
@@ -21,6 +20,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     from_theory,
     rate_of,
     round_steps,
+    uniform,
 )
 from dualquery.mechanisms.mechanism import Task, affordable, shown, silent
 from dualquery.oracles.clauses import value

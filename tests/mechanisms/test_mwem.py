@@ -8,14 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dualquery.beliefs.factored import Factored
 from dualquery.counting.memory import MemoryCounter
-from dualquery.distributions.factored import Factored
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
-from dualquery.mechanisms.mwem.game import MWEM, belief_of, mwem
-from dualquery.mechanisms.mwem.parameters import automatic_rounds, parameters_of
-from dualquery.mechanisms.mwem.questions import AskedQueries, AskedTables, QuestionKind, asked_of, usual_kind
+from dualquery.mechanisms.mwem import MWEM, automatic_rounds, belief_of, mwem, parameters_of
+from dualquery.mechanisms.rounds import AskedQueries, AskedTables, QuestionKind, asked_of, usual_kind
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

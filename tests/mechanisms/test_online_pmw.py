@@ -10,7 +10,7 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.mechanisms.online_pmw.game import (
+from dualquery.mechanisms.online_pmw import (
     Answers,
     OnlinePmwParameters,
     Update,

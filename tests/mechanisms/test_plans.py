@@ -13,8 +13,8 @@ import pytest
 from dualquery.counting.counter import Countable, Integers
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.mechanisms.baselines import IndependentParameters
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.independent import IndependentParameters
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown, silent
 from dualquery.mechanisms.projection.small import ByChosenPairs
 from dualquery.mechanisms.projection.tables import ByTables

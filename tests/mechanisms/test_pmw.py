@@ -11,7 +11,7 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
-from dualquery.mechanisms.pmw.game import PMW, best_rounds, draw_price, promised_error, rounds_for
+from dualquery.mechanisms.pmw import PMW, best_rounds, draw_price, promised_error, rounds_for
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition, rho_of
 from dualquery.privacy.curator import Curator

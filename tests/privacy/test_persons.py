@@ -25,8 +25,8 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.mwem.parameters import automatic_rounds
-from dualquery.mechanisms.pmw.game import promised_error
+from dualquery.mechanisms.mwem import automatic_rounds
+from dualquery.mechanisms.pmw import promised_error
 from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy import statistics as statistics_module

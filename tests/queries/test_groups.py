@@ -22,11 +22,11 @@ from scipy.stats import chisquare
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.mechanism import Mechanism, Task, silent
-from dualquery.mechanisms.mwem.game import MWEM
-from dualquery.mechanisms.pmw.game import PMW
+from dualquery.mechanisms.mwem import MWEM
+from dualquery.mechanisms.pmw import PMW
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

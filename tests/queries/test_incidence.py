@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dualquery.counting.memory import MemoryCounter
-from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN
+from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

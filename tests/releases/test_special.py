@@ -11,12 +11,12 @@ import pytest
 
 import dualquery
 from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError, Release, SchemaError
+from dualquery.beliefs.graphs import CutMatrix, HeardCut
 from dualquery.cli import run as run_command
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spilled import SpilledCounter
-from dualquery.distributions.cut_matrix import CutMatrix, HeardCut
-from dualquery.mechanisms.graphs.artefact import RectangleGraph
-from dualquery.mechanisms.graphs.coarsenings import COARSENINGS, excess
+from dualquery.mechanisms.coarsenings import COARSENINGS, excess
+from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
@@ -26,9 +26,8 @@ from dualquery.queries.distances import Knots
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.workload import Workload
 from dualquery.releases.evaluation import evaluate
-from dualquery.table.blocks import record_blocks
 from dualquery.table.domain import Categorical, Domain
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.points import GRID, KNOTS, STEPS, points_of
 from dualquery.table.records import Records, unpack_bits

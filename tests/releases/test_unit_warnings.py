@@ -10,7 +10,7 @@ import pytest
 
 from dualquery.cli import run
 from dualquery.table.first_rows import first_rows
-from dualquery.table.ids import PERSONS, looks_like_id, repeats
+from dualquery.table.persons import PERSONS, looks_like_id, repeats
 
 SCHEMA = """
 [[attribute]]

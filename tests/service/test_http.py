@@ -363,7 +363,7 @@ def test_a_defect_before_the_table_is_of_one_request_alone(
     """Nothing was looked at and nothing was written: 500 for who asked, and everybody else goes on."""
     from dualquery.asking.online import Online
     from dualquery.asking.rule import OnlineRule
-    from dualquery.distributions.weighted_rows import WeightedRows
+    from dualquery.beliefs.weighted_rows import WeightedRows
 
     def defect(*_: object, **__: object) -> None:
         raise OverflowError("the count is 1234")

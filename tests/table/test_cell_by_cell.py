@@ -28,14 +28,12 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DataError
-from dualquery.table.blocks import record_blocks
-from dualquery.table.cells import floats_of, texts_of
+from dualquery.table.cells import floats_of, of_objects, texts_of
 from dualquery.table.codes import OpenText
 from dualquery.table.dates import dates
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.draft import schema_draft
-from dualquery.table.encoding import encode
-from dualquery.table.kinds import of_objects
+from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.persons import owners_of
 from dualquery.table.schema import Schema
 

@@ -24,9 +24,8 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DualQueryError
-from dualquery.table.blocks import record_blocks
 from dualquery.table.draft import schema_draft
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.schema import Schema, parse_schema, read_schema, schema_text
 
 TOML = """

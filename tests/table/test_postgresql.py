@@ -15,10 +15,9 @@ from dualquery.counting.opening import open_counter
 from dualquery.counting.spilled import SpilledCounter
 from dualquery.errors import DataError
 from dualquery.queries.families import from_spec
-from dualquery.table.blocks import record_blocks
 from dualquery.table.dates import dates
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.postgresql import PostgresTable
 from dualquery.table.schema import Schema, schema_text
 from tests.counting.test_streams import PEOPLE, people

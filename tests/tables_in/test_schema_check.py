@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dualquery.cli.app import app
 from dualquery.table.column_text import KEYS
 from dualquery.table.schema import parse_schema, schema_text
-from dualquery.table.schema_json import json_schema
+from tools.schema_json import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")

@@ -33,9 +33,9 @@ from dualquery.asking.rule import (
     order_of,
 )
 from dualquery.asking.state import State
+from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.counting.columns import ColumnCounter, true_digest
 from dualquery.counting.counter import Counter
-from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
 from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.accounting import rho_cap

@@ -16,9 +16,9 @@ from dualquery.asking.journal import MemoryJournal
 from dualquery.asking.online import Online
 from dualquery.asking.rule import MOST_ERROR, OnlineRule
 from dualquery.asking.state import State
+from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.counting.columns import ColumnCounter
 from dualquery.counting.memory import MemoryCounter
-from dualquery.distributions.weighted_rows import WeightedRows
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text

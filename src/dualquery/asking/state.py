@@ -25,7 +25,7 @@ from dualquery.asking.journal import (
     Serving,
 )
 from dualquery.asking.rule import OnlineRule
-from dualquery.distributions.weighted_rows import MeasuredQuestion, WeightedRows
+from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
 from dualquery.errors import LedgerError
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement

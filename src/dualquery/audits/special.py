@@ -18,7 +18,7 @@ from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.pairs import Pair, pair
 from dualquery.audits.verbs import measurements
 from dualquery.counting.memory import MemoryCounter
-from dualquery.mechanisms.distances.factor import factored
+from dualquery.mechanisms.distance_curves import factored
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.budget import Accounting, Budget

@@ -31,7 +31,7 @@ def degrees(
     """
     from dualquery.cli import output
     from dualquery.errors import QueryError
-    from dualquery.mechanisms.disjunctions.polynomials import chebyshev_degree, check_width, least_degree
+    from dualquery.mechanisms.monomials import chebyshev_degree, check_width, least_degree
 
     check_width(widest)
     if not 0 < error < 0.5:

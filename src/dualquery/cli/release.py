@@ -139,7 +139,7 @@ def release(
 def _tell_of_persons(source: Source, schema: Schema) -> None:
     """Warn on the terminal, and nowhere else, where a column that the schema leaves out holds ids that come again."""
     from dualquery.cli import output
-    from dualquery.table.draft_ids import several_rows
+    from dualquery.table.drafting import several_rows
     from dualquery.table.first_rows import first_rows
 
     output.print_warnings(several_rows(first_rows(source, schema.encoding), schema))

@@ -16,8 +16,7 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.counting.spilled import SpilledCounter
 from dualquery.queries.group import Progress, no_progress
-from dualquery.table.blocks import record_blocks
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.files import kind_of
 from dualquery.table.parts import is_pattern, matching, size_in_bytes
 from dualquery.table.postgresql import PostgresTable

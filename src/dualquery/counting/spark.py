@@ -23,9 +23,8 @@ from dualquery.counting.in_parts import InParts
 from dualquery.counting.kept import KeptCounts
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.group import Progress, no_progress
-from dualquery.table.blocks import bin_of
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import WantedColumns, check_persons, encode
+from dualquery.table.encoding import WantedColumns, bin_of, check_persons, encode
 from dualquery.table.files import choose
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema

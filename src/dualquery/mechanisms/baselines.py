@@ -3,36 +3,58 @@
 The Hadamard transform (Barak et al.
 2007) measures every parity that the workload's tables are made of, so that the tables are consistent; its
 measurements are combined by multiplicative weights, as in the comparison of Hardt, Ligett and McSherry.
+
+Independent noise on every query: answers, and no synthetic data. What everything else is compared with, fairly.
+
+Two things make it as good as it can be. *Incidence*: a group of queries is charged the most of them that one record
+satisfies, not their number (`queries.incidence`). *Balances*: where a record is added or removed, 2c − n moves by 1
+as c does, and tells c with half the noise; it moves whether or not the record satisfies the query, so that K queries
+have noise σ√K/2 instead of σ√r: less, where more than a quarter of them can hold at once. Both are public, and the
+smaller one is taken, group by group. Where n itself is measured, balances need it well: n is measured again, with a
+share of 1/(√K + 1), so that the noise of a count is σ(√K + 1)/2 at most.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import log, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dualquery.distributions.factored import Factored
-from dualquery.distributions.histogram import check_cells
-from dualquery.distributions.multiplicative_weights import StepSize, feasible, update
-from dualquery.distributions.products import Products
+from dualquery.beliefs.factored import Factored, Products
+from dualquery.beliefs.histogram import check_cells
+from dualquery.beliefs.multiplicative_weights import StepSize, feasible, update
+from dualquery.errors import BudgetError
 from dualquery.game.moves import Heard
-from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Run, Step, Task, hidden
-from dualquery.mechanisms.mwem.questions import AskedQueries, QuestionKind, asked_of
 from dualquery.mechanisms.outcomes import released, synthetic_rows
-from dualquery.mechanisms.wishes import RowsWishes
-from dualquery.privacy.budget import Accounting
+from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of
+from dualquery.mechanisms.wishes import NoWishes, RowsWishes
+from dualquery.privacy.accounting import fine_multiplier
+from dualquery.privacy.budget import Accounting, decimal
+from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator, measured_at_once
+from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.neighbours import Sensitivity
-from dualquery.privacy.noise import Gaussian, Noise
+from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.statistics import Balance
+from dualquery.privacy.statistics import (
+    Balance,
+    GroupBalances,
+    GroupCounts,
+    Multiplied,
+    Statistic,
+    number_of_records,
+)
+from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 
@@ -179,3 +201,180 @@ HADAMARD = Mechanism(
     paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE),
 )
 UNIFORM, ZEROS = _guess("uniform", _run_uniform), _guess("zeros", _run_zeros)
+
+
+NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
+Size = Callable[[Sensitivity], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndependentParameters:
+    """Noise of its own on every query."""
+
+    noise: float  # expected size, in records
+    law: Noise = hidden()
+    asked: tuple[Statistic, ...] = (
+        hidden()
+    )  # one a group, and the number of records where it is measured again
+    balanced: tuple[bool, ...] = hidden()  # one a group: whether balances are measured instead of counts
+    times: int = hidden()  # by which everything is multiplied, so that noise is finer than a record
+    rows_times: int = hidden()  # by which the number of records is, before that; 0: it is not measured again
+
+    def per_record(self, group: Group, balanced: bool) -> float:
+        """By how much the numbers of a group are larger than its counts in records."""
+        return self.times * group.unit * (2 if balanced else 1)
+
+
+def _asked(task: Task, size: Size) -> tuple[tuple[Statistic, ...], tuple[bool, ...], int]:
+    """What is measured of each group, whether as balances, and how finely the number of records is."""
+    neighbours = task.budget.neighbours
+    chosen: list[Statistic] = []
+    balanced: list[bool] = []
+    for group in task.workload.groups:
+        counts, balances = GroupCounts(group), GroupBalances(group)
+        halved = size(balances.sensitivity(neighbours)) < size(Multiplied(counts, 2).sensitivity(neighbours))
+        chosen.append(balances if halved else counts)
+        balanced.append(halved)
+    if task.rows_variance is None or not any(balanced):
+        return tuple(chosen), tuple(balanced), 0
+    moved = [size(each.sensitivity(neighbours)) for each in chosen]
+    share = 1 / (math.sqrt(task.workload.size) + 1)
+    once = size(number_of_records(task.domain).sensitivity(neighbours))
+    wanted = sum(moved) * share / (1 - share) / once
+    times = max(1, round(wanted if size is _l1 else math.sqrt(wanted)))
+    return (*chosen, Multiplied(number_of_records(task.domain), times)), tuple(balanced), times
+
+
+def _l1(moved: Sensitivity) -> int:
+    return moved.l1
+
+
+def _l2_squared(moved: Sensitivity) -> int:
+    return moved.l2_squared
+
+
+def _laplace(task: Task) -> IndependentParameters:
+    """b = Δ₁/ε, and a little more for the ledger's rounding up of each group's charge."""
+    if task.budget.accounting is not Accounting.PURE:
+        raise BudgetError(
+            "independent Laplace noise is paid for by pure accounting; ask for that, or gaussian"
+        )
+    asked, balanced, rows_times = _asked(task, _l1)
+    moved = [each.sensitivity(task.budget.neighbours).l1 for each in asked]
+    left = decimal(task.budget.epsilon) - Fraction(len(moved), UNITS)
+    if left <= 0:
+        raise BudgetError("the budget is too small for so many tables; use a larger epsilon")
+    law = Laplace(sum(moved) / left)
+    return _parameters(task, law, asked, balanced, 1, rows_times)
+
+
+def _gaussian(task: Task) -> IndependentParameters:
+    """The least σ² at which every group can be measured, by ρ or by the Gaussian's own accounting."""
+    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
+        raise BudgetError(
+            "independent Gaussian noise is paid for by zcdp or gaussian accounting; ask for one"
+        )
+    asked, balanced, rows_times = _asked(task, _l2_squared)
+    planned = [Gaussian(Fraction(1)).event(each.sensitivity(task.budget.neighbours)) for each in asked]
+    times = fine_multiplier(task.budget, planned)
+    fine = [GaussianMeasurement(times**2 * each.sensitivity_squared, each.variance) for each in planned]
+    law = Gaussian(smallest_gaussian_scale(task.budget, fine))
+    return _parameters(task, law, asked, balanced, times, rows_times)
+
+
+def _parameters(
+    task: Task,
+    law: Noise,
+    asked: tuple[Statistic, ...],
+    balanced: tuple[bool, ...],
+    times: int,
+    rows_times: int,
+) -> IndependentParameters:
+    groups = task.workload.groups
+    halves = sum(group.size / (2 if half else 1) for group, half in zip(groups, balanced, strict=True))
+    if times > 1:
+        asked = tuple(Multiplied(each, times) for each in asked)
+    return IndependentParameters(
+        noise=law.mean_size / times * halves / task.workload.size,
+        law=law,
+        asked=asked,
+        balanced=balanced,
+        times=times,
+        rows_times=rows_times,
+    )
+
+
+def _plan(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentParameters]:
+    chosen = _laplace(task) if name == "laplace" else _gaussian(task)
+    law, groups = chosen.law, task.workload.groups
+    scales = [chosen.per_record(group, half) for group, half in zip(groups, chosen.balanced, strict=True)]
+    typical = (
+        sum(group.size / scale for group, scale in zip(groups, scales, strict=True)) / task.workload.size
+    )
+    halved = any(chosen.balanced)
+    return Plan(
+        mechanism=name,
+        task=task,
+        reason="every query is measured with noise of its own, "
+        f"{'as the balance of those for and against, ' if halved else ''}and clamped",
+        parameters=chosen,
+        steps=tuple(
+            Step("measure every query", law.event(each.sensitivity(task.budget.neighbours)))
+            for each in chosen.asked
+        ),
+        mean_error=min(1.0, typical * law.mean_size / task.rows),
+        max_error=min(1.0, law.size_of_largest(task.workload.size) / (min(scales) * task.rows)),
+        seconds=1.0 + task.workload.size * 2e-6,
+        bytes=32 * task.workload.size,
+        notes=(NO_RECORDS,),
+    )
+
+
+def _run(
+    plan: Plan[IndependentParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    task, chosen = plan.task, plan.parameters
+    noisy = list(measured_at_once(curator, list(chosen.asked), chosen.law))
+    rows, rows_bar = _rows(task, chosen, noisy)
+    size = chosen.law.size_within(LEVEL)
+    answers, bars = [], []
+    for group, half, part in zip(task.workload.groups, chosen.balanced, noisy, strict=False):
+        scale = chosen.per_record(group, half)
+        offset = 0.5 if half else 0.0
+        values = np.clip(offset + part / (scale * rows), 0.0, 1.0)
+        answers.append(values)
+        # Of the count, and of the number that it is divided by.
+        bars.append(np.hypot(size / scale, np.abs(values - offset) * rows_bar) / rows)
+    progress("writing out the queries", 0, task.workload.size)
+    texts = list(task.workload.texts())
+    progress("writing out the queries", task.workload.size, task.workload.size)
+    told = np.concatenate(answers)
+    return Outcome(artefact=BareAnswers(texts, told, np.concatenate(bars)), answers=told, notes=(NO_RECORDS,))
+
+
+def _rows(task: Task, chosen: IndependentParameters, noisy: list[NDArray[np.int64]]) -> tuple[float, float]:
+    """The number of records and its 95% bar; where it was measured twice, both by inverse variance."""
+    variance = task.rows_variance or 0.0
+    rows = float(task.rows)
+    if chosen.rows_times:
+        times = chosen.rows_times * chosen.times
+        again = (chosen.law.deviation / times) ** 2
+        weight = 1 / variance + 1 / again
+        rows = max(1.0, (rows / variance + float(noisy[-1][0]) / times / again) / weight)
+        variance = 1 / weight
+    return rows, Gaussian(Fraction(variance)).size_within(LEVEL) if variance else 0.0
+
+
+def _independent(name: str, words: str, *paid_by: Accounting) -> Mechanism[NoWishes, IndependentParameters]:
+    return Mechanism(name, words, NoWishes, partial(_plan, name), _run, paid_by, plays=None)
+
+
+INDEPENDENT_LAPLACE = _independent(
+    "laplace", "independent Laplace noise on every query: answers only", Accounting.PURE
+)
+INDEPENDENT_GAUSSIAN = _independent(
+    "gaussian",
+    "independent Gaussian noise on every query: answers only",
+    Accounting.GAUSSIAN,
+    Accounting.ZCDP,
+)

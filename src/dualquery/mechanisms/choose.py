@@ -13,18 +13,19 @@ from typing import Any
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.baselines import (
     HADAMARD,
+    INDEPENDENT_GAUSSIAN,
+    INDEPENDENT_LAPLACE,
     UNIFORM,
     ZEROS,
 )
-from dualquery.mechanisms.disjunctions.monomials import MONOMIALS
-from dualquery.mechanisms.disjunctions.parities import PARITIES, asks_wide_disjunctions
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.independent import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
+from dualquery.mechanisms.euclidean import EUCLIDEAN
 from dualquery.mechanisms.mechanism import Mechanism, Plan, Task
-from dualquery.mechanisms.mirror.explicit import MIRROR
-from dualquery.mechanisms.mirror.implicit import EUCLIDEAN
-from dualquery.mechanisms.mwem.game import MWEM
-from dualquery.mechanisms.pmw.game import PMW
+from dualquery.mechanisms.mirror import MIRROR
+from dualquery.mechanisms.monomials import MONOMIALS
+from dualquery.mechanisms.mwem import MWEM
+from dualquery.mechanisms.parities import PARITIES, asks_wide_disjunctions
+from dualquery.mechanisms.pmw import PMW
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.shares import closure
 from dualquery.mechanisms.special import PREFERENCES, SPECIAL

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.game.learning_data_player import Snapshot
+from dualquery.game.data_players import Snapshot
 from dualquery.mechanisms.artefact import Artefact, Fractions
 from dualquery.mechanisms.wishes import flags_of
 from dualquery.privacy.accounting import refuse_nothing

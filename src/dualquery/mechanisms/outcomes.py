@@ -12,8 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.distributions.factored import Factored, RunningAnswers
-from dualquery.distributions.products import Products
+from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import Asked
 from dualquery.game.play import DataPlayer, QueryPlayer, play

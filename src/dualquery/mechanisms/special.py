@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualquery.mechanisms.distances.coordinate_wise import COORDINATE_WISE
-from dualquery.mechanisms.distances.curves import DISTANCE_CURVES
-from dualquery.mechanisms.graphs.coarsenings import COARSENINGS
-from dualquery.mechanisms.graphs.frieze_kannan import FRIEZE_KANNAN
-from dualquery.mechanisms.lists.noisy_cells import NOISY_CELLS
-from dualquery.mechanisms.lists.touched import TOUCHED_WEIGHTS
+from dualquery.mechanisms.coarsenings import COARSENINGS
+from dualquery.mechanisms.coordinate_wise import COORDINATE_WISE
+from dualquery.mechanisms.distance_curves import DISTANCE_CURVES
+from dualquery.mechanisms.frieze_kannan import FRIEZE_KANNAN
 from dualquery.mechanisms.mechanism import Mechanism
+from dualquery.mechanisms.noisy_cells import NOISY_CELLS
+from dualquery.mechanisms.touched_weights import TOUCHED_WEIGHTS
 
 AnyMechanism = Mechanism[Any, Any]
 

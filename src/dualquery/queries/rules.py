@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from dualquery.errors import QueryError, SchemaError
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.reader import parse
-from dualquery.table.domain import Domain, Items, Numeric
+from dualquery.table.domain import Dependency, Domain, Implication, Items, Numeric, Sum
 from dualquery.table.records import ColumnCodes, Records, smallest_type
-from dualquery.table.rules import Dependency, Implication, Sum
 from dualquery.table.spread import bounds_of
 
 MOST_CELLS = 2_000_000  # of a rule's table

@@ -17,7 +17,7 @@ from dualquery.table.cells import plain
 from dualquery.table.columns import Categorical, Column, Items, Numeric
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Domain
-from dualquery.table.draft_ids import several_rows
+from dualquery.table.drafting import several_rows
 from dualquery.table.encoding import WantedColumns, encode
 from dualquery.table.files import choose
 from dualquery.table.schema import Schema, read_schema

@@ -22,10 +22,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import Filed
-from dualquery.mechanisms.distances.artefact import FILE as CURVES_FILE
-from dualquery.mechanisms.distances.artefact import DistanceCurves
+from dualquery.mechanisms.distance_curves import FILE as CURVES_FILE
+from dualquery.mechanisms.distance_curves import DistanceCurves
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.graphs.artefact import (
+from dualquery.mechanisms.graphs import (
     BLOCKS,
     EDGES,
     PAIRS,
@@ -34,8 +34,8 @@ from dualquery.mechanisms.graphs.artefact import (
     RectangleGraph,
     WeightedGraph,
 )
-from dualquery.mechanisms.lists.artefact import FILE as CELLS_FILE
-from dualquery.mechanisms.lists.artefact import CellFractions
+from dualquery.mechanisms.noisy_cells import FILE as CELLS_FILE
+from dualquery.mechanisms.noisy_cells import CellFractions
 from dualquery.releases import plots
 from dualquery.releases.pictures import MOST_CELLS_A_SIDE, MOST_COLUMNS, Picture
 from dualquery.releases.plots import ACCENT, FONT, LINE, SOFT, WIDTH, histogram

@@ -5,7 +5,7 @@
     clinic.xlsx#Sheet1          the sheet, whose first row names the columns
 
 A cell of SQLite or Excel has a type of its own, whatever the others in its column have: each becomes its canonical
-text by itself (`cells`), which knows whether it was a text (`kinds`), so that a record does not depend on the others.
+text by itself (`cells`), which knows whether it was a text, so that a record does not depend on the others.
 DuckDB has typed columns. A formula of Excel is the value that was saved with it; one that was never worked out is
 refused. A row without any cell is a record, all of it missing; behind the last row of the sheet there is none.
 """
@@ -25,8 +25,8 @@ from xml.etree.ElementTree import iterparse
 import pyarrow as pa
 
 from dualquery.errors import DataError
+from dualquery.table.cells import Typed, apart
 from dualquery.table.files import choose
-from dualquery.table.kinds import Typed, apart
 
 SQLITE = {".sqlite", ".sqlite3", ".db"}
 DUCKDB = {".duckdb", ".ddb"}

@@ -8,8 +8,21 @@ from typing import Any
 from dualquery.errors import SchemaError
 from dualquery.table.columns import Categorical, Column, Items, Numeric, Spread, equal_edges
 from dualquery.table.dates import Dates, dates
-from dualquery.table.keys import number, numbers, only, optional, period, required, text, texts, truth, whole
-from dualquery.table.toml_text import figure, listed, quoted
+from dualquery.table.toml_text import (
+    figure,
+    listed,
+    number,
+    numbers,
+    only,
+    optional,
+    period,
+    quoted,
+    required,
+    text,
+    texts,
+    truth,
+    whole,
+)
 
 Reader = Callable[[str, str, Mapping[str, Any]], Column]
 MISSING = "missing"  # the label where nobody says another

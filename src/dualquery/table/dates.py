@@ -3,7 +3,7 @@
     from = "2019-01"    the first period, with this and the next key the public bounds
     to = "2024-12"      the last one
     by = "month"        year, quarter, month, week, day or hour: a code a period
-    format = "%d.%m.%Y" optional: how cells are written, where it is not ISO 8601 (`table.date_format`)
+    format = "%d.%m.%Y" optional: how cells are written, where it is not ISO 8601
 
 A period is written as ISO 8601 writes it: 2024, 2024-Q1, 2024-03, 2024-W09, 2024-03-01, 2024-03-01T13; the same
 words are the labels, and what the query language reads. Weeks begin on Monday. Times have no zone: what stands on
@@ -13,6 +13,15 @@ A cell is a moment (2024-03-01T13:05, a typed timestamp) or a period that is no 
 is a day). A typed cell is a date whatever the format of texts is, and missing where ISO 8601 or the format writes it
 as a text that stands for a missing one. What comes back is a day of the period, or for hours the beginning of the
 hour; with a format its text.
+
+A format is made of
+
+    %d %m %Y    day, month and year in figures; %y the last two of a year from 1969 to 2068
+    %b          the month by its first three letters in English
+    %H %M %S    hour, minute and second
+
+A day or a month of one figure may lack its zero where no other figures touch it. A text is read by the format alone,
+and so is every record by itself: no other text can change what it means.
 """
 
 from __future__ import annotations
@@ -20,7 +29,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +39,87 @@ from numpy.typing import NDArray
 from dualquery.errors import SchemaError
 from dualquery.table.cells import as_numpy
 from dualquery.table.columns import MAXIMAL_BINS, Numeric, Spread
-from dualquery.table.date_format import check_format, kind_written, moment_in, moment_text
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_READ = {
+    "d": "[0-9]{1,2}",
+    "m": "[0-9]{1,2}",
+    "b": "|".join(MONTHS),
+    "Y": "[0-9]{4}",
+    "y": "[0-9]{2}",
+    "H": "[0-9]{1,2}",
+    "M": "[0-5][0-9]",
+    "S": "[0-5][0-9]|60",
+}
+_DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
+_OF_A_KIND = {"d": "d", "m": "m", "b": "m", "Y": "Y", "y": "Y", "H": "H", "M": "M", "S": "S"}
+
+
+def check_format(format: str, where: str, first: int, last: int) -> None:
+    """Refuse a format that does not say which period a text names, of those from the first year to the last."""
+    said = _DIRECTIVE.findall(format)
+    if unknown := [each for each in said if each not in _READ]:
+        known = ", ".join(f"%{each}" for each in _READ)
+        raise SchemaError(
+            f"{where}: 'format' has '%{unknown[0]}'; it may have {known}, each with its % before it"
+        )
+    kinds = [_OF_A_KIND[each] for each in said]
+    wanted = "YmdHMS"[: len(kinds)]
+    if not kinds or set(kinds) != set(wanted) or len(set(kinds)) < len(kinds):
+        raise SchemaError(
+            f"{where}: 'format' must name the year, then if it likes the month, the day, the hour and so on, "
+            'each once: "%d.%m.%Y"'
+        )
+    if "y" in said and not 1969 <= first <= last <= 2068:
+        raise SchemaError(f"{where}: '%y' is for years from 1969 to 2068; 'from' and 'to' must lie there")
+
+
+def kind_written(format: str) -> str:
+    """The period that texts of this format name."""
+    said = {_OF_A_KIND[each] for each in _DIRECTIVE.findall(format)}
+    return "hour" if "H" in said else "day" if "d" in said else "month" if "m" in said else "year"
+
+
+def moment_in(text: str, format: str) -> datetime | None:
+    """The beginning of the period that a text names, or None."""
+    found = _pattern(format).fullmatch(text.strip())
+    if found is None:
+        return None
+    said = found.groupdict()
+    month = MONTHS.index(said["b"].title()) + 1 if "b" in said else int(said.get("m", 1))
+    year = int(said["Y"]) if "Y" in said else (int(said["y"]) + 31) % 100 + 1969
+    try:
+        return datetime(year, month, int(said.get("d", 1)), int(said.get("H", 0)))
+    except ValueError:
+        return None
+
+
+def moment_text(moment: datetime, format: str) -> str:
+    """A moment as the format writes it, in English whatever the machine speaks."""
+    said = {
+        "d": f"{moment.day:02}",
+        "m": f"{moment.month:02}",
+        "b": MONTHS[moment.month - 1],
+        "Y": f"{moment.year:04}",
+        "y": f"{moment.year % 100:02}",
+        "H": f"{moment.hour:02}",
+        "M": f"{moment.minute:02}",
+        "S": f"{moment.second:02}",
+    }
+    return _DIRECTIVE.sub(lambda found: said[found[1]], format)
+
+
+@cache
+def _pattern(format: str) -> re.Pattern[str]:
+    parts, end, format = [], 0, format.strip()
+    for found in _DIRECTIVE.finditer(format):
+        parts.append(re.escape(format[end : found.start()]))
+        touched = "%" in (format[: found.start()][-2:-1], format[found.end() :][:1])
+        figures = _READ[found[1]].replace("{1,2}", "{2}") if touched else _READ[found[1]]
+        parts.append(f"(?P<{found[1]}>{figures})")
+        end = found.end()
+    return re.compile("".join([*parts, re.escape(format[end:])]), re.IGNORECASE | re.ASCII)
+
 
 PERIODS = ("year", "quarter", "month", "week", "day", "hour")
 _EPOCH = date(1970, 1, 1)

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from dualquery.table.cells import from_numpy, from_texts
 from dualquery.table.dates import Dates
-from dualquery.table.domain import Categorical, Column, Items, Numeric
+from dualquery.table.domain import Categorical, Column, Dependency, Items, Numeric, Sum
 from dualquery.table.records import Codes, ColumnCodes, Records, SparseItems, as_lists
-from dualquery.table.rules import Dependency, Sum
 from dualquery.table.spread import bounds_of, in_units, spread
 
 PRECISION = 18  # decimal figures that fit into 64 bits

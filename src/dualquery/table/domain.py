@@ -4,15 +4,33 @@ A *column* is what the user's file has; an *attribute* is what the mathematics h
 or numeric column is one attribute. A block of items is one column of the file and very many
 binary attributes, numbered without being named one by one, so that half a million of them cost
 no more than a few integers here.
+
+*Rules* say what a record can be:
+
+    [[rule]]
+    says = "age < 15 => income = 0"              # where the left side holds, so does the right side
+    [[rule]]
+    says = "never sex = male & pregnant = yes"   # a combination that does not exist
+    [[rule]]
+    says = "density from puma"                   # records that agree on puma agree on density
+    [[rule]]
+    says = "total = wages + benefits"            # numbers that add up
+
+Both sides of `=>`, and what stands behind `never`, are queries in the language of queries (`queries.rules` reads
+them). With `values = { "0101" = "low" }` a dependency says what the value is; without, that there is one.
+
+Rules are about the synthetic table. The private table is not compared with them: whether its records keep a rule is
+private, and a rule that some of them break is only as wrong as they are many.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +47,136 @@ from dualquery.table.columns import (
     check,
     equal_width,
 )
-from dualquery.table.rules import Rule, check_rule
+from dualquery.table.dates import Dates
+from dualquery.table.toml_text import only, quoted, required, text
+
+_QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
+_NAME = rf"(?:{_QUOTED}|[^\s'\"=+<>&|!]+)"
+_ARROW = re.compile(rf"({_QUOTED})|=>|⇒")
+_FROM = re.compile(rf"({_NAME})\s+from\s+({_NAME}(?:\s*,\s*{_NAME})*)")
+_SUM = re.compile(rf"({_NAME})\s*=\s*({_NAME}(?:\s*\+\s*{_NAME})+)")
+
+
+@dataclass(frozen=True)
+class Implication:
+    """Where `when` holds, so does `then`; where `then` is None, `when` never holds. Both are queries."""
+
+    says: str
+    when: str
+    then: str | None
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """`attribute` is a function of the attributes `on`; `values` says which, for one attribute, where it is known."""
+
+    says: str
+    attribute: str
+    on: tuple[str, ...]
+    values: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Sum:
+    """`total` is the sum of the parts."""
+
+    says: str
+    total: str
+    parts: tuple[str, ...]
+
+
+Rule = Implication | Dependency | Sum
+
+
+def rule_in(entry: Mapping[str, Any], place: int) -> Rule:
+    """The rule that an entry of the file says."""
+    where = f"rule number {place}"
+    only(entry, where, {"says", "values"})
+    says = " ".join(required(entry, where, "says", text).split())
+    rule = read_rule(says, where)
+    if "values" in entry:
+        listed = entry["values"]
+        if not isinstance(rule, Dependency) or len(rule.on) != 1:
+            raise SchemaError(
+                f"{where}: 'values' belong to a dependency on one attribute, such as density from puma"
+            )
+        if not isinstance(listed, dict) or not all(isinstance(each, str) for each in listed.values()):
+            raise SchemaError(f'{where}: \'values\' must be texts by texts, {{ "0101" = "low" }}')
+        return Dependency(rule.says, rule.attribute, rule.on, tuple(sorted(listed.items())))
+    return rule
+
+
+def read_rule(says: str, where: str) -> Rule:
+    """The rule that a text says."""
+    arrow = next((found for found in _ARROW.finditer(says) if found[1] is None), None)
+    if arrow is not None:
+        when, then = says[: arrow.start()].strip(), says[arrow.end() :].strip()
+        if not when or not then:
+            raise SchemaError(f"{where} needs a condition on either side of =>")
+        return Implication(says, when, then)
+    if says.lower().startswith("never "):
+        return Implication(says, says[6:].strip(), None)
+    if found := _FROM.fullmatch(says):
+        return Dependency(
+            says, _name(found[1]), tuple(map(_name, re.findall(_NAME, found[2].replace(",", " "))))
+        )
+    if found := _SUM.fullmatch(says):
+        return Sum(says, _name(found[1]), tuple(map(_name, re.findall(_NAME, found[2]))))
+    raise SchemaError(
+        f"{where} is none that is known: write 'condition => condition', 'never condition', 'attribute from "
+        "attribute' or 'total = part + part'"
+    )
+
+
+def _name(written: str) -> str:
+    return written[1:-1].replace(written[0] * 2, written[0]) if written[0] in "'\"" else written
+
+
+def rule_entries(rule: Rule) -> dict[str, str]:
+    """The keys of a rule with their TOML values."""
+    entries = {"says": quoted(rule.says)}
+    if isinstance(rule, Dependency) and rule.values:
+        pairs = ", ".join(f"{quoted(given)} = {quoted(value)}" for given, value in rule.values)
+        entries["values"] = f"{{ {pairs} }}"
+    return entries
+
+
+def check_rule(rule: Rule, columns: Mapping[str, Column]) -> None:
+    """Refuse names that the schema does not have; queries are read where there is a language for them."""
+    if isinstance(rule, Implication):
+        return
+    names = (rule.attribute, *rule.on) if isinstance(rule, Dependency) else (rule.total, *rule.parts)
+    for name in names:
+        column = columns.get(name)
+        if column is None:
+            raise SchemaError(f"rule '{rule.says}' names '{name}', which is no attribute of the schema")
+        if isinstance(column, Items):
+            raise SchemaError(
+                f"rule '{rule.says}' is about the block of items '{name}'; rules are about columns"
+            )
+        if isinstance(rule, Sum) and (not isinstance(column, Numeric) or isinstance(column, Dates)):
+            raise SchemaError(f"rule '{rule.says}' adds '{name}', which is not numeric")
+    if len(set(names)) < len(names):
+        raise SchemaError(f"rule '{rule.says}' names an attribute twice")
+    if isinstance(rule, Dependency) and rule.values:
+        for name, said in (
+            (rule.on[0], {given for given, _ in rule.values}),
+            (names[0], {v for _, v in rule.values}),
+        ):
+            if unknown := sorted(said - set(columns[name].labels)):
+                raise SchemaError(f"rule '{rule.says}': '{name}' has no value '{unknown[0]}'")
+    if isinstance(rule, Sum):
+        _check_units(rule, [columns[name] for name in names])
+
+
+def _check_units(rule: Sum, columns: list[Column]) -> None:
+    """Numbers that add up are counted in one unit, so that they add up exactly."""
+    units = {(c.integer, c.decimals) for c in columns if isinstance(c, Numeric)}
+    if len(units) > 1:
+        raise SchemaError(
+            f"rule '{rule.says}' adds numbers of different decimals; declare the same for all of them"
+        )
+
 
 __all__ = [
     "MAXIMAL_BINS",

@@ -22,8 +22,7 @@ from dualquery.table.cells import plain
 from dualquery.table.column_text import entries
 from dualquery.table.columns import Categorical, Column, Numeric
 from dualquery.table.domain import Domain
-from dualquery.table.draft_cells import LeftOut
-from dualquery.table.drafting import drafted
+from dualquery.table.drafting import LeftOut, drafted
 from dualquery.table.files import known_encoding
 from dualquery.table.schema import DRAFT_LINE, MARK, Schema
 from dualquery.table.source import Source, describe, is_transaction_file, read_table

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +22,272 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError, SchemaError
-from dualquery.table.cells import is_list, numbers_of
+from dualquery.table.cells import distinct, is_list, numbers_of, plain, texts_of
 from dualquery.table.columns import Categorical, Column, Items, Numeric, Spread, check, equal_edges
-from dualquery.table.draft_bins import drafted_edges
-from dualquery.table.draft_cells import FEW, MANY, MARKERS, SOME_ROWS, Cells, LeftOut, absent
-from dualquery.table.draft_dates import drafted_dates
-from dualquery.table.draft_ids import drafted_id
-from dualquery.table.ids import IDS
+from dualquery.table.dates import Dates, Period, dates, period_in, period_of, period_text
 from dualquery.table.notation import numbers_written
+from dualquery.table.persons import EACH, IDS, PERSONS, looks_like_id, no_unit, repeats
+from dualquery.table.schema import Schema
+from dualquery.table.special import SECTIONS
+
+FEW = 20  # whole numbers with at most so many distinct values are categories
+MANY = 200  # texts with more distinct values are taken for names, ids or free text, and left out
+SOME_ROWS = 50  # in fewer rows all values may differ by chance
+
+MARKERS = (
+    "NA",
+    "N/A",
+    "n/a",
+    "na",
+    "NaN",
+    "nan",
+    "NULL",
+    "null",
+    "None",
+    "none",
+    "?",
+    "-",
+    "--",
+    ".",
+    "missing",
+)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A column that no attribute is drafted for, and why; what a person may make of it."""
+
+    name: str
+    reason: str
+    unit: str | None = None  # why it may be the unit
+    guess: Dates | None = None  # an attribute, if it is read by the first of these formats
+    formats: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one column: its distinct texts, how often each occurs, and how many cells are empty."""
+
+    name: str
+    texts: tuple[str, ...]
+    counts: NDArray[np.int64]
+    empty: int
+
+    @staticmethod
+    def of(name: str, cells: pa.ChunkedArray) -> Cells:
+        held = distinct(cells, name)
+        written = texts_of(held.values, name)
+        number = np.bincount(held.index, minlength=len(written) + 1)
+        counts: dict[str, int] = {}
+        for text, times in zip((*written, None), number.tolist(), strict=True):
+            key = (text or "").strip()
+            counts[key] = counts.get(key, 0) + times
+        empty = counts.pop("", 0)
+        kept = sorted(text for text, times in counts.items() if times)
+        return Cells(name, tuple(kept), np.array([counts[text] for text in kept], np.int64), empty)
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+    def without(self, markers: Sequence[str]) -> Cells:
+        kept = [i for i, text in enumerate(self.texts) if text not in markers]
+        gone = self.rows - int(self.counts[kept].sum())
+        return Cells(self.name, tuple(self.texts[i] for i in kept), self.counts[kept], self.empty + gone)
+
+
+def absent(held: Cells, empty: tuple[str, ...]) -> dict[str, Any]:
+    """The place of missing cells, where there are some."""
+    if not empty and not held.empty:
+        return {"missing": None, "empty": ()}
+    taken = set(held.texts)
+    return {
+        "missing": next(m for m in ("missing", "(missing)", "((missing))") if m not in taken),
+        "empty": empty,
+    }
+
+
+BINS = 20
+DECADES = 25  # of a ladder by order of magnitude, on each side of 0: what is smaller still is next to 0
+UNEVEN = 0.5  # of the rows in one of BINS bins of equal width: these numbers are skewed
+
+Floats = NDArray[np.float64]
+
+
+def drafted_edges(
+    name: str, values: Floats, weights: NDArray[np.int64], quantiles: int | None, *, integer: bool
+) -> tuple[float, ...]:
+    """At quantiles where so many are wanted; by order of magnitude where numbers are skewed; else equal."""
+    order = np.argsort(values)
+    values, shares = values[order], np.cumsum(weights[order]) / weights.sum()
+    low, high, bins = round_bins(float(values[0]), float(values[-1]), whole=integer)
+    even = equal_edges(name, low, high, bins)
+    if quantiles is not None:
+        return _at_quantiles(values, shares, quantiles, even, integer=integer)
+    held = np.histogram(values, even, weights=weights[order])[0]
+    if held.max() <= UNEVEN * weights.sum():
+        return even
+    return _by_magnitude(values, shares, even, integer=integer)
+
+
+def _at_quantiles(
+    values: Floats, shares: Floats, number: int, even: tuple[float, ...], *, integer: bool
+) -> tuple[float, ...]:
+    """Edges at the quantiles, rounded to two figures."""
+    inner = values[np.searchsorted(shares, np.arange(1, number) / number)]
+    rounded = {_two_figures(x, integer=integer) for x in inner.tolist()}
+    return tuple(sorted({even[0], *(x for x in rounded if even[0] < x < even[-1]), even[-1]}))
+
+
+def _two_figures(x: float, *, integer: bool) -> float:
+    rounded = float(f"{x:.1e}")
+    return float(round(rounded)) if integer else rounded
+
+
+def _by_magnitude(
+    values: Floats, shares: Floats, even: tuple[float, ...], *, integer: bool
+) -> tuple[float, ...]:
+    """0, and ± 1, 2 or 5 times powers of ten (or powers alone, where they span many) up to the largest number."""
+    ladder: set[float] = set()
+    for sign in (1.0, -1.0):
+        side = np.sort(sign * values[sign * values > 0])
+        if not len(side):
+            continue
+        least = float(side[len(side) // 50])  # the smallest few share a bin with what is below them
+        first = math.floor(math.log10(max(least, 1.0 if integer else 0.0) or side[-1]))
+        last = math.ceil(math.log10(side[-1]))
+        first = max(first, last - DECADES)
+        steps = (1, 2, 5) if last - first <= 6 else (1,)
+        rungs = [float(Decimal(step).scaleb(power)) for power in range(first, last + 1) for step in steps]
+        ladder |= {sign * rung for rung in rungs}
+    zero = bool((values == 0).any())
+    if zero or (values[0] < 0 < values[-1]):
+        ladder |= {0.0, 1.0} if integer and zero else {0.0}
+    if values[0] >= 0:
+        ladder |= {0.0}
+        ladder = {x for x in ladder if x >= 0}
+    top = min((x for x in ladder if x >= values[-1]), default=even[-1])
+    bottom = 0.0 if values[0] >= 0 else max((x for x in ladder if x <= values[0]), default=even[0])
+    edges = sorted(x for x in ladder if bottom <= x <= top)
+    if integer:
+        edges = [a for a, b in pairwise([*edges, math.inf]) if math.ceil(a) < b]
+    return tuple(edges) if len(edges) > 1 else even
+
+
+def round_bins(smallest: float, largest: float, *, whole: bool) -> tuple[float, float, int]:
+    """At most about BINS bins of width 1, 2 or 5 times a power of ten, from one multiple of it to another."""
+    if smallest > 0 and smallest < largest / 2:
+        smallest = 0.0
+    # Numbers too close for bins of their own share one of the smallest width that floats can tell apart.
+    finest = max(math.ulp(smallest), math.ulp(largest)) * 4
+    least = max(largest / BINS - smallest / BINS, 1.0 if whole else finest)
+    power = math.floor(math.log10(least))
+    width = next(w for m in (1, 2, 5, 10) if (w := m * Decimal(10) ** power) >= Decimal(least))
+    first, last = math.floor(Decimal(smallest) / width), math.ceil(Decimal(largest) / width)
+    return float(first * width), float(last * width), last - first
+
+
+_DAYS = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
+    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d%b%Y"),
+)
+FORMATS = (*(day + time for time in ("", " %H:%M", " %H:%M:%S") for day in _DAYS), "%m/%Y")
+LIKELY = range(1800, 2200)  # years: figures that could be other dates are no dates
+
+
+def drafted_dates(held: Cells) -> Dates | LeftOut | None:
+    """Dates, where every text but markers of missing ones names a day, a month or a moment in one way."""
+    markers = tuple(text for text in held.texts if text in MARKERS)
+    rest = held.without(markers)
+    for formats in ((None,), FORMATS):
+        ways = {each: found for each in formats if (found := _periods(rest, each))}
+        if ways:
+            break
+    else:
+        return None
+    periods = [period for way in ways.values() for period in way]
+    first, last = min(each.first for each in periods), max(each.first for each in periods)
+    by = _by(periods, (last - first).days)
+    start, end = (period_text(period_of(each, by).first, by) for each in (first, last))
+    column = dates(held.name, start, end, by, clamp=True, format=next(iter(ways)), **absent(rest, markers))
+    if len(ways) == 1:
+        return column
+    formats = tuple(str(each) for each in ways)
+    read = " or ".join(f'"{each}"' for each in formats)
+    reason = f"its dates can be read as {read}; choose the format where it stands at the end of this file"
+    return LeftOut(held.name, reason, guess=column, formats=formats)
+
+
+def _periods(held: Cells, format: str | None) -> list[Period]:
+    """What all texts name in this format; nothing where one of them names nothing."""
+    found = []
+    for text in held.texts:
+        period = period_in(text, format)
+        if period is None or period.kind not in ("day", "hour", "month"):
+            return []
+        if format is not None and period.first.year not in LIKELY:
+            return []
+        found.append(period)
+    return found
+
+
+def _by(periods: list[Period], days: int) -> str:
+    """How precisely: the longer the time, the longer the period."""
+    timed = any(period.kind == "hour" and period.first.hour for period in periods)
+    limits = ((2, "hour" if timed else "day"), (62, "day"), (5 * 366, "month"), (10**9, "year"))
+    by = next(by for limit, by in limits if days <= limit)
+    return "month" if by == "day" and any(period.kind == "month" for period in periods) else by
+
+
+_FRACTION = re.compile(r"-?[0-9]*[.,][0-9]+")
+
+
+def drafted_id(held: Cells) -> LeftOut | None:
+    """An id, where a column looks like one."""
+    number, rows = len(held.texts), held.rows
+    if any(_FRACTION.fullmatch(text) for text in held.texts):
+        return None
+    if repeats(held.name, number, rows) or (
+        number > MANY and _of_codes(held) and 1.2 * number <= rows <= EACH * number
+    ):
+        each = f"about {rows / number:,.0f} rows each" if rows >= 1.5 * number else "some have several rows"
+        reason = (
+            f"it looks like an id, {each}: if it is a person's, it is the unit (docs/schema.md), no attribute"
+        )
+        return LeftOut(held.name, reason, unit=f"{each}: a person?")
+    if number == rows >= SOME_ROWS and PERSONS.fullmatch(held.name.strip()):
+        return LeftOut(held.name, "it numbers the rows: an id says nothing about people")
+    return None
+
+
+def _of_codes(held: Cells) -> bool:
+    """Whether texts look like ids whatever their column is called: letters and figures without a blank."""
+    return all(
+        not text.isdecimal() and any(c.isdecimal() for c in text) and not any(c.isspace() for c in text)
+        for text in held.texts
+    )
+
+
+def several_rows(table: pa.Table, schema: Schema) -> list[str]:
+    """A warning for each column that the schema leaves out and in which an id of persons comes again.
+
+    It looks at cells, so it is for the curator's eyes and goes into no release.
+    """
+    if schema.unit is not None or schema.domain.kind in SECTIONS:
+        return []
+    known = {column.name.strip() for column in schema.domain.columns}
+    times = Counter(table.column_names)
+    found = []
+    for name, cells in zip(table.column_names, table.columns, strict=True):
+        if looks_like_id(name) and name.strip() not in known and times[name] == 1:
+            try:
+                held = Cells.of(name, plain(cells))
+            except DataError:
+                continue
+            if repeats(name, len(held.texts), held.rows):
+                found.append(no_unit("column", name))
+    return found
+
 
 LONG = 30  # letters, on average: free text
 NUMBER_MARKERS = ("-9", "-99", "-999", "-9999", "-8", "-7", "-1")  # where all other numbers are at least zero
@@ -36,8 +299,6 @@ CODES = re.compile(
 SIGNS = "€$£¥"
 _LEADING_ZERO = re.compile(r"0\d+")
 _WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0*")
-
-Floats = NDArray[np.float64]
 
 
 def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Column | LeftOut:

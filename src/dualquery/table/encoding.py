@@ -7,12 +7,23 @@ division of floats would put 0.3 below the edge 3/10.
 
 A missing cell is one thing, whatever the column is (`columns`): null, blanks, NaN, a text that the schema
 lists as `empty`, or the label of missing cells itself. `decoding` is the way back.
+
+*Tables that do not fit into memory.* A row is encoded by itself, so the records of a table are those of its
+batches. Where the schema names a unit, what is kept of a person (`persons`) depends on that person's rows alone:
+rows go into bins by a hash of the id, a person's rows all into the same bin, and each bin is encoded as if it were
+a table. The bins are files without a name in the folder for temporary files: nobody else can open them, and nothing
+of them is left when the process ends, however it ends.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +31,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
+from dualquery.table.batches import Told, batches, transaction_batches
 from dualquery.table.cells import (
     TYPED,
     as_numpy,
@@ -41,22 +53,70 @@ from dualquery.table.cells import (
 from dualquery.table.codes import OpenText, WholeRange, open_codes
 from dualquery.table.dates import Dates, is_dated
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
+from dualquery.table.graph import Vertex
 from dualquery.table.lookup import bins_of, looked_up
 from dualquery.table.notation import numbers_written
 from dualquery.table.persons import baskets, kept_rows, owners_of
 from dualquery.table.points import Coordinate
-from dualquery.table.records import (
-    Codes,
-    ColumnCodes,
-    Records,
-    SparseItems,
-    smallest_type,
-    taken,
-)
+from dualquery.table.records import Codes, ColumnCodes, Records, SparseItems, smallest_type, taken
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source, is_transaction_file, read_table
 from dualquery.table.transactions import read_transactions, transactions
-from dualquery.table.unplaced import Unplaced, advice
+
+
+class Unplaced(IntEnum):
+    """Why a cell has no code."""
+
+    EMPTY = -1
+    OUTSIDE = -2
+    NOT_A_NUMBER = -3
+
+
+def advice(column: Categorical | Numeric, reason: Unplaced) -> str:
+    """One sentence that says what to write into the schema."""
+    name = column.name
+    if reason is Unplaced.NOT_A_NUMBER and isinstance(column, Dates):
+        written = (
+            ' or say how they are written, such as format = "%d.%m.%Y",' if column.format is None else ""
+        )
+        return (
+            f"column '{name}' holds cells that are no dates such as {column.example}, or longer than a {column.by}; "
+            f'mend them,{written} or list the texts that stand for a missing date: empty = ["..."] in the schema'
+        )
+    if reason is Unplaced.NOT_A_NUMBER:
+        return (
+            f"column '{name}' holds cells that are not numbers; mend them, list the texts that stand for a "
+            'missing number, empty = ["..."] in the schema, or make the attribute categorical'
+        )
+    if isinstance(column, Numeric):
+        if reason is Unplaced.EMPTY:
+            return (
+                f"column '{name}' has empty cells or NaN; set missing = \"missing\" for it in the schema "
+                "to give them a place"
+            )
+        if isinstance(column, Coordinate):
+            return (
+                f"column '{name}' holds numbers outside its bounds; widen the bounds in the schema, or set "
+                "clamp = true in [points] to send such numbers to the nearest bound"
+            )
+        return (
+            f"column '{name}' holds numbers beyond its bin edges; widen the edges in the schema, "
+            "or set clamp = true to send such numbers to the nearest end"
+        )
+    if reason is Unplaced.EMPTY:
+        return (
+            f"column '{name}' has empty cells; set missing = \"...\" for it in the schema "
+            "to the listed value that stands for them"
+        )
+    if isinstance(column, Vertex):
+        return (
+            f"column '{name}' holds vertices outside the declared set; declare them in [graph], or leave such edges "
+            "out of the table by a rule that looks at each edge alone"
+        )
+    return (
+        f"column '{name}' holds values that the schema does not list; add them to its values, "
+        'or set unknown = "..." to the listed value that stands for them'
+    )
 
 
 def encode(source: Source, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
@@ -301,3 +361,90 @@ def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
         key = key[np.append(True, key[1:] != key[:-1])]
     start = np.searchsorted(key, np.arange(rows + 1) * column.count)
     return SparseItems(start.astype(np.int64), (key % column.count).astype(np.int32))
+
+
+BINS = 64  # of persons: each is encoded at once
+
+
+def record_blocks(
+    source: Source,
+    schema: Schema,
+    *,
+    rows: int,
+    records_per_person: int | None = None,
+    tell: Told = lambda _: None,
+) -> Iterator[Records]:
+    """What `encode` would give, in blocks of about so many records. Nothing may be counted before the last one."""
+    check_persons(schema, records_per_person)
+    owned = schema.unit is not None and (schema.long or records_per_person is not None)
+    wanted = WantedColumns.of(source, schema, owned=owned)
+    if wanted.transactions:
+        read = transaction_batches(source, wanted.names[0], rows=rows, tell=tell)
+    else:
+        read = batches(
+            source, wanted.names, rows=rows, lists=wanted.lists, encoding=schema.encoding, tell=tell
+        )
+    if owned:
+        assert schema.unit is not None
+        read = _person_by_person(read, schema.unit)
+    for batch in read:
+        yield encoded(batch, schema, records_per_person=records_per_person)
+
+
+def _person_by_person(read: Iterator[pa.Table], unit: str) -> Iterator[pa.Table]:
+    """The same rows in other tables, those of a person all in one."""
+    bins = [_Bin() for _ in range(BINS)]
+    try:
+        for batch in read:
+            place = bin_of(batch.column(unit), unit, BINS)
+            for number in np.unique(place).tolist():
+                bins[number].append(batch.take(pa.array(np.flatnonzero(place == number))))
+        for each in bins:
+            yield from each.table()
+    finally:
+        for each in bins:
+            each.close()
+
+
+def bin_of(ids: pa.ChunkedArray, unit: str, bins: int) -> NDArray[np.int64]:
+    """A bin for each row, by a hash of its person: the same in any batch, on any machine. Blank ids go first."""
+    owners = owners_of(ids, unit)
+    digests = [
+        int.from_bytes(
+            hashlib.blake2b(text.encode(), digest_size=8, person=b"bin of a person").digest(), "big"
+        )
+        % bins
+        for text in owners.ids.to_pylist()
+    ]
+    known = np.array([*digests, 0], np.int64)
+    return known[np.minimum(owners.of, len(digests))]
+
+
+class _Bin:
+    """Tables of one schema, one behind the other in a file without a name."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+        self._writer: Any = None
+
+    def append(self, table: pa.Table) -> None:
+        # Dictionaries differ from batch to batch, and a stream of Arrow has one of each.
+        table = pa.table(
+            [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns],
+            names=table.column_names,
+        )
+        if self._writer is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (it stays open)
+            self._writer = pa.ipc.new_stream(self._file, table.schema)
+        self._writer.write_table(table)
+
+    def table(self) -> Iterator[pa.Table]:
+        if self._writer is not None:
+            self._writer.close()
+            self._file.seek(0)
+            yield pa.ipc.open_stream(self._file).read_all()
+            self.close()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from dualquery.errors import DataError
+from dualquery.table.cells import Typed, apart
 from dualquery.table.files import after, choose, kind_of, open_file, quoted_path
-from dualquery.table.kinds import Typed, apart
 
 BATCH = 1 << 14
 BLANKS = re.compile(r"[ \t\n\r]*")

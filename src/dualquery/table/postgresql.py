@@ -3,7 +3,7 @@
 One statement, `COPY (SELECT …) TO STDOUT`, sees the table at one moment and hands it over as text, row after row,
 without keeping it. Each cell is written by its declared type alone (dates in ISO form, numbers in full, truth values
 as `true` and `false`, arrays of items as ids between blanks), so a record does not depend on the others
-(docs/schema.md); numbers and dates are known as such (`kinds`). What arrives passes the same checker as a text file.
+(docs/schema.md); numbers and dates are known as such. What arrives passes the same checker as a text file.
 
 The address may hold a password: no message repeats it.
 """
@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from dualquery.errors import DataError
+from dualquery.table.cells import all_typed
 from dualquery.table.delimited import delimited_batches
 from dualquery.table.files import choose
-from dualquery.table.kinds import all_typed
 
 ADDRESSES = ("postgresql://", "postgres://")
 # How a cell is written must not depend on who asks.

@@ -52,14 +52,11 @@ from typing import Any
 
 from dualquery.errors import SchemaError
 from dualquery.table.column_text import column_in, entries
-from dualquery.table.domain import Domain
+from dualquery.table.domain import Domain, rule_entries, rule_in
 from dualquery.table.files import known_encoding
-from dualquery.table.ids import PERSONS, no_unit
-from dualquery.table.keys import only, optional, text, truth
-from dualquery.table.persons import check_unit
-from dualquery.table.rules import rule_entries, rule_in
+from dualquery.table.persons import PERSONS, check_unit, no_unit
 from dualquery.table.special import SECTIONS, check_special, read_special, special_text
-from dualquery.table.toml_text import commented, document, quoted
+from dualquery.table.toml_text import commented, document, only, optional, quoted, text, truth
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
 MARK = "# from the data"  # behind each line of a draft that was read off the table

@@ -32,10 +32,10 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.table.books import book_of
+from dualquery.table.cells import is_sequence, of_objects
 from dualquery.table.delimited import read_delimited
 from dualquery.table.files import choose, kind_of, open_file, quoted_path, reading
 from dualquery.table.json_records import read_json
-from dualquery.table.kinds import is_sequence, of_objects
 from dualquery.table.parts import is_pattern, matching, same_kinds
 from dualquery.table.postgresql import PostgresTable, is_database
 from dualquery.table.transactions import is_transaction_name

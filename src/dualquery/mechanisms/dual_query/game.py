@@ -7,20 +7,24 @@ from collections.abc import Callable
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.game.best_response_data_player import BestResponseDataPlayer, Fallback, Oracle
-from dualquery.game.learning_query_player import LearningQueryPlayer
+from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
 from dualquery.game.moves import Challenge, Record, Transcript
 from dualquery.game.play import play
+from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.dual_query.fallback import Density, Free, density_share, uniform, zeros
 from dualquery.mechanisms.dual_query.parameters import (
+    Density,
     DualQueryParameters,
+    Free,
     Learning,
+    density_share,
     from_budget,
     from_theory,
     rate_of,
     round_steps,
     too_dear,
+    uniform,
+    zeros,
 )
 from dualquery.mechanisms.dual_query.rehearsal import rehearse
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, affordable, choice

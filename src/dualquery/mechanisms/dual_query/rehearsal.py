@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.counting.counter import Countable
-from dualquery.game.best_response_data_player import BestResponseDataPlayer, Fallback, Oracle
-from dualquery.game.learning_query_player import LearningQueryPlayer
+from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
 from dualquery.game.play import play
-from dualquery.mechanisms.dual_query.fallback import Density, Free, uniform, zeros
-from dualquery.mechanisms.dual_query.parameters import Learning, rate_of
+from dualquery.game.query_players import LearningQueryPlayer
+from dualquery.mechanisms.dual_query.parameters import Density, Free, Learning, rate_of, uniform, zeros
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.scores import Score
 from dualquery.privacy.selection import Rate, Selected, draw

@@ -27,9 +27,9 @@ from dualquery.fitting.measured import (
 )
 from dualquery.fitting.pace import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Fitting, Pace
 from dualquery.fitting.rows import product_start
-from dualquery.game.best_response_query_player import BestResponseQueryPlayer
 from dualquery.game.moves import Cells, Set
 from dualquery.game.play import play
+from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.mechanism import Plan, Step, Task, hidden
 from dualquery.mechanisms.projection.plans import MAX_ERROR, built
 from dualquery.mechanisms.projection.pure_shares import Rounds, SignedPlan, errors_of, events_of, plan_signed

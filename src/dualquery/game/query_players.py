@@ -1,0 +1,194 @@
+"""The query player that best-responds: find what the last reply gets wrong, and have that measured.
+
+The query player that learns. Privacy concerns it in what it asks of the curator, and there alone.
+
+The query player of a stream: an analyst asks, and only what surprises becomes a challenge.
+
+Questions come one at a time, each chosen after the last answer. The data player's last reply answers, unless the
+curator says that it is far off; then the count is measured, the measurement is the answer, and the data player
+hears it. A round of the game is thus one surprise, however many questions it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.counting.counter import Integers
+from dualquery.errors import BudgetError
+from dualquery.game.moves import Asked, Challenge, Gives, Record, Replied, Takes, Transcript
+from dualquery.privacy.curator import Curator, Surprise, ThresholdLaw
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.scores import Score, SignedErrors
+from dualquery.privacy.selection import Rate, Selected
+from dualquery.privacy.statistics import Statistic
+from dualquery.queries.workload import Workload
+
+
+class Questions(Protocol[Gives, Takes]):
+    """What may be asked, and how a reply is judged by it. Public, all of it."""
+
+    def score(self, reply: Takes | None) -> Score:
+        """How wrong a reply is on each question; None is the public start."""
+
+    def statistic(self, chosen: Selected) -> Statistic:
+        """What is measured where this was chosen."""
+
+    def heard(self, chosen: Selected, noisy: Integers) -> Gives:
+        """What the data player is told."""
+
+
+class Complaints(Protocol[Gives, Takes]):
+    """Questions that are put to the data player without a measurement."""
+
+    def score(self, reply: Takes | None) -> Score:
+        """How wrong a reply is on each question; None is the public start."""
+
+    def complaint(self, chosen: Selected) -> Gives:
+        """What the data player is told."""
+
+
+class BestResponseQueryPlayer(Generic[Asked, Replied]):
+    """Chooses one question by the exponential mechanism and has it measured (MWEM, Figure 1, steps 1 and 2)."""
+
+    def __init__(
+        self, curator: Curator, questions: Questions[Asked, Replied], *, rate: Rate, noise: Noise
+    ) -> None:
+        self._curator = curator
+        self._questions = questions
+        self._rate = rate
+        self._noise = noise
+
+    def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked:
+        reply = transcript.last_reply() if transcript.rounds else None
+        chosen = self._curator.select(self._questions.score(reply), rate=self._rate)
+        noisy = self._curator.measure(self._questions.statistic(chosen), noise=self._noise)
+        return self._questions.heard(chosen, noisy)
+
+
+class ComplainingQueryPlayer(Generic[Asked, Replied]):
+    """Chooses likewise a query or a negation that is answered too high, and says no more: PMW measures nothing."""
+
+    def __init__(self, curator: Curator, complaints: Complaints[Asked, Replied], *, rate: Rate) -> None:
+        self._curator = curator
+        self._complaints = complaints
+        self._rate = rate
+
+    def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked:
+        reply = transcript.last_reply() if transcript.rounds else None
+        return self._complaints.complaint(
+            self._curator.select(self._complaints.score(reply), rate=self._rate)
+        )
+
+
+class Selecting(Protocol):
+    """Whoever draws by a score: the curator, or in a rehearsal somebody with public numbers."""
+
+    def select(self, score: Score, *, rate: Rate, draws: int = 1) -> Selected: ...
+
+
+class LearningQueryPlayer:
+    """Multiplicative weights over queries and their negations, seen only through samples.
+
+    After replies x_1 … x_{t−1} the weight of q is exp(η Σ_i (q(D) − q(x_i))), as integer score
+    c_q = (t − 1) · count(q) − n · Σ_i q(x_i) and rate η / n (Gaboardi et al. 2014, Algorithm 2). The
+    sum over replies is public and kept here; the counts stay with the curator.
+    """
+
+    def __init__(
+        self, curator: Selecting, workload: Workload, *, rate: Rate, samples: int, public_rows: int
+    ) -> None:
+        self._curator = curator
+        self._workload = workload
+        self._rate = rate
+        self._samples = samples
+        self._public_rows = public_rows
+        self._answers: NDArray[np.int32] = np.zeros(workload.size, np.int32)
+        self._heard = 0
+
+    def challenge(self, transcript: Transcript[Challenge, Record]) -> Challenge:
+        self.hear(transcript)
+        score = SignedErrors(
+            self._workload,
+            self._public_rows,
+            repeats=self._heard,
+            scale=self._public_rows,
+            offsets=self._answers,
+        )
+        return net_weights(self._curator.select(score, rate=self._rate, draws=self._samples))
+
+    def hear(self, transcript: Transcript[Challenge, Record]) -> NDArray[np.int32]:
+        """Take in the replies that are new; how many of all replies satisfy each query."""
+        for reply in transcript.replies[self._heard :]:
+            for group, start in zip(self._workload.groups, self._workload.starts, strict=False):
+                group.add_answers(reply, self._answers[start : start + group.size])
+        self._heard = len(transcript.replies)
+        return self._answers
+
+
+def net_weights(drawn: Selected) -> Challenge:
+    """Each drawn query once, weighted by how often it was drawn less how often its negation was."""
+    queries, inverse = np.unique(drawn.queries, return_inverse=True)
+    weights = np.bincount(inverse, weights=np.where(drawn.negated, -1.0, 1.0)).astype(np.int64)
+    kept = weights != 0
+    return Challenge(queries[kept], weights[kept])
+
+
+class StreamEnded(Exception):
+    """No question is left: the game is over."""
+
+
+class StreamedQuestion(Protocol[Gives, Takes]):
+    """One question of a stream, and how a reply answers it."""
+
+    def statistic(self) -> Statistic:
+        """The count that is asked for."""
+
+    def believed(self, reply: Takes) -> float:
+        """What a reply says, in records."""
+
+    def heard(self, reply: Takes, surprise: Surprise) -> Gives:
+        """What the data player is told of a surprise."""
+
+
+class StreamingQueryPlayer(Generic[Asked, Replied]):
+    """Lets the reply answer, question by question, up to the next surprise. `told` hears every answer, in records."""
+
+    def __init__(
+        self,
+        curator: Curator,
+        stream: Iterator[StreamedQuestion[Asked, Replied]],
+        *,
+        start: Replied,
+        law: ThresholdLaw,
+        noise: Noise,
+        told: Callable[[float, bool], None],
+    ) -> None:
+        self._curator = curator
+        self._stream = stream
+        self._start = start
+        self._law = law
+        self._noise = noise
+        self._told = told
+
+    def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked:
+        reply = transcript.last_reply() if transcript.rounds else self._start
+        for question in self._stream:
+            believed = question.believed(reply)
+            surprise = self._tested(question, round(believed))
+            if surprise is None:
+                self._told(believed, False)
+                continue
+            self._told(float(surprise.noisy), True)
+            return question.heard(reply, surprise)
+        raise StreamEnded
+
+    def _tested(self, question: StreamedQuestion[Asked, Replied], hypothesis: int) -> Surprise | None:
+        """What the curator says; silence where nothing is left to ask with."""
+        try:
+            return self._curator.exceeds(question.statistic(), hypothesis, law=self._law, noise=self._noise)
+        except BudgetError:
+            return None

@@ -1,0 +1,225 @@
+"""Degrees, blocks and pairs over public coarsenings of the vertices, measured once each and raked together.
+
+First what leaves and what enters each vertex. From these, the questions and the public attributes come the classes
+of vertices (`classes`) and the likely pairs; then the table between classes and the table of these pairs.
+An edge lies in one cell of each of the four tables, so that the squared sensitivity is the sum of four
+squares, whatever the number of cuts. The noise of both steps is paid for before the first; what the second asks
+follows the first, how much it costs does not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.beliefs.graphs import Fitted, MeasuredGraph, Pairs, fit, product_model
+from dualquery.errors import BudgetError
+from dualquery.fitting.shrink import learned, posterior
+from dualquery.mechanisms.graphs import WeightedGraph, classes_of
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.wishes import NoWishes
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import smallest_gaussian_scale
+from dualquery.privacy.noise import Gaussian
+from dualquery.privacy.special_statistics import CoarseEdgeCounts
+from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
+from dualquery.table.graph import Graph
+
+FINE = 64  # by which the smallest multiplier is multiplied, so that shares are met and noise is fine
+SHARES = {
+    "degrees": 0.45,
+    "blocks": 0.3,
+    "pairs": 0.25,
+}  # of the squared sensitivity; degrees twice half of theirs
+MOST_PAIRS = 2_000_000  # of vertices that are measured, those with the largest product of degrees
+MOST_CLASSES = 40
+PARTS = 8  # of the pairs, by what is expected of them, each with a prior of its own
+AGAIN = 3  # times that extras and the block model are fitted to each other
+LEAST_EXTRA = 0.3  # deviations of a pair: below, it is left to the block model
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoarseningParameters:
+    """How many classes and likely pairs there are, and the noise of each table, in edges."""
+
+    classes: int
+    pairs: int
+    degree_noise: float
+    block_noise: float
+    pair_noise: float
+    times: tuple[int, int, int] = hidden()  # degrees, blocks, pairs
+    law: Gaussian = hidden()
+
+
+def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
+    """Shares of one budget; the number of classes from the public number of edges."""
+    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
+        raise BudgetError(
+            "coarsenings are paid for by zcdp or gaussian accounting; ask for one, or frieze-kannan"
+        )
+    domain = task.domain
+    assert isinstance(domain, Graph)
+    number = len(domain.vertices)
+    pairs = min(number**2, MOST_PAIRS)
+    classes = max(2, min(MOST_CLASSES, number, round(math.sqrt(task.rows) / 8)))
+    times = (
+        round(FINE * math.sqrt(SHARES["degrees"] / 2)),
+        round(FINE * math.sqrt(SHARES["blocks"])),
+        round(FINE * math.sqrt(SHARES["pairs"])),
+    )
+    nothing = np.zeros(number, np.int64)
+    first, second = _statistics(domain, times, nothing, 1, LikelyPairs(nothing, np.arange(number)))
+    neighbours = task.budget.neighbours
+    moved = [each.sensitivity(neighbours) for each in (first, second)]
+    law = Gaussian(
+        smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(each) for each in moved])
+    )
+    noises = [law.deviation / each for each in times]
+    inside = noises[1] * classes / 4 + 0.25 * math.sqrt(task.rows) / 4 + noises[0] * math.sqrt(number) / 16
+    return Plan(
+        mechanism="coarsenings",
+        task=task,
+        reason=f"degrees, {classes} × {classes} blocks and {pairs:,} pairs, raked together",
+        parameters=CoarseningParameters(
+            classes=classes,
+            pairs=pairs,
+            degree_noise=noises[0],
+            block_noise=noises[1],
+            pair_noise=noises[2],
+            times=times,
+            law=law,
+        ),
+        steps=(
+            Step("measure what leaves and what enters each vertex", law.event(moved[0])),
+            Step("measure blocks and heavy pairs", law.event(moved[1])),
+        ),
+        mean_error=min(1.0, inside / (domain.heaviest * task.rows)),
+        max_error=min(1.0, 4 * inside / (domain.heaviest * task.rows)),
+        seconds=2.0 + 4e-9 * task.workload.size * number * 48 + 1e-6 * pairs,
+        bytes=100 * pairs + 200 * number + 2 * task.workload.size * number // 8,
+    )
+
+
+def _statistics(
+    domain: Graph, times: tuple[int, int, int], classes: NDArray[np.int64], many: int, pairs: LikelyPairs
+) -> tuple[CoarseEdgeCounts, CoarseEdgeCounts]:
+    """What the first step measures, and what the second does."""
+    first = CoarseEdges(domain, degrees(len(domain.vertices)), (times[0], times[0]))
+    second = CoarseEdges(domain, (Blocks(classes, many), pairs), times[1:])
+    return CoarseEdgeCounts(first), CoarseEdgeCounts(second)
+
+
+def run(
+    plan: Plan[CoarseningParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """Measure twice, shrink, rake."""
+    task, chosen = plan.task, plan.parameters
+    domain = task.domain
+    assert isinstance(domain, Graph)
+    number, law = len(domain.vertices), chosen.law
+    allowed = curator.allow(*(step.event for step in plan.steps))  # type: ignore[arg-type]
+    nothing = np.zeros(number, np.int64)
+    first, _ = _statistics(domain, chosen.times, nothing, 1, LikelyPairs(nothing, nothing))
+    out, into = first.edges.split(curator.measure(first, noise=law, within=allowed[0]))
+    out, into = (_plausible(each.ravel(), chosen.degree_noise) for each in (out, into))
+    progress("raking", 1, 4)
+    likely = likely_pairs(out, into, chosen.pairs)
+    classes = classes_of(domain, task.workload, out + into, chosen.classes, rng)
+    many = int(classes.max()) + 1
+    _, second = _statistics(domain, chosen.times, classes, many, likely)
+    between, pairs = second.edges.split(curator.measure(second, noise=law, within=allowed[1]))
+    progress("raking", 2, 4)
+    total, total_variance = _total(task, between, chosen.block_noise)
+    known = MeasuredGraph(
+        leaving=out,
+        entering=into,
+        blocks=between[:-1].reshape(many, many),
+        loops=float(between[-1]),
+        total=total,
+        degree_variance=chosen.degree_noise**2,
+        block_variance=chosen.block_noise**2,
+        total_variance=total_variance,
+        pair_variance=chosen.pair_noise**2,
+    )
+    fitted = fit(known, product_model(known, classes), Pairs.none())
+    progress("raking", 3, 4)
+    for _ in range(AGAIN):  # what the model says of a pair moves with the extras of others
+        extra = _extras(fitted, likely, pairs[:-1], chosen.pair_noise)
+        fitted = fit(known, fitted, extra)
+    progress("raking", 4, 4)
+    spread = math.sqrt(1 / (1 / chosen.degree_noise**2 + 1 / max(1.0, float(np.var(out)))))
+    return Outcome(artefact=WeightedGraph(domain, fitted, float(task.rows), chosen.block_noise, spread))
+
+
+def _plausible(noisy: Array, deviation: float) -> Array:
+    """Degrees drawn towards their mean, and not negative."""
+    mean = np.full(len(noisy), max(0.0, float(noisy.mean())))
+    return np.maximum(mean + excess(noisy, mean, deviation), 0.0)
+
+
+def _total(task: Task, between: Array, deviation: float) -> tuple[float, float]:
+    """The weight of all edges, and its variance: their number where none has a weight, else the sum of the blocks."""
+    domain = task.domain
+    assert isinstance(domain, Graph)
+    if domain.heaviest > 1 or len(domain.columns) > 2:
+        return max(1.0, float(between.sum())), deviation**2 * between.size
+    return float(task.rows), task.rows_variance or 0.0
+
+
+def _extras(fitted: Fitted, likely: LikelyPairs, noisy: Array, deviation: float) -> Pairs:
+    """The pairs that were seen to differ from the block model, by how much; alike are those of like expectation."""
+    source, target = likely.pairs()
+    mean = fitted.between(source, target)
+    found = np.zeros(len(mean))
+    for some in np.array_split(np.argsort(mean, kind="stable"), max(1, min(PARTS, len(mean) // 20_000))):
+        found[some] = excess(noisy[some], mean[some], deviation)
+    found = np.maximum(found, -mean)
+    kept = np.abs(found) > LEAST_EXTRA * deviation
+    return Pairs(source[kept], target[kept], found[kept])
+
+
+WORDS = "degrees, blocks and heavy pairs over public coarsenings of the vertices, measured once and raked together"
+COARSENINGS = Mechanism(
+    "coarsenings",
+    WORDS,
+    NoWishes,
+    plan,
+    run,
+    paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP),
+    plays=("graph",),
+)
+
+
+BINS = 1500  # of alike numbers, each worked out once
+WIDTH = 0.3  # of a component, as a part of where it lies
+
+
+def excess(noisy: Array, mean: Array, deviation: float) -> Array:
+    """What noisy numbers are likely to be beyond a public mean: the posterior mean of θ (`fitting.shrink`).
+
+    Components lie at zero and around ± a geometric grid, the wider the farther out. Most pairs of vertices have no
+    edge and are drawn to their mean; the few heavy ones stand far outside the noise, and stay.
+    """
+    seen = (noisy - mean).ravel() / deviation
+    place = np.arcsinh(seen)
+    edges = np.linspace(place.min() - 1e-9, place.max() + 1e-9, BINS + 1)
+    which = np.clip(np.searchsorted(edges, place, side="right") - 1, 0, BINS - 1)
+    held = np.bincount(which, minlength=BINS)
+    centre = np.sinh((edges[:-1] + edges[1:]) / 2)[held > 0]
+    grid = 0.25 * 1.3 ** np.arange(int(np.log(4 * max(1.0, np.abs(seen).max())) / np.log(1.3)) + 2)
+    support = np.concatenate([[0.0], -grid[::-1], grid])
+    same = np.ones(len(centre))
+
+    def prior(some: object) -> tuple[Array, Array]:
+        return support, WIDTH**2 * support**2
+
+    law = learned(centre, same, prior, first=0.9, weight=held[held > 0].astype(float))
+    found = seen + np.interp(seen, centre, posterior(centre, same, prior, law) - centre)
+    return deviation * found.reshape(np.shape(noisy))

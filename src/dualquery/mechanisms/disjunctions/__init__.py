@@ -1,1 +1,0 @@
-"""Disjunctions: weights over signed monomials, and parities measured by order."""

@@ -1,0 +1,258 @@
+"""The implicit Euclidean learner: mirror descent on universes that cannot be held.
+
+A fifth of the budget measures one-way tables, whose product is where the data player begins. Then, as in MWEM, each
+round finds the query that is answered worst, measures it, and the data player takes it in; its density is a base
+plus a combination of the measured queries (`beliefs.euclidean`), so that a round costs a column of the
+Gram matrix and no cell of the universe.
+
+The learner is of Jain and Thakurta (*Mirror Descent Based Database Privacy*, 2012), who ask for the squared norm as a
+mirror map where the L2 norm of the queries is small; the product base and the ridge are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from statistics import NormalDist
+
+import numpy as np
+
+from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDensity
+from dualquery.beliefs.multiplicative_weights import nearest_probabilities
+from dualquery.counting.counter import Integers
+from dualquery.errors import BudgetError, DualQueryError, QueryError
+from dualquery.fitting.pace import Pace
+from dualquery.fitting.rows import Targets, play_residual, product_start
+from dualquery.game.data_players import LearningDataPlayer
+from dualquery.game.moves import HeardQuery
+from dualquery.game.play import play
+from dualquery.game.query_players import BestResponseQueryPlayer, Questions
+from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.baselines import NO_RECORDS
+from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mwem import automatic_rounds
+from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
+from dualquery.mechanisms.wishes import EuclideanWishes
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.prices import equal_prices
+from dualquery.privacy.scores import SignedErrors
+from dualquery.privacy.selection import Rate
+from dualquery.privacy.statistics import SHORT, Interactions
+from dualquery.queries.predicates import NONE
+from dualquery.queries.tables import Tables
+from dualquery.queries.workload import Workload
+from dualquery.table.records import Records
+
+FINE = 1 << 12  # multipliers are whole numbers about as large as this
+
+
+@dataclass(frozen=True)
+class OneWayTables:
+    """The interactions of single attributes, in shares that grow with the eighth root of their values.
+
+    (Of a binary attribute the interaction is the balance 2·count − n, twice.)
+    """
+
+    interactions: Interactions
+    rows: int
+
+    @staticmethod
+    def of(task: Task) -> OneWayTables:
+        sets = tuple((int(j),) for j in task.workload.attributes if task.domain.sizes[j] > 1)
+        multipliers = []
+        for (j,) in sets:
+            k = int(task.domain.sizes[j])
+            length = k * (k - 1) if k <= SHORT else 1
+            multipliers.append(max(1, round(FINE * (k - 1) ** 0.125 / length**0.5)))
+        return OneWayTables(Interactions(task.domain, sets, tuple(multipliers)), task.rows)
+
+    def base(self, noisy: Integers, floor: float) -> ProductBase:
+        """The probabilities nearest to what was measured, none below the floor."""
+        ones = {}
+        for (j,), cells in self.interactions.in_records(noisy).items():
+            size = len(cells)
+            values = nearest_probabilities(cells / self.rows + 1 / size)
+            ones[j] = (1 - size * min(floor, 0.5 / size)) * values + min(floor, 0.5 / size)
+            ones[j] = np.asarray(ones[j] / ones[j].sum())
+        return ProductBase(ones)
+
+
+MOST_CELLS = 4_000_000  # of the tables that rows are fitted to
+COLD = 1e-4  # temperature of the fit, as a fraction of the rows
+
+Set = tuple[int, ...]
+
+
+def tables_of(workload: Workload) -> list[Set]:
+    """The sets that queries ask about and the pairs and single attributes within."""
+    asked = [tuple(j for j in row if j != NONE) for row in workload.scope.tolist()]
+    parts = {part for members in asked for order in (1, 2) for part in combinations(members, order)}
+    return sorted(parts | set(asked) - {()}, key=lambda members: (len(members), members))
+
+
+def check_rows(workload: Workload) -> None:
+    """Refuse where the tables that rows would be fitted to are too many."""
+    sizes = workload.domain.sizes
+    cells = sum(int(np.prod(sizes[list(members)].astype(float))) for members in tables_of(workload))
+    if cells > MOST_CELLS:
+        raise QueryError(
+            f"rows would be fitted to {cells:,} cells, more than {MOST_CELLS:,}; leave out --synthetic-rows for "
+            "answers alone, or ask about fewer attributes"
+        )
+
+
+def rows_of(
+    density: SignedDensity, workload: Workload, rows: int, rng: np.random.Generator, progress: Progress
+) -> Records:
+    """Rows fitted to every table that the workload asks about."""
+    domain, sets = workload.domain, tables_of(workload)
+    tables = Tables(domain, tuple(sets))
+    answers = density.answers(Workload(domain, (tables,), "tables"))
+    targets = Targets(domain.sizes.astype(np.int64))
+    for t, members in enumerate(sets):
+        targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
+    pace = Pace.of(rows)
+    start = product_start(domain, density.base.ones, pace, rng)
+    heat = pace.temperatures(COLD, 1.0)
+    fitted = play_residual(
+        targets,
+        density.base.ones,
+        start,
+        heat,
+        rng,
+        lambda done, total: progress("fitting rows", done, total),
+    )
+    return Records.from_rows(domain, pace.released(fitted))
+
+
+BASE_SHARE = Fraction(1, 5)
+MOST_ROUNDS = 2_000  # the Gram matrix is solved in every one
+MOST_BYTES = 4 << 30  # of its columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class EuclideanParameters:
+    """What a run of the implicit learner goes by."""
+
+    rounds: int
+    noise: float  # expected absolute noise of one measured answer, in records
+    synthetic_rows: int | None
+    rate: Rate = hidden()
+    measurement: Noise = hidden()
+    base: OneWayTables = hidden()
+    base_noise: Noise = hidden()
+
+    def variance(self, rows: int) -> float:
+        """Of a measured answer, in fractions squared: half of a balance."""
+        return (self.measurement.deviation / (2 * rows)) ** 2
+
+
+def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
+    """A fifth for the base; each round half for its selection, half for its measurement."""
+    task.workload.product_rows(task.workload.starts[:-1])  # refuses what a product base could not answer
+    rounds = _rounds(task, wanted)
+    if wanted.synthetic_rows is not None:
+        check_rows(task.workload)
+    neighbours = task.budget.neighbours
+    base = OneWayTables.of(task)
+    base_noise = equal_prices(task.budget, 1, BASE_SHARE).noise(base.interactions.sensitivity(neighbours))
+    score = SignedErrors.unheard(task.workload, task.rows)
+    paid = PricedRounds.of(task, rounds, score, 1 - BASE_SHARE)
+    noise = paid.noise
+    return Plan(
+        mechanism="euclidean",
+        task=task,
+        reason=f"{rounds} rounds over a product base" + (", as asked" if wanted.rounds else ""),
+        parameters=EuclideanParameters(
+            rounds=rounds,
+            noise=noise,
+            synthetic_rows=wanted.synthetic_rows,
+            rate=paid.rate,
+            measurement=paid.law,
+            base=base,
+            base_noise=base_noise,
+        ),
+        steps=(
+            Step("measure one-way tables", base_noise.event(base.interactions.sensitivity(neighbours))),
+            *paid.steps("choose what the density gets wrong"),
+        ),
+        mean_error=min(0.5, noise / task.rows + 0.01 / math.sqrt(rounds)),
+        max_error=min(1.0, 3 * noise / task.rows + 2 * paid.found),
+        seconds=2.0 + rounds * (task.workload.size * 3e-8 * (1 + rounds / 20) + rounds**2 * 2e-7),
+        bytes=_bytes(task, rounds),
+        notes=() if wanted.synthetic_rows else (NO_RECORDS,),
+    )
+
+
+def _rounds(task: Task, wanted: EuclideanWishes) -> int:
+    rounds = automatic_rounds(task) if wanted.rounds is None else wanted.rounds
+    if wanted.rounds is None:
+        rounds = min(rounds, MOST_ROUNDS, max(1, MOST_BYTES // (16 * task.workload.size)))
+    if not 1 <= rounds <= MOST_ROUNDS:
+        raise DualQueryError(
+            f"the implicit learner plays 1 to {MOST_ROUNDS:,} rounds, and --rounds is {rounds}"
+        )
+    if _bytes(task, rounds) > MOST_BYTES:
+        raise BudgetError(
+            f"{rounds:,} rounds over {task.workload.size:,} queries need a Gram matrix of {_bytes(task, rounds):,} "
+            "bytes; play fewer rounds, or ask fewer queries"
+        )
+    return rounds
+
+
+def _bytes(task: Task, rounds: int) -> int:
+    return 16 * rounds * task.workload.size + 64 * task.workload.size
+
+
+def run(
+    plan: Plan[EuclideanParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """Measure the base, then play."""
+    chosen, task = plan.parameters, plan.task
+    noisy = curator.measure(chosen.base.interactions, noise=chosen.base_noise)
+    base = chosen.base.base(noisy, floor=0.5 / task.rows)
+    belief = ImplicitEuclidean(task.workload, base, variance=chosen.variance(task.rows))
+    questions: Questions[HeardQuery, SignedDensity] = NumberedQueries(
+        task.workload, task.rows, belief.snapshot()
+    )
+    query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement)
+    density = play(
+        query_player,
+        LearningDataPlayer(belief),
+        rounds=chosen.rounds,
+        remembers=1,
+        progress=lambda done, total: progress("playing", done, total),
+    ).last_reply()
+    return _released(density, chosen, task, rng, progress)
+
+
+def _released(
+    density: SignedDensity,
+    chosen: EuclideanParameters,
+    task: Task,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Outcome:
+    """The answers and how far off they may be, or rows that are fitted to the answers."""
+    if chosen.synthetic_rows is not None:
+        rows = rows_of(density, task.workload, chosen.synthetic_rows, rng, progress)
+        return Outcome(artefact=SyntheticRecords(rows), belief=density)
+    answers = np.clip(density.own_answers(), 0.0, 1.0)
+    bars = NormalDist().inv_cdf(0.5 + LEVEL / 2) * np.sqrt(density.own_variances())
+    bars = np.maximum(bars, 1 / task.rows)
+    return Outcome(
+        artefact=BareAnswers(list(task.workload.texts()), answers, bars), answers=answers, notes=(NO_RECORDS,)
+    )
+
+
+WORDS = (
+    "mirror descent with the squared norm, through a Gram matrix over a product base (Jain, Thakurta 2012)"
+)
+EUCLIDEAN = Mechanism(
+    "euclidean", WORDS, EuclideanWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.PURE)
+)

@@ -1,0 +1,322 @@
+"""How many rounds, what is measured and how precisely: MWEM's parameters from public quantities alone.
+
+MWEM: the query player best-responds, the data player learns (Hardt, Ligett, McSherry 2012, Figure 1).
+
+Each round the exponential mechanism finds a query (or a whole table) that the distribution gets wrong, it is
+measured with noise, and multiplicative weights take the measurement in. Figure 1 is `--iterate average
+--updates once`; the defaults are the paper's own improvements, the last iterate and repeated updates. Pure ε
+pays with Laplace noise, ρ with Gaussian noise and bounded range, by the same code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+
+from dualquery.beliefs.factored import Factored
+from dualquery.beliefs.histogram import MOST_CELLS, check_cells
+from dualquery.beliefs.multiplicative_weights import (
+    ONCE,
+    MultiplicativeWeights,
+    Schedule,
+    StepSize,
+    nearest_probabilities,
+)
+from dualquery.errors import DualQueryError, QueryError
+from dualquery.game.data_players import Belief, LearningDataPlayer
+from dualquery.game.moves import Heard
+from dualquery.game.query_players import BestResponseQueryPlayer, Questions
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, choice, hidden
+from dualquery.mechanisms.outcomes import Iterate, Iterates, play_iterates, synthetic_rows
+from dualquery.mechanisms.rounds import Asked, AskedTables, QuestionKind, asked_of, usual_kind
+from dualquery.mechanisms.wishes import MwemWishes
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import Selection
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.prices import Price, equal_prices
+from dualquery.privacy.scores import rate_within, selection_event
+from dualquery.privacy.selection import Rate
+from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.tables import Tables
+
+PASSES = 10  # over all measurements a round; they often agree before that
+SELECTION_SHARE = Fraction(3, 5)  # of a round's budget, where parities are measured
+START_SHARE = Fraction(1, 4)  # of the budget, for a noisy start
+EXPLICIT_CELLS = 1 << 22  # up to here parts may grow to the whole universe
+PART_CELLS = 1 << 18  # else
+PART_CELLS_FOR_TABLES = 1 << 22  # of which fewer are measured
+
+
+class Updates(Enum):
+    """How often a measurement is heard."""
+
+    REPEATED = "repeated"
+    ONCE = "once"
+
+
+class Start(Enum):
+    """Where the distribution begins."""
+
+    UNIFORM = "uniform"
+    NOISY = "noisy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MwemParameters:
+    """What a run of MWEM goes by."""
+
+    rounds: int
+    iterate: Iterate
+    updates: Updates
+    start: Start
+    measured: QuestionKind
+    part_cells: int
+    synthetic_rows: int
+    noise: float  # expected absolute noise of one measured number, in records
+    asked: Asked = hidden()
+    rate: Rate = hidden()  # of each selection
+    measurement: Noise = hidden()
+    start_noise: Noise | None = hidden()
+
+
+def whole_table(task: Task) -> GroupCounts:
+    """Every cell of the universe: what a noisy start counts."""
+    return GroupCounts(Tables(task.domain, (tuple(range(task.domain.width)),)))
+
+
+def automatic_rounds(task: Task) -> int:
+    """T = log₂|X| · (n ε)^⅓ / 10, at most n ε / 20, and twice that where ρ pays.
+
+    Public, and near the best T in experiments. The cap keeps the noise of a measurement, T/ε records where
+    one is added or removed, below a twentieth of the table. Where a person's K records move together, each of them
+    is worth ε/K.
+    """
+    records = task.rows * task.budget.epsilon / (task.budget.neighbours.records_per_person or 1)
+    rounds = min(task.domain.log2_size * records ** (1 / 3) / 10, records / 20)
+    return max(1, round(2 * rounds if task.budget.accounting is Accounting.ZCDP else rounds))
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a round may cost: its selection and its measurement."""
+
+    selection: Price
+    measurement: Price
+
+
+def prices_of(task: Task, rounds: int, share: Fraction, kind: QuestionKind, updates: Updates) -> Prices:
+    """A round's budget: half and half as in the paper, or three to two where parities are measured.
+
+    Most parities of a table are nearly right from the start, so that more is lost by choosing one of
+    these than by a noisier measurement; of ranges and tables nearly every one is worth measuring.
+    """
+    sparse = (
+        kind in (QuestionKind.PARITIES, QuestionKind.QUERIES_AND_PARITIES) and updates is Updates.REPEATED
+    )
+    selection = SELECTION_SHARE if sparse else Fraction(1, 2)
+    return Prices(
+        equal_prices(task.budget, rounds, share * selection),
+        equal_prices(task.budget, rounds, share * (1 - selection)),
+    )
+
+
+def noise_of(price: Price, asked: Asked, neighbours: Neighbours) -> Noise:
+    """The noise that a price buys for one measurement."""
+    return price.noise(asked.statistic.sensitivity(neighbours))
+
+
+def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
+    """Every choice of a run."""
+    kind = choice(QuestionKind, wanted.measured, usual_kind(task.workload), "--measured")
+    start = choice(Start, wanted.start, Start.UNIFORM, "--start")
+    updates = choice(Updates, wanted.updates, Updates.REPEATED, "--updates")
+    asked = asked_of(task.workload, kind, task.rows)
+    part_cells = _part_cells(wanted, task, asked)
+    start_noise = _start_noise(task, part_cells) if start is Start.NOISY else None
+    share = Fraction(1) if start_noise is None else 1 - START_SHARE
+    rounds = _rounds(task, wanted, asked, share)
+    prices = prices_of(task, rounds, share, kind, updates)
+    measurement = noise_of(prices.measurement, asked, task.budget.neighbours)
+    noise = asked.noise_in_records(measurement)
+    if isinstance(asked, AskedTables):
+        asked = asked.worthwhile(noise)
+    return MwemParameters(
+        rounds=rounds,
+        iterate=choice(Iterate, wanted.iterate, Iterate.LAST, "--iterate"),
+        updates=updates,
+        start=start,
+        measured=kind,
+        part_cells=part_cells,
+        synthetic_rows=synthetic_rows(task, wanted.synthetic_rows),
+        noise=noise,
+        asked=asked,
+        rate=rate_within(prices.selection, asked.score, task.budget.neighbours),
+        measurement=measurement,
+        start_noise=start_noise,
+    )
+
+
+def _start_noise(task: Task, part_cells: int) -> Noise:
+    """The noise of a start that counts every cell of the universe."""
+    universe = prod(task.domain.sizes.tolist())
+    if universe > part_cells:
+        raise QueryError(
+            f"a noisy start counts every one of {universe:,} cells, more than a part may have; "
+            "start uniform, or allow larger parts"
+        )
+    price = equal_prices(task.budget, 1, START_SHARE)
+    return price.noise(whole_table(task).sensitivity(task.budget.neighbours))
+
+
+def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> int:
+    if wanted.rounds is not None:
+        if wanted.rounds < 1:
+            raise DualQueryError(f"mwem plays at least one round, and --rounds is {wanted.rounds}")
+        return wanted.rounds
+    rounds = automatic_rounds(task)
+    if isinstance(asked, AskedTables):  # a table teaches more than a query, and again little
+        rounds = max(1, min(rounds // 3, len(asked.tables.sets)))
+        while rounds > 1:  # no more than there are tables worth measuring at the noise of so many rounds
+            price = equal_prices(task.budget, 2 * rounds, share)
+            noise = asked.noise_in_records(noise_of(price, asked, task.budget.neighbours))
+            if rounds <= len(asked.worthwhile(noise).tables.sets):
+                break
+            rounds -= 1
+    return rounds
+
+
+def _part_cells(wanted: MwemWishes, task: Task, asked: Asked) -> int:
+    """How large a part may become; never so small that no query could be measured."""
+    universe = prod(task.domain.sizes.tolist())
+    if wanted.part_cells is not None:
+        check_cells(min(wanted.part_cells, universe))
+        limit = wanted.part_cells
+    else:
+        usually = PART_CELLS_FOR_TABLES if isinstance(asked, AskedTables) else PART_CELLS
+        limit = universe if universe <= EXPLICIT_CELLS else usually
+        if wanted.memory is not None:
+            limit = min(universe, MOST_CELLS, wanted.memory // 24)  # weights, a snapshot of them, survival
+    smallest = asked.fewest_cells
+    if wanted.part_cells is None and wanted.memory is None and smallest > limit:
+        check_cells(smallest)
+        limit = smallest
+    if smallest > limit:
+        raise QueryError(
+            f"a part may have {limit:,} cells, and the smallest query of the workload needs {smallest:,}; "
+            "allow larger parts, or ask about fewer attributes at a time"
+        )
+    return limit
+
+
+def mwem(
+    curator: Curator,
+    questions: Questions[Heard, Factored],
+    *,
+    rate: Rate,
+    noise: Noise,
+    belief: Belief[Heard, Factored],
+    task: Task,
+    iterates: Iterates,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Outcome:
+    """The game of Figure 1; its last reply, or the average of all, is what is released."""
+    query_player = BestResponseQueryPlayer(curator, questions, rate=rate, noise=noise)
+    data_player = LearningDataPlayer(belief)
+    return play_iterates(query_player, data_player, task, iterates, rng, progress)
+
+
+def belief_of(parameters: MwemParameters, start: Factored, public_rows: int) -> MultiplicativeWeights:
+    """A distribution that hears as planned, content where its gaps are as small as the noise."""
+    schedule = Schedule(StepSize.FULL, PASSES, parameters.noise / public_rows)
+    if parameters.updates is Updates.ONCE:
+        schedule = ONCE
+    return MultiplicativeWeights(start, schedule=schedule, floor=0.5 / public_rows)
+
+
+def starting(plan: Plan[MwemParameters], curator: Curator) -> Factored:
+    """A₀: uniform, or half uniform and half a noisy count of every cell (section 2.3.2), so that none is excluded."""
+    task, noise = plan.task, plan.parameters.start_noise
+    distribution = Factored(task.domain, part_cells=plan.parameters.part_cells)
+    if noise is not None:
+        noisy = curator.measure(whole_table(task), noise=noise) / task.rows
+        start = 0.5 * nearest_probabilities(noisy) + 0.5 / len(noisy)
+        factors = len(noisy) * start.reshape(task.domain.sizes)
+        distribution.multiply(tuple(range(task.domain.width)), factors, mass=float(factors.mean()))
+    return distribution
+
+
+def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
+    """All parameters from the task and the wishes; see `parameters` for the rule."""
+    task.workload.product_rows(task.workload.starts[:-1])  # refuses what a distribution could not answer
+    chosen = parameters_of(task, wanted)
+    universe = prod(task.domain.sizes.tolist())
+    part = min(universe, chosen.part_cells)
+    noise = chosen.noise / task.rows
+    selection = selection_event(chosen.asked.score, task.budget.neighbours, rate=chosen.rate, draws=1)
+    assert selection is not None, "errors can move"
+    searched = math.log(2 * chosen.asked.size) / (float(selection.range) * task.rows)
+    passes = PASSES if chosen.updates is Updates.REPEATED else 1
+    notes = []
+    if universe > part:
+        notes.append(
+            f"the universe has 2^{task.domain.log2_size:.0f} cells: the distribution is kept in parts of at "
+            f"most {part:,}, and a query that would need a larger one is not measured"
+        )
+    source = "as asked" if wanted.rounds is not None else "from log2|X| and n epsilon"
+    rounds = chosen.rounds
+    return Plan(
+        mechanism="mwem",
+        task=task,
+        reason=f"{rounds} rounds {source}, measuring {chosen.measured.value}",
+        parameters=chosen,
+        steps=_steps(task, chosen, selection),
+        mean_error=min(0.5, noise + 0.05 / math.sqrt(rounds)),
+        max_error=min(1.0, 3 * noise + searched + 0.3 / math.sqrt(rounds)),
+        seconds=2.0 + rounds**2 * passes * part * 1e-9 + rounds * chosen.asked.size * 2e-8,
+        bytes=32 * part + 64 * chosen.asked.size,
+        notes=tuple(notes),
+    )
+
+
+def _steps(task: Task, chosen: MwemParameters, selection: Selection) -> tuple[Step, ...]:
+    neighbours = task.budget.neighbours
+    measurement = chosen.measurement.event(chosen.asked.statistic.sensitivity(neighbours))
+    steps = [
+        Step("choose what the distribution gets wrong", selection, chosen.rounds),
+        Step("measure it", measurement, chosen.rounds),
+    ]
+    if chosen.start_noise is not None:
+        event = chosen.start_noise.event(whole_table(task).sensitivity(neighbours))
+        steps.insert(0, Step("measure every cell, for a start", event))
+    return tuple(steps)
+
+
+def run(
+    plan: Plan[MwemParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """Play the planned game against the curator."""
+    chosen, task = plan.parameters, plan.task
+    start = starting(plan, curator)
+    return mwem(
+        curator,
+        chosen.asked.questions(start.snapshot()),
+        rate=chosen.rate,
+        noise=chosen.measurement,
+        belief=belief_of(chosen, start, task.rows),
+        task=task,
+        iterates=chosen,
+        rng=rng,
+        progress=progress,
+    )
+
+
+WORDS = "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)"
+MWEM = Mechanism("mwem", WORDS, MwemWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.PURE))

@@ -1,1 +1,0 @@
-"""Online private multiplicative weights (Hardt, Rothblum 2010; Ullman's tutorial of 2013)."""
