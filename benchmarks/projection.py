@@ -22,9 +22,9 @@ from rich.table import Table
 from benchmarks.harness import RESULTS, Figure, data_folder, in_fresh_process, records_of, schema_path, show
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.choose import AnyMechanism
+from dualquery.mechanisms.error_bars import Draw, made_replicas
 from dualquery.mechanisms.mechanism import Plan, Task, shown, silent
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.replicas import Draw, made_replicas
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Figure, in_fresh_process, records_of, show
 from dualquery.counting.memory import MemoryCounter
-from dualquery.mechanisms.error_bars import STUDENT, Replica, learned_curves, narrowest
+from dualquery.mechanisms.error_bars import STUDENT, Draw, Replica, learned_curves, made_replicas, narrowest
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.replicas import Draw, made_replicas
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -122,7 +122,7 @@ def projected_joint(
         curator_of(records, paid(epsilon), seed), plan.task, np.random.default_rng(seed)
     )
     rng = np.random.default_rng(seed + 1)
-    released = fitted.records(fitted.fit(plan.parameters.pace, rng, lambda done, total: None), rng)
+    released = fitted.records(fitted.fit(plan.parameters.effort, rng, lambda done, total: None), rng)
     counts = cell_counts(released) + 0.5
     return counts / counts.sum()
 

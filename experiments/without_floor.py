@@ -55,7 +55,7 @@ def measure(data: Data, name: str, queries: int, epsilon: float, seed: int) -> d
     curator = Curator(MemoryCounter(asked.records), Ledger(budget), SeededEntropy(seed))
     rng = np.random.default_rng(seed)
     fitting = plan.parameters.measure(curator, plan.task, rng)
-    rows = fitting.fit(plan.parameters.pace, rng, lambda done, total: None)
+    rows = fitting.fit(plan.parameters.effort, rng, lambda done, total: None)
     released: Records = fitting.records(rows, rng)
     error = np.abs(asked.workload.fractions(released) - asked.truth)
     return {"max_error": float(error.max()), "mean_error": float(error.mean()), "rows": released.rows}

@@ -47,10 +47,10 @@ UNSEEN = {"privacy", "counting"}  # by the blind
 TRUTHFUL = (
     "dualquery.counting.*",
     "dualquery.privacy.*",
-    "dualquery.releases.evaluation",
-    "dualquery.releases.rows",
+    "dualquery.releases.evaluate",
+    "dualquery.releases.number_of_records",
     "dualquery.mechanisms.dual_query.rehearsal",
-    "dualquery.mechanisms.replicas",
+    "dualquery.mechanisms.error_bars",
 )
 
 Sources = Mapping[str, str]
@@ -260,34 +260,34 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
     }
     one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
     released = {
-        "dualquery.mechanisms.replicas",
+        "dualquery.mechanisms.error_bars",
         "dualquery.asking.rehearsal",
     }  # whose records are released ones
     assert one_by_one - released == {"dualquery.asking.opening"}
     assert users == {
         "dualquery.counting.columns",
         "dualquery.counting.opening",
-        "dualquery.releases.making",
-        "dualquery.releases.evaluation",
+        "dualquery.releases.make",
+        "dualquery.releases.evaluate",
         *released,
     }
     openers = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
-    assert openers == {"dualquery.releases.making", "dualquery.releases.evaluation"}
+    assert openers == {"dualquery.releases.make", "dualquery.releases.evaluate"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:
     """The modules of the service that reach the evaluation, and so the truth without noise."""
     graph = graph_of(sources)
     service = {name for name in sources if part(name) == "service"}
-    return {name for name in service if "dualquery.releases.evaluation" in everything_below(name, graph)}
+    return {name for name in service if "dualquery.releases.evaluate" in everything_below(name, graph)}
 
 
 def test_the_service_cannot_reach_the_evaluation() -> None:
     assert services_that_judge(SOURCES) == set()
     name = "dualquery.service.answers"
     assert services_that_judge({**SOURCES, name: "from dualquery.releases.release import Release"}) == set()
-    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluation"}) == {name}
-    assert services_that_judge({**SOURCES, name: "from dualquery.cli.evaluate import evaluate"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluate"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.cli.released import evaluate"}) == {name}
 
 
 def test_no_module_is_imported_in_a_circle() -> None:

@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, example
 from dualquery.queries.random_families import random_literals, weighted_conjunctions
-from dualquery.releases.evaluation import evaluate
+from dualquery.releases.evaluate import evaluate
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records, SparseItems

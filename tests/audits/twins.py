@@ -33,7 +33,7 @@ from dualquery.privacy.statistics import GroupCounts, number_of_records
 from dualquery.privacy.thresholds import FarSide, HazardTest, OpenEpoch, SparseVector, Table, tabulate
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases import making
+from dualquery.releases import make
 from dualquery.table.encoding import encode
 from dualquery.table.schema import Schema
 
@@ -218,7 +218,7 @@ PLAYED = [
 
 
 def rows_are_dropped_from_a_public_number(patch: Patch) -> None:
-    patch.setattr(making, "refuse_dropping", lambda schema, neighbours: None)
+    patch.setattr(make, "refuse_dropping", lambda schema, neighbours: None)
 
 
 def a_reader_that_swallows(patch: Patch) -> None:

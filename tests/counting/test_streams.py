@@ -20,7 +20,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec
 from dualquery.queries.itemsets import HeldPairs
-from dualquery.releases.making import release
+from dualquery.releases.make import release
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.encoding import bin_of, encode, record_blocks
 from dualquery.table.schema import Schema

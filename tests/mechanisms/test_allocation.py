@@ -8,7 +8,7 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.pace import Pace
+from dualquery.fitting.effort import Effort
 from dualquery.mechanisms import shares as sharing
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.tables import cells_within, expectation, plan_tables
@@ -26,7 +26,7 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 
-PACE = Pace.of(600)
+PACE = Effort.of(600)
 
 
 def domain(*sizes):

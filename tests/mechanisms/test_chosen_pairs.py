@@ -10,8 +10,8 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.effort import Effort
 from dualquery.fitting.measured import MeasuredTables
-from dualquery.fitting.pace import Pace
 from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown, silent
 from dualquery.mechanisms.projection.game import PROJECTION
@@ -158,7 +158,7 @@ def test_an_accounting_without_gaussian_noise_is_refused():
 
 def planned(task: Task, rule: PairRule) -> ByChosenPairs:
     """The way, as it is planned."""
-    return plan_chosen_pairs(task, rule, ProjectionWishes(), Pace.of(600)).parameters
+    return plan_chosen_pairs(task, rule, ProjectionWishes(), Effort.of(600)).parameters
 
 
 # ── The stages ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import t as student
 
 from dualquery.counting.memory import MemoryCounter
-from dualquery.fitting.pace import REPLICAS
-from dualquery.mechanisms import replicas
+from dualquery.fitting.effort import REPLICAS
+from dualquery.mechanisms import error_bars
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import UNIFORM
 from dualquery.mechanisms.error_bars import (
@@ -16,14 +16,17 @@ from dualquery.mechanisms.error_bars import (
     POINTS,
     STUDENT,
     CurvePoint,
+    Draw,
     ErrorCurves,
+    Repeated,
     Replica,
     learned_curves,
+    made_replicas,
     narrowest,
+    tables_drawn,
 )
 from dualquery.mechanisms.mechanism import Outcome, Task, silent
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.replicas import Draw, Repeated, made_replicas, tables_drawn
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -85,8 +88,8 @@ def test_tables_are_drawn_alike_on_every_machine() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
     assert not np.array_equal(first[0], first[1])
     # The raw stream is one that numpy promises to keep; these are its first words.
-    assert replicas._drawn(20, 5, Stream(7)).tolist() == DRAWN_OF_20
-    assert replicas._drawn(3, 5, Stream(7)).tolist() == DRAWN_OF_3
+    assert error_bars._drawn(20, 5, Stream(7)).tolist() == DRAWN_OF_20
+    assert error_bars._drawn(3, 5, Stream(7)).tolist() == DRAWN_OF_3
 
 
 DRAWN_OF_20 = [3, 4, 6, 11, 12]
@@ -95,15 +98,15 @@ DRAWN_OF_3 = [0, 0, 1, 2, 2]
 
 def test_rows_are_drawn_once_where_there_are_enough_of_them() -> None:
     for seed in range(20):
-        drawn = replicas._drawn(50, 20, Stream(seed))
+        drawn = error_bars._drawn(50, 20, Stream(seed))
         assert len(set(drawn.tolist())) == 20
         assert drawn.min() >= 0
         assert drawn.max() < 50
     often = np.bincount(
-        np.concatenate([replicas._drawn(50, 20, Stream(seed)) for seed in range(500)]), minlength=50
+        np.concatenate([error_bars._drawn(50, 20, Stream(seed)) for seed in range(500)]), minlength=50
     )
     assert 140 < often.min() < 200 < often.max() < 260
-    assert len(replicas._drawn(10, 25, Stream(0))) == 25
+    assert len(error_bars._drawn(10, 25, Stream(0))) == 25
 
 
 def test_of_a_large_table_each_row_drawn_stands_for_several_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +116,9 @@ def test_of_a_large_table_each_row_drawn_stands_for_several_records(monkeypatch:
     assert counter.true_rows == 120
     assert np.array_equal(counter.true_counts(group), 3 * plain.true_counts(group))
     assert Draw.of(SyntheticRecords(rows), 950, 7) == Draw(950, 7)
-    monkeypatch.setattr(replicas, "MOST_DRAWN", 100)
+    monkeypatch.setattr(error_bars, "MOST_DRAWN", 100)
     assert Draw.of(SyntheticRecords(rows), 950, 7) == Draw(100, 7)
-    monkeypatch.setattr(replicas, "MOST_BYTES", rows.bytes // 4)
+    monkeypatch.setattr(error_bars, "MOST_BYTES", rows.bytes // 4)
     assert Draw.of(SyntheticRecords(rows), 950, 7) == Draw(10, 7)
     assert [table.rows for table in tables_drawn(rows, Draw(100, 0))] == [100] * REPLICAS
 

@@ -7,10 +7,17 @@ import pytest
 
 from dualquery.fitting import shrink
 from dualquery.fitting.fit import PairTargets
-from dualquery.fitting.likely import mutual_information, spanning_tree, tree_lean, tree_of
 from dualquery.fitting.measured import MeasuredTables
+from dualquery.fitting.posteriors import (
+    SeparablePrior,
+    contrasts,
+    effective,
+    mutual_information,
+    spanning_tree,
+    tree_lean,
+    tree_of,
+)
 from dualquery.fitting.rows import Targets, row_data_player
-from dualquery.fitting.separable import SeparablePrior, contrasts, effective
 from dualquery.fitting.shrink import FAR, RATIOS, relative_posterior
 from dualquery.game.moves import Residual, Transcript
 from dualquery.queries.tables import centred

@@ -25,7 +25,7 @@ from dualquery.queries.language.codes import lists_of, lookups_of
 from dualquery.queries.lists import Lists, record_cells
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.making import release
+from dualquery.releases.make import release
 from dualquery.table.codes import codes_table
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text

@@ -29,7 +29,7 @@ from dualquery.privacy.statistics import number_of_records
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.rows import known_rows, measures_rows, price_of_rows
+from dualquery.releases.number_of_records import known_rows, measures_rows, price_of_rows
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
 

@@ -5,9 +5,9 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DualQueryError
-from dualquery.fitting import pace
+from dualquery.fitting import effort
+from dualquery.fitting.effort import Effort
 from dualquery.fitting.measured import cell_variance, onto_simplex
-from dualquery.fitting.pace import Pace
 from dualquery.fitting.shrink import multiples
 from dualquery.mechanisms.mechanism import Task, silent
 from dualquery.mechanisms.projection.baskets import plan_baskets
@@ -173,11 +173,11 @@ def test_item_plan_shares_by_hand():
 
 def test_rows_are_as_many_as_asked_and_equal_parts_of_every_chain():
     for rows in (1, 2, 999, 20_000, 40_001, 120_000, 1_000_000):
-        made = Pace.of(rows)
+        made = Effort.of(rows)
         assert made.chains * made.chain_rows * made.snapshots >= rows
         assert made.rows == rows
-    assert Pace.of(None).rows >= 20_000
-    assert pace.TEMPERATURE > 0
+    assert Effort.of(None).rows >= 20_000
+    assert effort.TEMPERATURE > 0
 
 
 def test_shrinkage_empties_empty_cells_and_leaves_large_ones():

@@ -16,8 +16,7 @@ from dualquery.fitting.measured import Measured, MeasuredTables, determined, int
 from dualquery.mechanisms.choose import choose
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, silent
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.projection.pure import BySignedTables, measure
-from dualquery.mechanisms.projection.pure_shares import CHOSEN_TRIPLES, Shape, plan_signed
+from dualquery.mechanisms.projection.pure import CHOSEN_TRIPLES, BySignedTables, Shape, measure, plan_signed
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection

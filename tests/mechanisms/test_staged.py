@@ -8,10 +8,10 @@ import pytest
 
 from dualquery.counting.memory import MemoryCounter
 from dualquery.fitting import fit
+from dualquery.fitting.effort import Effort
 from dualquery.fitting.measured import Measured
-from dualquery.fitting.pace import Pace
 from dualquery.mechanisms.mechanism import Task, silent
-from dualquery.mechanisms.projection import staged
+from dualquery.mechanisms.projection import tables
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.tables import plan_tables
 from dualquery.mechanisms.shares import Stage, known_at_first
@@ -28,7 +28,7 @@ from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from tests.privacy.watched import WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
-PACE = Pace.of(3000)
+PACE = Effort.of(3000)
 
 
 def coded(sizes, *columns):
@@ -148,9 +148,9 @@ def test_scores_find_the_table_that_pairs_cannot_tell():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stage, "chosen", remembered)
-        planned.measure(curator, task, Pace.of(30_000), np.random.default_rng(0))
+        planned.measure(curator, task, Effort.of(30_000), np.random.default_rng(0))
     assert (0, 1, 2) in picked
-    assert len(picked) <= staged.MOST_CHOSEN
+    assert len(picked) <= tables.MOST_CHOSEN
 
 
 # ── Accuracy: each part is worth something ──────────────────────────────────────────────────────────────────────
@@ -175,7 +175,7 @@ def mean_l1(records, epsilon, seed=0):
     curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(seed))
     rng = np.random.default_rng(seed)
     fitting = plan.parameters.measure(curator, task, rng)
-    released = fitting.records(fitting.fit(plan.parameters.pace, rng, lambda done, total: None), rng)
+    released = fitting.records(fitting.fit(plan.parameters.effort, rng, lambda done, total: None), rng)
     error = np.abs(tables.counts(released) / released.rows - truth)
     return float(np.add.reduceat(error, tables.starts[:-1]).mean())
 
@@ -183,7 +183,7 @@ def mean_l1(records, epsilon, seed=0):
 def pairs_alone(planned, curves):
     pairs = np.array([len(members) == 2 for members in planned.sets])
     budget = sum(stage.share for stage in planned.halves)
-    return staged.allocate(curves, planned.workload, budget, allowed=pairs)
+    return tables.allocate(curves, planned.workload, budget, allowed=pairs)
 
 
 CHAIN = chain_table(7, 5, 6_000, 1)
@@ -199,7 +199,7 @@ def test_what_it_reaches_on_an_embedded_table(epsilon):
     ("module", "name", "value", "epsilon"),
     [
         (fit, "tree_of", lambda pairs, ones: [], 0.3),  # no tree to lean to
-        (staged.StagedTables, "allocation", pairs_alone, 100.0),
+        (tables.StagedTables, "allocation", pairs_alone, 100.0),
     ],
     ids=["tree", "larger sets"],
 )

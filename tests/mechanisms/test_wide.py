@@ -8,12 +8,15 @@ import pytest
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
-from dualquery.fitting.mixture import Mixture, latent_places, matched, to_records
-from dualquery.fitting.structure import (
+from dualquery.fitting.wide import (
     Centres,
+    Mixture,
     Spectrum,
     consistent,
+    latent_places,
     length_edges,
+    matched,
+    mixture_records,
     settled,
     spectrum_of,
     upper_quantile,
@@ -85,7 +88,7 @@ def of_the_product(rows: np.ndarray) -> float:
         rows.mean(axis=0, keepdims=True).T.astype(np.float32),
         np.zeros(1, np.float32),
     )
-    made = to_records(domain, alone, alone.rows(6000, np.random.default_rng(0)))
+    made = mixture_records(domain, alone, alone.rows(6000, np.random.default_rng(0)))
     workload = asked(domain)
     return float(
         np.abs(workload.fractions(made) - workload.fractions(Records.from_rows(domain, rows))).mean()
@@ -266,7 +269,7 @@ def test_the_widest_tables_are_planned_within_memory() -> None:
     domain = block(512_000)
     plan = planned(domain, random_conjunctions(domain, 3, 100_000, seed=1), budget(1.0))
     assert plan.parameters.attributes < 240_000
-    assert plan.parameters.pace.rows < 40_000
+    assert plan.parameters.effort.rows < 40_000
     assert any("--synthetic-rows" in note for note in plan.notes)
     with pytest.raises(DualQueryError, match="--memory"):
         planned(block(), asked(block()), budget(1.0), memory=10_000_000)
@@ -359,7 +362,7 @@ def test_rows_of_a_mixture_meet_its_totals_and_no_attribute_copies_another() -> 
     rng = np.random.default_rng(0)
     shares, means = np.array([0.25, 0.75]), rng.random((220, 2)).astype(np.float32)
     mixture = Mixture(np.arange(220), shares, means, np.zeros(2, np.float32))
-    made = to_records(block(220), mixture, mixture.rows(10_001, rng))
+    made = mixture_records(block(220), mixture, mixture.rows(10_001, rng))
     assert made.rows == 10_001
     held = made.to_rows().astype(float)
     assert np.abs(held.mean(axis=0) - means @ shares).max() < 0.003

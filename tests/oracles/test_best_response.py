@@ -8,12 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dualquery.oracles.choices import compile_clauses
 from dualquery.oracles.clauses import Clauses, Optimality, merge, value
-from dualquery.oracles.components import split
 from dualquery.oracles.local_search import best_response, search
-from dualquery.oracles.presolve import presolve
-from dualquery.oracles.problem import truths
+from dualquery.oracles.presolve import presolve, split
+from dualquery.oracles.problem import compile_clauses, truths
 from dualquery.queries.predicates import Predicates
 
 

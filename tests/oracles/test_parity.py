@@ -5,13 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dualquery.oracles.choices import compile_clauses
 from dualquery.oracles.clauses import Clauses, Optimality, merge, value
-from dualquery.oracles.components import split
-from dualquery.oracles.local_search import best_response
-from dualquery.oracles.parity import eliminate, heaviest_first
-from dualquery.oracles.presolve import presolve
-from dualquery.oracles.problem import truths
+from dualquery.oracles.local_search import best_response, eliminate, heaviest_first
+from dualquery.oracles.presolve import presolve, split
+from dualquery.oracles.problem import compile_clauses, truths
 from dualquery.queries.predicates import Predicates
 
 

@@ -21,7 +21,7 @@ from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVect
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.rows import known_rows
+from dualquery.releases.number_of_records import known_rows
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 

@@ -61,7 +61,7 @@ from dualquery.queries.families import from_spec, parities
 from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.rows import price_of_rows
+from dualquery.releases.number_of_records import price_of_rows
 from dualquery.table.decoding import decode
 from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import encode

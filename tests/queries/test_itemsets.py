@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.counting.memory import MemoryCounter
-from dualquery.fitting.items import shrunk_pairs
+from dualquery.fitting.wide import shrunk_pairs
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -30,8 +30,8 @@ from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Mechanism
 from dualquery.privacy.book.books import Books, create
 from dualquery.privacy.conversion import rho_units_of
-from dualquery.releases.audit import audit
 from dualquery.releases.report import report_html
+from dualquery.releases.verify import audit
 
 Make = Callable[..., Release]
 WHOLE = rho_units_of(epsilon=0.5, delta=1e-6)

@@ -12,10 +12,9 @@ import pytest
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Records, Release, ReleaseError
-from dualquery.fitting.pace import REPLICAS
+from dualquery.fitting.effort import REPLICAS
 from dualquery.queries.families import from_texts
-from dualquery.releases.certificate import FORMAT, Certificate
-from dualquery.releases.prediction import PredictedError
+from dualquery.releases.certificate import FORMAT, Certificate, PredictedError
 from dualquery.table.domain import Categorical, Domain, Numeric
 
 Make = Callable[..., Release]

@@ -25,7 +25,7 @@ from dualquery.queries.cuts import cuts_of
 from dualquery.queries.distances import Knots
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.workload import Workload
-from dualquery.releases.evaluation import evaluate
+from dualquery.releases.evaluate import evaluate
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.graph import Graph, graph_of

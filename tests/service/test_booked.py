@@ -49,7 +49,7 @@ def test_a_service_and_a_release_share_one_book(tmp_path: Path) -> None:
     assert "charged_renyi" in released.certificate["book"]
     released.save(tmp_path / "released")
     assert "a Rényi divergence" in (tmp_path / "released" / "report.html").read_text(encoding="utf-8")
-    from dualquery.releases.audit import audit
+    from dualquery.releases.verify import audit
 
     assert audit(ledger, [tmp_path / "released"]).certificates == 1
     before = Books(ledger).read("people")

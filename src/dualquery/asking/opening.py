@@ -48,12 +48,12 @@ from dualquery.queries.group import Digest
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
-from dualquery.releases.calling import for_callers
-from dualquery.releases.making import counting, public_schema, refuse_dropping
-from dualquery.releases.making import release as make_release
-from dualquery.releases.planning import warnings_of
+from dualquery.releases.arguments import for_callers
+from dualquery.releases.make import counting, public_schema, refuse_dropping
+from dualquery.releases.make import release as make_release
+from dualquery.releases.number_of_records import shared_rows
+from dualquery.releases.plan import warnings_of
 from dualquery.releases.release import Release
-from dualquery.releases.rows import shared_rows
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema

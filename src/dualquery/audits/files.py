@@ -24,7 +24,7 @@ from dualquery.errors import DualQueryError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.randomness import Entropy, SystemEntropy
-from dualquery.releases import making
+from dualquery.releases import make
 from dualquery.table.schema import parse_schema
 
 SCHEMA = """
@@ -94,7 +94,7 @@ def folders_of(pair: FilePair) -> Sampler:
 def _shown(pair: FilePair, table: Path, folder: Path, seed: int | None) -> dict[str, str]:
     """Everything that the folder of one release shows, as texts; or the kind of refusal."""
     try:
-        release = making.release(
+        release = make.release(
             table,
             schema=parse_schema(pair.schema, origin="the audit"),
             workload="marginals:1",

@@ -55,7 +55,7 @@ def _show(example: Example, out: Path, epsilon: float, *, quiet: bool) -> None:
     """Write the example, release it, and print errors and some questions with the truth beside the answers."""
     import dualquery
     from dualquery.cli import output
-    from dualquery.cli.progress import ProgressBars
+    from dualquery.cli.output import ProgressBars
     from dualquery.cli.release import print_summary
 
     delta = default_delta(example.rows)
@@ -106,7 +106,7 @@ def _write(example: Example, out: Path) -> None:
 
 def _error_rows(example: Example, made: Release, records: Records) -> list[list[str]]:
     from dualquery.cli.output import fraction
-    from dualquery.releases.evaluation import evaluate
+    from dualquery.releases.evaluate import evaluate
 
     rows = []
     for spec in example.judged or (None,):

@@ -65,7 +65,7 @@ def show(ledger: LedgerArgument, dataset: DatasetFlag = None, json: JsonFlag = F
     dualquery ledger show census.ledger --dataset census --json
     ```
     """
-    from dualquery.releases.audit import audit as verify
+    from dualquery.releases.verify import audit as verify
 
     _print(verify(ledger, dataset=dataset).statements, json=json)
 
@@ -89,9 +89,9 @@ def audit(
     ```
     """
     from dualquery.cli import output
-    from dualquery.releases.audit import as_json
-    from dualquery.releases.audit import audit as verify
     from dualquery.releases.sentences import counted
+    from dualquery.releases.verify import as_json
+    from dualquery.releases.verify import audit as verify
 
     found = verify(ledger, folders or [], dataset=dataset)
     if json:
@@ -110,7 +110,7 @@ def audit(
 
 def _print(statements: Sequence[Statement], *, json: bool) -> None:
     from dualquery.cli import output
-    from dualquery.releases.audit import as_json
+    from dualquery.releases.verify import as_json
 
     if json:
         output.print_json(as_json(statements))

@@ -1,4 +1,4 @@
-"""`dualquery schema draft`."""
+"""`dualquery schema draft` and `dualquery schema check`."""
 
 from __future__ import annotations
 

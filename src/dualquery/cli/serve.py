@@ -142,7 +142,7 @@ def init(
     ```
     """
     from dualquery.cli import output
-    from dualquery.cli.progress import ProgressBars
+    from dualquery.cli.output import ProgressBars
 
     with ProgressBars(wanted=not quiet) as progress:
         from dualquery.service.beginning import begin
@@ -211,7 +211,7 @@ def run(
     dualquery serve service.toml --host 0.0.0.0 --tls-certificate host.pem --tls-key host.key
     ```
     """
-    from dualquery.cli.progress import ProgressBars
+    from dualquery.cli.output import ProgressBars
     from dualquery.service.serving import serve
     from dualquery.service.settings import read_settings
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.fitting.measured import HALF_NORMAL
-from dualquery.fitting.separable import one_thread
+from dualquery.fitting.posteriors import one_thread
 from dualquery.game.moves import Cells, Set
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets are taken to depend no more than sampling makes them

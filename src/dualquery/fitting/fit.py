@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualquery.fitting.likely import likely_larger, likely_pairs, tree_lean, tree_of
-from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
-from dualquery.fitting.pace import (
+from dualquery.fitting.effort import (
     LEAST_TEMPERATURE,
     SCOUT,
     SHORT_WARM_UP,
     TEMPERATURE,
     Chains,
-    Pace,
+    Effort,
     Progress,
     Rows,
 )
+from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
+from dualquery.fitting.posteriors import likely_larger, likely_pairs, tree_lean, tree_of
 from dualquery.fitting.rows import Targets, play_residual, product_start
 from dualquery.game.moves import Cells, Residual, Set, Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
@@ -149,7 +149,7 @@ def without_zeros(domain: Domain, members: Set, cells: Cells) -> Cells:
 
 def fit(
     measured: MeasuredTables,
-    pace: Pace,
+    effort: Effort,
     rng: np.random.Generator,
     progress: Progress,
     *,
@@ -163,28 +163,28 @@ def fit(
     what it is likely to be; the rest is what was measured.
     """
     wanted = PairTargets.of(measured, rng, likely)
-    start = product_start(measured.domain, wanted.ones, pace, rng)
+    start = product_start(measured.domain, wanted.ones, effort, rng)
     larger = measured.larger()
     if at_once and (larger or wanted.single_numbers):
-        last = pace.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
-        heat = [last * factor for factor in pace.warm_up] + [last] * pace.snapshots
-        return pace.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
-    rounds = pace.rounds + (len(SHORT_WARM_UP) + 1 if larger else 0)
-    first = fit_pairs(wanted, start, pace, rng, lambda done, _: progress(done, rounds))
+        last = effort.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
+        heat = [last * factor for factor in effort.warm_up] + [last] * effort.snapshots
+        return effort.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
+    rounds = effort.rounds + (len(SHORT_WARM_UP) + 1 if larger else 0)
+    first = fit_pairs(wanted, start, effort, rng, lambda done, _: progress(done, rounds))
     if not larger:
-        return pace.released(first)
-    joined = np.concatenate(first.replies[-pace.snapshots :], axis=1)
-    return pace.cut(
-        fit_larger(wanted, joined, rng, lambda done, _: progress(pace.rounds + done, rounds)).last_reply()
+        return effort.released(first)
+    joined = np.concatenate(first.replies[-effort.snapshots :], axis=1)
+    return effort.cut(
+        fit_larger(wanted, joined, rng, lambda done, _: progress(effort.rounds + done, rounds)).last_reply()
     )
 
 
 def fit_pairs(
-    wanted: PairTargets, start: Chains, pace: Pace, rng: np.random.Generator, progress: Progress
+    wanted: PairTargets, start: Chains, effort: Effort, rng: np.random.Generator, progress: Progress
 ) -> Transcript[Residual, Chains]:
     """Rows that lean to the tree of the pairs that say most."""
     heat = wanted.heat(LEANING)
-    tree, last = tree_of(wanted.likely, wanted.ones), pace.chain_rows * heat
+    tree, last = tree_of(wanted.likely, wanted.ones), effort.chain_rows * heat
 
     def targets(pairs: Mapping[Set, Cells]) -> Targets:
         made = wanted.targets(pairs)
@@ -193,8 +193,8 @@ def fit_pairs(
             made.add_lean((i, j), lean, heat)
         return made
 
-    warm = [last * factor for factor in pace.warm_up]
-    return fit_and_mend(wanted, targets, start, (warm, [last] * pace.snapshots), rng, progress)
+    warm = [last * factor for factor in effort.warm_up]
+    return fit_and_mend(wanted, targets, start, (warm, [last] * effort.snapshots), rng, progress)
 
 
 def fit_larger(

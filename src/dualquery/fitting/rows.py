@@ -27,7 +27,7 @@ from dualquery.fitting.cpu import (
     withdraw_items,
     withdraw_rows,
 )
-from dualquery.fitting.pace import Chains, Pace, Progress
+from dualquery.fitting.effort import Chains, Effort, Progress
 from dualquery.game.moves import Cells, Replied, Residual, Set, Transcript
 from dualquery.game.play import play
 from dualquery.table.domain import Domain
@@ -338,10 +338,12 @@ class BinaryRowDataPlayer:
         return rows
 
 
-def product_start(domain: Domain, ones: Mapping[int, Cells], pace: Pace, rng: np.random.Generator) -> Chains:
+def product_start(
+    domain: Domain, ones: Mapping[int, Cells], effort: Effort, rng: np.random.Generator
+) -> Chains:
     """Rows whose attributes are independent; an attribute that was not measured is uniform."""
     kind = smallest_type(int(domain.sizes.max()))
-    out = np.empty((pace.chains, pace.chain_rows, domain.width), kind)
+    out = np.empty((effort.chains, effort.chain_rows, domain.width), kind)
     for j in range(domain.width):
         size = int(domain.sizes[j])
         if j in ones:

@@ -23,7 +23,7 @@ from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDe
 from dualquery.beliefs.multiplicative_weights import nearest_probabilities
 from dualquery.counting.counter import Integers
 from dualquery.errors import BudgetError, DualQueryError, QueryError
-from dualquery.fitting.pace import Pace
+from dualquery.fitting.effort import Effort
 from dualquery.fitting.rows import Targets, play_residual, product_start
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import HeardQuery
@@ -116,9 +116,9 @@ def rows_of(
     targets = Targets(domain.sizes.astype(np.int64))
     for t, members in enumerate(sets):
         targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
-    pace = Pace.of(rows)
-    start = product_start(domain, density.base.ones, pace, rng)
-    heat = pace.temperatures(COLD, 1.0)
+    effort = Effort.of(rows)
+    start = product_start(domain, density.base.ones, effort, rng)
+    heat = effort.temperatures(COLD, 1.0)
     fitted = play_residual(
         targets,
         density.base.ones,
@@ -127,7 +127,7 @@ def rows_of(
         rng,
         lambda done, total: progress("fitting rows", done, total),
     )
-    return Records.from_rows(domain, pace.released(fitted))
+    return Records.from_rows(domain, effort.released(fitted))
 
 
 BASE_SHARE = Fraction(1, 5)

@@ -45,9 +45,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.fitting.items import MeasuredItems
 from dualquery.fitting.shrink import shrunk as shrunk_by
 from dualquery.fitting.shrink import spreads
+from dualquery.fitting.wide import MeasuredItems
 from dualquery.mechanisms.artefact import BareAnswers, Fractions
 from dualquery.mechanisms.baselines import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL

@@ -20,8 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.oracles.arrays import Ints, Longs
 from dualquery.queries.predicates import NONE, Predicates
+
+# The arrays of compiled code, by what they hold
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Words = NDArray[np.uint64]  # random bits, or 64 coefficients each
+
 
 Scalar = TypeVar("Scalar", np.int32, np.int64)
 

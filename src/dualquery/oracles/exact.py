@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.oracles.arrays import Ints
-from dualquery.oracles.choices import compile_clauses
-from dualquery.oracles.clauses import Clauses, Optimality, merge
-from dualquery.oracles.problem import Problem, return_home, truths
+from dualquery.oracles.clauses import Clauses, Ints, Optimality, merge
+from dualquery.oracles.problem import Problem, compile_clauses, return_home, truths
 
 
 @dataclass(frozen=True)

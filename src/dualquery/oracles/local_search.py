@@ -11,6 +11,10 @@ every choice would add,
     score[u] = linear[u] + Σ ±w_c   over clauses c with a literal that accepts u and all others true
 
 (for a parity ±w_c always), so a move is found by a scan and costs the clauses that it makes or breaks.
+
+Parities are linear over two elements: any set of them whose rows are independent over GF(2) can be satisfied at
+once. Elimination, heaviest clauses first, gives the best such set (a matroid's greedy), and the search starts from
+its solution as well as from home.
 """
 
 from __future__ import annotations
@@ -20,17 +24,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualquery.compiled import njit
-from dualquery.oracles.arrays import Flags, Ints, Longs, Words
-from dualquery.oracles.choices import compile_clauses
-from dualquery.oracles.clauses import Clauses, Optimality, merge
-from dualquery.oracles.components import Components, enumerate_small, split
-from dualquery.oracles.parity import eliminate, heaviest_first, unpeel
-from dualquery.oracles.presolve import presolve
-from dualquery.oracles.problem import Problem, chance_from, differing, draw, return_home, shift, truths
+from dualquery.oracles.clauses import Clauses, Flags, Ints, Longs, Optimality, Words, merge
+from dualquery.oracles.presolve import Components, enumerate_small, presolve, split, unpeel
+from dualquery.oracles.problem import (
+    Problem,
+    chance_from,
+    compile_clauses,
+    differing,
+    draw,
+    grouped,
+    return_home,
+    shift,
+    truths,
+)
 
 BLOCK = 128  # variables whose best moves are kept as one maximum, so that a scan skips most of them
 LONGEST = 200  # flips that a choice stays forbidden, before chance adds up to half as many
 NOWHERE = -(2**62)  # below every gain
+BASIS = 2**21  # words of 64 coefficients that the elimination may keep
+EFFORT = 2**25  # words that it may add up
 
 
 @dataclass(frozen=True)
@@ -289,3 +301,105 @@ def search(
         for i in range(stales):
             is_stale[stale[i]] = False
     return worth, bound
+
+
+def heaviest_first(core: Problem) -> Ints:
+    """The order of elimination: clause numbers, and after those the numbers of variables, by weight.
+
+    A variable stands for what it prefers of its own: the difference of its first two linear terms.
+    """
+    second = core.first_choice[:-1] + 1
+    own = core.linear[second] - core.linear[second - 1]
+    return np.argsort(-np.abs(np.concatenate([core.weights, own])), kind="stable").astype(np.int32)
+
+
+@njit(cache=True)
+def eliminate(
+    core: Problem, order: Ints, first_variable: Ints, component: Ints, settled: Flags, choice: Ints
+) -> Flags:
+    """In each component of parities alone, choices that satisfy an independent set of them; where.
+
+    Every row of the basis owns its pivot, the lowest variable that it contains. A new row loses owned
+    variables to their rows, in increasing order, until it has one that nobody owns; if it vanishes, its
+    parity depends on those before and is passed over. Variables that remain without owner stay as they are.
+    """
+    first_choice, linear, weights = core.first_choice, core.linear, core.weights
+    first_literal, literal, variable = core.first_literal, core.literal, core.variable
+    components, clauses = len(first_variable) - 1, len(weights)
+    pure = np.zeros(components, np.bool_)
+    part_of = np.empty(len(choice), np.int32)  # variable → component
+    for k in range(components):
+        pure[k] = not settled[k]
+        for v in range(first_variable[k], first_variable[k + 1]):
+            part_of[v] = k
+            pure[k] &= first_choice[v + 1] - first_choice[v] == 2
+    for c in range(core.conjunctions):
+        pure[component[c]] = False
+    keys = np.empty(len(order), np.int32)
+    for i in range(len(order)):
+        keys[i] = component[order[i]] if order[i] < clauses else part_of[order[i] - clauses]
+    first_row, place = grouped(keys, components)
+    one = np.empty(len(choice), np.int32)  # variable → its choice that counts as odd
+    for p in range(len(variable)):
+        one[variable[p]] = core.accepted[core.first_accepted[p]]
+
+    left = EFFORT
+    for k in range(components):
+        if not pure[k]:
+            continue
+        low = first_variable[k]
+        size = first_variable[k + 1] - low
+        words = (size + 63) // 64
+        basis = np.empty((min(size, BASIS // words), words), np.uint64)
+        wanted = np.zeros(len(basis), np.bool_)
+        owner = np.zeros(size, np.int32)  # variable → the row whose pivot it is, plus 1
+        rank = 0
+        row = np.empty(words, np.uint64)
+        for j in range(first_row[k], first_row[k + 1]):
+            if rank == len(basis) or left < 0:
+                break
+            for w in range(words):
+                row[w] = 0
+            c = order[place[j]]
+            if c < clauses:
+                odd = weights[c] < 0
+                for i in range(first_literal[c], first_literal[c + 1]):
+                    x = variable[literal[i] >> 1] - low
+                    row[x >> 6] |= np.uint64(1) << np.uint64(x & 63)
+            else:
+                x = c - clauses - low
+                other = first_choice[low + x] + first_choice[low + x + 1] - 1 - one[low + x]
+                if linear[one[low + x]] == linear[other]:
+                    continue
+                odd = linear[one[low + x]] > linear[other]
+                row[x >> 6] |= np.uint64(1) << np.uint64(x & 63)
+            x = 0
+            while x < size:
+                if row[x >> 6] == 0:
+                    x = (x | 63) + 1
+                elif (row[x >> 6] >> np.uint64(x & 63)) & np.uint64(1) == 0:
+                    x += 1
+                elif owner[x] > 0:
+                    for w in range(x >> 6, words):
+                        row[w] ^= basis[owner[x] - 1, w]
+                    odd ^= wanted[owner[x] - 1]
+                    left -= words
+                else:
+                    for w in range(words):
+                        basis[rank, w] = row[w]
+                    wanted[rank] = odd
+                    rank += 1
+                    owner[x] = rank
+                    break
+        for x in range(size - 1, -1, -1):
+            if owner[x] == 0:
+                continue
+            odd = wanted[owner[x] - 1]
+            for y in range(x + 1, size):
+                if (basis[owner[x] - 1, y >> 6] >> np.uint64(y & 63)) & np.uint64(1) != 0:
+                    odd ^= choice[low + y] == one[low + y]
+            v = low + x
+            choice[v] = (
+                one[v] if odd else first_choice[v] + first_choice[v + 1] - 1 - one[v]
+            )  # the other of two
+    return pure

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-    from dualquery.releases.figures import Figure
+    from dualquery.releases.plots import Figure
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Release:
 
     def plot(self, by: str | Sequence[str], *, where: str | None = None) -> Figure:
         """A picture of one attribute, with bars, or of two: notebooks show it, and `save` writes an SVG file."""
-        from dualquery.releases.figures import plotted
+        from dualquery.releases.report import plotted
 
         return plotted(self, by, where)
 
@@ -211,12 +211,12 @@ class Release:
         return write_csv(self.to_arrow(), file)
 
     def __repr__(self) -> str:
-        from dualquery.releases.figures import in_short
+        from dualquery.releases.report import in_short
 
         return in_short(self)
 
     def _repr_html_(self) -> str:
-        from dualquery.releases.figures import card
+        from dualquery.releases.report import card
 
         return card(self)
 

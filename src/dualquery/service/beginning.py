@@ -19,9 +19,9 @@ from dualquery.privacy.book.books import Books
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
-from dualquery.releases.making import counting, refuse_dropping
+from dualquery.releases.make import counting, refuse_dropping
+from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.release import Release
-from dualquery.releases.rows import shared_rows
 from dualquery.service.keeping import Keeper
 from dualquery.service.lines import promised
 from dualquery.service.settings import Http, Settings

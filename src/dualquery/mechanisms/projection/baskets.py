@@ -15,9 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.items import MeasuredItems, fit, shrunk_pairs, shrunk_singles, to_records
-from dualquery.fitting.pace import Fitting, Pace
-from dualquery.fitting.structure import upper_quantile
+from dualquery.fitting.effort import Effort, Fitting
+from dualquery.fitting.wide import (
+    MeasuredItems,
+    fit_items,
+    item_records,
+    shrunk_pairs,
+    shrunk_singles,
+    upper_quantile,
+)
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.plans import built, per_query, plainer
 from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_total, shares_of
@@ -88,7 +94,7 @@ class ByItems:
     items_per_record: int  # that count
     fitted_items: int
     cell_noise: float  # of a pair, or of an item where there are no pairs
-    pace: Pace
+    effort: Effort
     shares: Shares = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
@@ -102,14 +108,14 @@ class ByItems:
 
 def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
     return Fitting(
-        lambda pace, rng, tell: pace.released(fit(measured, pace, rng, tell)),
-        lambda rows, rng: to_records(domain, rows, measured, rng),
+        lambda effort, rng, tell: effort.released(fit_items(measured, effort, rng, tell)),
+        lambda rows, rng: item_records(domain, rows, measured, rng),
     )
 
 
 def plan_baskets(task: Task, wanted: ProjectionWishes, items_per_record: int) -> Plan[Any]:
     """The largest precision that the budget affords, in the shares above."""
-    width, pace = task.domain.width, Pace.of(wanted.synthetic_rows)
+    width, effort = task.domain.width, Effort.of(wanted.synthetic_rows)
     limit, fitted = min(items_per_record, width), min(FITTED_ITEMS, width)
     has_pairs = fitted > 1 and limit > 1 and asks_about_pairs(task.workload, fitted)
     parts = {"total": SHARE_OF_TOTAL} if measures_total(task) else {}
@@ -133,7 +139,7 @@ def plan_baskets(task: Task, wanted: ProjectionWishes, items_per_record: int) ->
             items_per_record=limit,
             fitted_items=fitted if has_pairs else 0,
             cell_noise=noise,
-            pace=pace,
+            effort=effort,
             shares=shares,
         ),
         reason=(
@@ -143,8 +149,8 @@ def plan_baskets(task: Task, wanted: ProjectionWishes, items_per_record: int) ->
         ),
         steps=shares.steps(),
         errors=(noise, 15 * noise),
-        seconds=pace.seconds(fitted / 2, noise) + task.rows * 2e-6 + width * 1e-4,
-        need=pace.bytes(fitted, 2 * fitted**2) + 400 * task.rows,
+        seconds=effort.seconds(fitted / 2, noise) + task.rows * 2e-6 + width * 1e-4,
+        need=effort.bytes(fitted, 2 * fitted**2) + 400 * task.rows,
         memory=None,
         notes=plainer(task, shares, noise),
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.pace import Pace
+from dualquery.fitting.effort import Effort
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
 from dualquery.mechanisms.projection.baskets import ByItems
@@ -35,24 +35,26 @@ Way = ByTables | ByChosenPairs | ByItems | ByClasses | BySignedTables
 
 def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     """Tables where the workload asks about few sets of attributes; classes, or items, of wide binary tables."""
-    pace = Pace.of(wanted.synthetic_rows)
+    effort = Effort.of(wanted.synthetic_rows)
     if task.budget.accounting is Accounting.PURE:
-        return plan_by_signed_tables(task, wanted, pace)
+        return plan_by_signed_tables(task, wanted, effort)
     wide = plan_wide(task, wanted)
     if wide is not None:
-        return rather(wide, lambda: plan_by_tables(task, wanted, pace))
+        return rather(wide, lambda: plan_by_tables(task, wanted, effort))
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
     rule = PairRule.of(task)
     if rule.applies:
-        return plan_chosen_pairs(task, rule, wanted, pace)
-    return plan_by_tables(task, wanted, pace)
+        return plan_chosen_pairs(task, rule, wanted, effort)
+    return plan_by_tables(task, wanted, effort)
 
 
 def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     """Measure as planned, fit, release."""
     measured = plan.parameters.measure(curator, plan.task, rng)
-    rows = measured.fit(plan.parameters.pace, rng, lambda done, total: progress("fitting rows", done, total))
+    rows = measured.fit(
+        plan.parameters.effort, rng, lambda done, total: progress("fitting rows", done, total)
+    )
     settled = None if measured.settled is None else replace(plan, parameters=measured.settled)
     return Outcome(artefact=SyntheticRecords(measured.records(rows, rng)), settled=settled)
 

@@ -35,7 +35,7 @@ def built(
 ) -> Plan[Any]:
     """The plan of a way, or a refusal where it needs more memory than the user allows.
 
-    `way` knows its pace and the noise of a cell, as a fraction; `largest` is the largest set that is measured.
+    `way` knows its effort and the noise of a cell, as a fraction; `largest` is the largest set that is measured.
     """
     if memory is not None and need > memory:
         names = " × ".join(task.domain.name(j) for j in largest)
@@ -64,9 +64,9 @@ def built(
 
 
 def with_fewer_rows(plan: Plan[Any]) -> Plan[Any]:
-    """The plan of a replica (`mechanisms.replicas`): the same, but for the length of the fit."""
+    """The plan of a replica (`mechanisms.error_bars`): the same, but for the length of the fit."""
     way = plan.parameters
-    return replace(plan, parameters=replace(way, pace=way.pace.shorter(way.cell_noise)))
+    return replace(plan, parameters=replace(way, effort=way.effort.shorter(way.cell_noise)))
 
 
 def per_query(task: Task, shares: Shares) -> float:

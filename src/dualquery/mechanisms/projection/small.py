@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.fitting.effort import COUNT_SECONDS, Effort, Fitting, Progress, Rows
 from dualquery.fitting.fit import fit
 from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
-from dualquery.fitting.pace import COUNT_SECONDS, Fitting, Pace, Progress, Rows
 from dualquery.fitting.rows import product_start
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
 from dualquery.game.moves import Cells, Set
@@ -125,7 +125,7 @@ class ByChosenPairs:
     pairs: int
     chosen: int
     cell_noise: float
-    pace: Pace
+    effort: Effort
     ones: Mapping[Set, float] = hidden()  # shares of the first stage
     candidates: Tables = hidden()
     stages: tuple[Stage, Stage, Stage] = hidden()  # one-way tables, misfits, and the rest
@@ -164,11 +164,11 @@ class ByChosenPairs:
         return {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)}
 
     def _fitting(self, measured: MeasuredTables) -> Fitting:
-        def fitted(pace: Pace, rng: np.random.Generator, progress: Progress) -> Rows:
+        def fitted(effort: Effort, rng: np.random.Generator, progress: Progress) -> Rows:
             known = denoised(measured)
             if known.of_order(2):
-                return fit(known, pace, rng, progress, at_once=False, likely=LIKELY)
-            long = replace(pace, chains=1, chain_rows=pace.rows)
+                return fit(known, effort, rng, progress, at_once=False, likely=LIKELY)
+            long = replace(effort, chains=1, chain_rows=effort.rows)
             rows = product_start(known.domain, known.ones(), long, rng)  # whose attributes are independent
             progress(1, 1)
             return rows[0]
@@ -300,7 +300,7 @@ def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:
     return np.sort(order[:chosen])
 
 
-def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, pace: Pace) -> Plan[Any]:
+def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effort: Effort) -> Plan[Any]:
     """Everything but what is measured last."""
     (ones, misfits), number = rule.shares(), len(rule.pairs)
     sizes, shares = task.domain.sizes.astype(np.int64), shares_of_first(rule.ones, task)
@@ -323,7 +323,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, pace
             pairs=number,
             chosen=rule.chosen,
             cell_noise=noise,
-            pace=pace,
+            effort=effort,
             ones=shares,
             candidates=candidates,
             stages=(first, second, last),
@@ -336,8 +336,8 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, pace
         ),
         steps=(first.step(), second.step(), last.step()),
         errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
-        seconds=pace.seconds(visits, noise) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),
-        need=pace.bytes(task.domain.width, 2 * visits * float(sizes.mean())) + 40 * candidates.size,
+        seconds=effort.seconds(visits, noise) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),
+        need=effort.bytes(task.domain.width, 2 * visits * float(sizes.mean())) + 40 * candidates.size,
         memory=wanted.memory,
         largest=max(rule.pairs, key=lambda s: int(sizes[s[0]]) * int(sizes[s[1]])),
         notes=(

@@ -1,45 +1,230 @@
-"""The usual way of projection: the tables of the workload through their interactions, measured in stages (`staged`).
+"""The usual way of projection: the tables of the workload through their interactions, measured in stages.
 
-The plan fixes sets, stages and shares from workload, domain, budget and the number of records alone. How many
-larger sets will be measured depends on one-way tables, which are not known yet: it assumes some, p ∝ rank^−1.5, and
-says what would follow from them.
+One-way tables come first, then pairs in two halves and larger sets where they pay, then, where the budget is large,
+those on which fitted rows are still wrong. Sets, stages, shares, sensitivities and variances follow from workload,
+domain, budget and the number of records alone, and are paid for before anything is drawn. Noisy one-way tables decide
+how pairs and larger sets share the next two stages (`fitting.allocation`), the first half of the pairs how the second
+is shared (`fitting.posteriors`), and noisy scores of rows that were fitted to all of it what the last one measures.
+
+How many larger sets will be measured is not known to a plan: it assumes one-way tables, p ∝ rank^−1.5, and says what
+would follow from them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.allocation import Allocation
+from dualquery.fitting.allocation import Allocation, Curves, Floats, Workloads, allocate, predicted_curves
+from dualquery.fitting.effort import COUNT_SECONDS, Effort, Fitting
 from dualquery.fitting.fit import fit
-from dualquery.fitting.measured import MeasuredTables, cell_variance
-from dualquery.fitting.pace import COUNT_SECONDS, Fitting, Pace
+from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
+from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
 from dualquery.fitting.rows import all_binary
 from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.plans import MAX_ERROR, MEAN_ERROR, SHARE_OF_ONES, built
-from dualquery.mechanisms.projection.staged import StagedTables
 from dualquery.mechanisms.shares import (
     NOTHING,
     SHARE_OF_TOTAL,
+    Stage,
+    known_at_first,
     measures_total,
     quarter_powers,
     refuse_other_noise,
     relative_sensitivity,
     table_stages,
+    unit_of,
     unit_variance,
     varied_sets,
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.misfits import misfit_sensitivity
+from dualquery.privacy.ledger import Allowance
+from dualquery.privacy.misfits import Misfits, misfit_sensitivity
 from dualquery.queries.predicates import NONE
+from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
+
+LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
+ROUGH_STEPS = 4  # of expectation and maximisation, where only shares follow from it
+SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
+MOST_CHOSEN = 32  # sets that the last stage measures
+CLEAR = 1.5  # deviations of its noise that a score must exceed, and those of a chosen set that an error must
+SCOUT_ROWS = 40_000  # fitted before the scores are asked for
+MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
+Shares = Mapping[Set, float]  # of the budget
+
+_FURTHER = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])  # shares of a second half
+
+
+@dataclass(frozen=True)
+class StagedTables:
+    """What may be measured, and the stages. All of it is public."""
+
+    ones: Mapping[
+        Set, float
+    ]  # shares of one-way tables, and of the number of records where it is to be measured
+    sets: tuple[Set, ...]  # pairs, and the larger sets that may be measured
+    tables: tuple[Set, ...]  # of the workload
+    complete: bool  # whether `sets` holds every larger set of the workload
+    unit: float  # the variance that the whole budget affords at sensitivity one
+    work: NDArray[np.float64]  # how many values a row looks at for each of `sets` in a pass
+    first: Stage
+    halves: tuple[Stage, Stage] | None  # None where the workload asks about single attributes only
+    last: (
+        tuple[Stage, Stage] | None
+    )  # scores of larger sets, and those that they choose, where they are asked for
+    settled: Mapping[int, Shares] | None = None  # of later stages, by number, where a release has chosen them
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return (self.first, *(self.halves or ()), *(self.last or ()))
+
+    @cached_property
+    def larger(self) -> tuple[Set, ...]:
+        return tuple(members for members in self.sets if len(members) > 2)
+
+    @cached_property
+    def workload(self) -> Workloads:
+        return Workloads(self.sets, self.tables)
+
+    def curves(self, task: Task, ones: Mapping[int, Cells], rows: float) -> Curves:
+        """What every set would be wrong by, given one-way tables."""
+        units = [unit_of(s, task.domain, task.budget.neighbours, self.unit) for s in self.sets]
+        return predicted_curves(self.sets, ones, rows, np.array(units))
+
+    def allocation(self, curves: Curves) -> Allocation:
+        """Shares of both halves together; pairs alone where larger sets would gain next to nothing."""
+        assert self.halves is not None
+        budget = sum(stage.share for stage in self.halves)
+        best = allocate(curves, self.workload, budget)
+        pairs = np.array([len(members) == 2 for members in self.sets])
+        if not best.shares[~pairs].any():
+            return best
+        alone = allocate(curves, self.workload, budget, allowed=pairs)
+        if best.tables.mean() >= (1 - LEAST_GAIN) * alone.tables.mean():
+            return alone
+        worked = self._within_work(curves, best)
+        return best if worked.all() else allocate(curves, self.workload, budget, allowed=pairs | worked)
+
+    def _within_work(self, curves: Curves, best: Allocation) -> NDArray[np.bool_]:
+        """The sets that gain most for the time that fitting them takes: as many as a fit has time for."""
+        gains = self.workload.weights(best.errors) * (curves.errors[:, 0] - best.errors)
+        work = np.where([len(members) > 2 for members in self.sets], self.work, 0.0)
+        order = np.argsort(-gains / np.maximum(work, 1.0), kind="stable")
+        within = np.empty(len(order), np.bool_)
+        within[order] = np.cumsum(np.where(best.shares > 0, work, 0.0)[order]) <= MOST_WORK
+        return within
+
+    def measure(
+        self, curator: Curator, task: Task, effort: Effort, rng: np.random.Generator
+    ) -> tuple[MeasuredTables, bool, StagedTables]:
+        """All stages. Also: whether rows should be fitted to everything at once, and these stages as they settled.
+
+        `effort` is that of the fit to come.
+        """
+        stages = self.stages
+        allowances = curator.allow(*(stage.event for stage in stages))
+
+        def measured(number: int, shares: Shares) -> list[Measured]:
+            what = stages[number].chosen(shares, task.domain, task.budget.neighbours)
+            return stages[number].measured(curator, allowances[number], what)
+
+        known = known_at_first(task, measured(0, self.ones))
+        if self.halves is None:
+            return known, True, self
+        if self.settled is not None:
+            for number, shares in self.settled.items():
+                known = known.joined(measured(number, shares))
+            return known, self._at_once(task, known), self
+        ones = known.ones()
+        curves = self.curves(task, ones, known.total)
+        wanted = self.allocation(curves)
+        half = self._first_half(wanted)
+        settled = {1: self._shares(half)}
+        known = known.joined(measured(1, settled[1]))
+        settled[2] = self._shares(self._second_half(task, known, ones, curves, wanted, half))
+        known = known.joined(measured(2, settled[2]))
+        if self.last is not None:
+            scout = Effort.of(min(SCOUT_ROWS, max(1, effort.rows // 3)))
+            picked = self._picked(curator, task, known, allowances[3], scout, rng)
+            settled[4] = picked or self._shares(wanted.shares)
+            known = known.joined(measured(4, settled[4]))
+        return known, self._at_once(task, known), replace(self, settled=settled)
+
+    def _shares(self, of_sets: Floats) -> Shares:
+        return dict(zip(self.sets, of_sets.tolist(), strict=True))
+
+    def _first_half(self, wanted: Allocation) -> Floats:
+        """Pairs first; larger sets where all pairs fit in."""
+        assert self.halves is not None
+        room, total = self.halves[0].share, sum(stage.share for stage in self.halves)
+        pairs = np.array([len(members) == 2 for members in self.sets])
+        of_pairs = float(wanted.shares[pairs].sum())
+        if of_pairs >= room:
+            return np.where(pairs, wanted.shares * room / of_pairs, 0.0)
+        return np.where(pairs, 1.0, (room - of_pairs) / (total - of_pairs)) * wanted.shares
+
+    def _second_half(
+        self,
+        task: Task,
+        known: MeasuredTables,
+        ones: Mapping[int, Cells],
+        curves: Curves,
+        wanted: Allocation,
+        spent: Floats,
+    ) -> Floats:
+        """By what is still unknown of each pair, now that the first half has told how pairs depend."""
+        assert self.halves is not None
+        pairs = sets_of_at_most(known.of_order(2), task.domain.sizes, MOST_VALUES)
+        neighbours = task.budget.neighbours
+        precisions = {
+            s: _FURTHER * known.total**2 / (relative_sensitivity(s, task.domain, neighbours) * self.unit)
+            for s in pairs
+        }
+        errors = separable_prior(known, ones, ROUGH_STEPS).expected_errors(precisions)
+        after = curves.after(spent).replaced({s: (_FURTHER, HALF_NORMAL * errors[s]) for s in pairs})
+        allowed = np.array([len(s) == 2 for s in self.sets]) | (wanted.shares > 0)
+        return allocate(
+            after, self.workload, self.halves[1].share, allowed=allowed, unmeasured=curves.errors[:, 0]
+        ).shares
+
+    def _picked(
+        self,
+        curator: Curator,
+        task: Task,
+        known: MeasuredTables,
+        within: Allowance,
+        scout: Effort,
+        rng: np.random.Generator,
+    ) -> dict[Set, float]:
+        """The larger sets on which scouting rows are most wrong, by noisy scores, and their shares."""
+        assert self.last is not None
+        scores, chosen = self.last
+        rows = fit(known, scout, rng, lambda done, total: None, at_once=False)
+        scouts, tables = Records.from_rows(task.domain, rows), Tables(task.domain, self.larger)
+        expected = np.rint(tables.counts(scouts) * (known.total / scouts.rows)).astype(np.int64)
+        neighbours, each = task.budget.neighbours, chosen.share / MOST_CHOSEN
+        units = np.array([unit_of(s, task.domain, neighbours, self.unit) for s in self.larger])
+        slack = np.rint(CLEAR * np.sqrt(units / each)).astype(np.int64)
+        noisy = curator.measure(Misfits(tables, expected, slack), noise=scores.noise, within=within)
+        best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
+        clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]
+        return quarter_powers([self.larger[t] for t in clear], task.domain, neighbours)
+
+    def _at_once(self, task: Task, known: MeasuredTables) -> bool:
+        """Whether every larger set of the workload was measured, and none of their tables is large."""
+        small = all(math.prod(task.domain.sizes[list(s)].tolist()) <= SMALL_TABLE for s in self.larger)
+        return self.complete and small and all(s in known.interactions for s in self.larger)
+
 
 MOST_OF_TOTAL = 0.05
 CLEAR_TOTAL = 0.01  # of the records: more of the budget is spent where the noise of their number exceeds it
@@ -204,31 +389,31 @@ def expectation(task: Task, made: StagedTables) -> Expected:
     return Expected(allocation, sets, 1 / math.sqrt(float(precision)) / task.rows)
 
 
-def cells_within(task: Task, pace: Pace, memory: int | None) -> int:
+def cells_within(task: Task, effort: Effort, memory: int | None) -> int:
     """So many cells of larger sets may be measured in this much memory; a cell of three attributes has three
     views.
     """
     if memory is None:
         return MOST_CELLS
-    spare = memory - pace.bytes(task.domain.width, 0)
-    return max(0, min(MOST_CELLS, spare // (3 * (4 * pace.chains + 8) + 24)))
+    spare = memory - effort.bytes(task.domain.width, 0)
+    return max(0, min(MOST_CELLS, spare // (3 * (4 * effort.chains + 8) + 24)))
 
 
-def cost_of(task: Task, made: StagedTables, expected: Expected, pace: Pace) -> FitCost:
+def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) -> FitCost:
     """Time as the plan expects it, memory as it could be at most: every cell lies in a view of each of its
     attributes.
     """
     sizes = task.domain.sizes
     cells = {s: math.prod(int(sizes[j]) for j in s) for s in (*(s for s in made.ones if s), *made.sets)}
     larger = sum(cells[s] for s in made.larger)
-    need = pace.bytes(task.domain.width, sum(len(s) * number for s, number in cells.items())) + 24 * larger
+    need = effort.bytes(task.domain.width, sum(len(s) * number for s, number in cells.items())) + 24 * larger
     work = dict(zip(made.sets, made.work.tolist(), strict=True))
     pairs, more = (
         sum(work.get(s, 0.0) for s in expected.sets if (len(s) > 2) == longer) for longer in (False, True)
     )
-    seconds = pace.seconds(pairs, expected.cell_noise) + task.rows * len(expected.sets) * COUNT_SECONDS
+    seconds = effort.seconds(pairs, expected.cell_noise) + task.rows * len(expected.sets) * COUNT_SECONDS
     if more:
-        seconds += pace.seconds(pairs + more, expected.cell_noise) * LONG_WORK
+        seconds += effort.seconds(pairs + more, expected.cell_noise) * LONG_WORK
     if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
     return FitCost(seconds, need, max(cells, key=lambda s: (cells[s], s)))
@@ -236,7 +421,7 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, pace: Pace) -> F
 
 def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:
     return Fitting(
-        lambda pace, rng, tell: fit(measured, pace, rng, tell, at_once=at_once),
+        lambda effort, rng, tell: fit(measured, effort, rng, tell, at_once=at_once),
         lambda rows, rng: Records.from_rows(measured.domain, rows),
         settled,
     )
@@ -251,18 +436,18 @@ class ByTables:
     sets: int  # that the plan expects to measure
     cell_noise: float
     tables: StagedTables = hidden()
-    pace: Pace
+    effort: Effort
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        measured, at_once, settled = self.tables.measure(curator, task, self.pace, rng)
+        measured, at_once, settled = self.tables.measure(curator, task, self.effort, rng)
         return of_tables(measured, at_once=at_once, settled=replace(self, tables=settled))
 
 
-def plan_by_tables(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByTables]:
+def plan_by_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[ByTables]:
     """Interactions of all pairs, and of larger sets where they pay."""
-    planned = plan_tables(task, cells_within(task, pace, wanted.memory))
+    planned = plan_tables(task, cells_within(task, effort, wanted.memory))
     expected = expectation(task, planned)
-    cost = cost_of(task, planned, expected, pace)
+    cost = cost_of(task, planned, expected, effort)
     noise = expected.cell_noise
     counts = ", ".join(
         f"{expected.count(order):,} of order {order}"
@@ -272,7 +457,11 @@ def plan_by_tables(task: Task, wanted: ProjectionWishes, pace: Pace) -> Plan[ByT
     return built(
         task,
         ByTables(
-            stages=len(planned.stages), sets=len(expected.sets), cell_noise=noise, pace=pace, tables=planned
+            stages=len(planned.stages),
+            sets=len(expected.sets),
+            cell_noise=noise,
+            effort=effort,
+            tables=planned,
         ),
         reason="the workload falls into tables of few attributes, so their interactions are measured "
         f"({counts}, more or less, as the one-way tables will say) and rows are fitted to them",

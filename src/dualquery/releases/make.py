@@ -14,9 +14,9 @@ from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.mechanisms.artefact import Filed
+from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.mechanism import Progress, Task, silent
 from dualquery.mechanisms.outcomes import obeying
-from dualquery.mechanisms.replicas import MOST_SEEDS, Draw, made_replicas
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget
@@ -25,7 +25,7 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
-from dualquery.releases.calling import (
+from dualquery.releases.arguments import (
     GivenBudget,
     GivenSchema,
     GivenWorkload,
@@ -36,20 +36,20 @@ from dualquery.releases.calling import (
     schema_from,
     workload_from,
 )
-from dualquery.releases.certificate import certify
-from dualquery.releases.persons import check_records, records_per_person
-from dualquery.releases.planning import (
+from dualquery.releases.certificate import PredictedError, certify
+from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
+from dualquery.releases.plan import (
     by_the_book,
     check_plays,
+    check_records,
     checked_options,
     plan_for,
+    records_per_person,
     refuse_hopeless,
     settle,
     warnings_of,
 )
-from dualquery.releases.prediction import PredictedError
 from dualquery.releases.release import Release, records_of
-from dualquery.releases.rows import known_rows, measures_rows, shared_rows
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema

@@ -17,7 +17,7 @@ Chains = NDArray[np.unsignedinteger]  # chain, row, attribute
 Rows = NDArray[np.unsignedinteger]
 Progress = Callable[[int, int], None]  # rounds done, of how many
 
-REPLICAS = 4  # of a release, from which its errors are seen (`mechanisms.replicas`)
+REPLICAS = 4  # of a release, from which its errors are seen (`mechanisms.error_bars`)
 CHAINS = 2
 CHAIN_ROWS = 20_000
 SNAPSHOTS = 3
@@ -36,7 +36,7 @@ INTERPRETER_BYTES = 200_000_000
 
 
 @dataclass(frozen=True)
-class Pace:
+class Effort:
     """How many rows, in how many chains, and how often they are looked at. Public."""
 
     chains: int
@@ -46,7 +46,7 @@ class Pace:
     warm_up: tuple[float, ...] = field(default=WARM_UP, metadata={"hidden": True})
 
     @staticmethod
-    def of(rows: int | None) -> Pace:
+    def of(rows: int | None) -> Effort:
         """Up to a limit a chain holds CHAIN_ROWS; then more snapshots are kept, then longer chains."""
         if rows is None:
             rows = CHAINS * CHAIN_ROWS * SNAPSHOTS
@@ -55,13 +55,13 @@ class Pace:
         chains = min(CHAINS, rows)
         chain_rows = min(-(-rows // chains), CHAIN_ROWS)
         snapshots = min(SNAPSHOTS, -(-rows // (chains * chain_rows)))
-        return Pace(chains, -(-rows // (chains * snapshots)), snapshots, rows)
+        return Effort(chains, -(-rows // (chains * snapshots)), snapshots, rows)
 
-    def shorter(self, noise: float) -> Pace:
-        """The pace of a replica (`mechanisms.replicas`), given the noise of a cell: the less, the longer it takes."""
+    def shorter(self, noise: float) -> Effort:
+        """Of a replica (`mechanisms.error_bars`), given the noise of a cell: the less, the longer it takes."""
         if noise < COLD:
-            return Pace.of(min(self.rows, CHAIN_ROWS))
-        return replace(Pace.of(min(self.rows, REPLICA_ROWS)), warm_up=SHORT_WARM_UP)
+            return Effort.of(min(self.rows, CHAIN_ROWS))
+        return replace(Effort.of(min(self.rows, REPLICA_ROWS)), warm_up=SHORT_WARM_UP)
 
     @property
     def rounds(self) -> int:
@@ -100,9 +100,9 @@ class Pace:
 class Fitting:
     """How rows are fitted to a measurement, and become records."""
 
-    fit: Callable[[Pace, np.random.Generator, Progress], Rows]
+    fit: Callable[[Effort, np.random.Generator, Progress], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
     settled: Any = None  # the way, with what was chosen on it fixed; None where nothing was
 
 
-SCOUT = Pace(1, 5_000, 2, 5_000, warm_up=())  # of rows that are refitted after every measurement
+SCOUT = Effort(1, 5_000, 2, 5_000, warm_up=())  # of rows that are refitted after every measurement

@@ -1,16 +1,12 @@
-"""The plan of a release from public things alone: by a mechanism that was named, or by the rule that chooses one.
+"""The plan of a release from public things alone: which mechanism, which theorem adds up its cost, what it would be.
 
-Which theorem adds up a release, where the user names none: the tightest that the mechanism can be paid by.
-
-It is settled from public things alone, before the ledger is opened. Gaussian accounting comes first where a mechanism
-can be paid by it, and its plan is made on trial: a plan that draws something else than Gaussian noise refuses
-(`AnotherAccounting`), and the next theorem is taken. Where the number of records is still to be measured, the trial
-is made at a nominal number: the theorem must stand before the first draw, and that measurement is one.
-
-A plan on trial, where the number of records is still to be measured: what is refused for certain is not charged.
+The theorem stands before the first draw. Where the user names none it is the tightest that the mechanism can be paid
+by: Gaussian accounting comes first, and its plan is made to see; a plan that draws something else than Gaussian noise
+refuses (`AnotherAccounting`), and the next theorem is taken. Where the number of records is still to be measured, the
+plan to see is made at a nominal number.
 
 Measuring the number charges the book, and the plan follows the number. What would be refused whatever the number is
-(an option that means nothing, a workload too large, a budget too small) can be said from public things alone.
+(an option that means nothing, a workload too large, a budget too small) is said before anything is charged.
 """
 
 from __future__ import annotations
@@ -25,9 +21,21 @@ from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, budget_warnings
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.workload import Workload
-from dualquery.releases.calling import checked_wish
-from dualquery.releases.rows import price_of_rows
+from dualquery.releases.arguments import (
+    GivenBudget,
+    GivenSchema,
+    GivenWorkload,
+    budget_from,
+    checked_rows,
+    checked_wish,
+    for_callers,
+    schema_from,
+    workload_from,
+)
+from dualquery.releases.number_of_records import measures_rows, price_of_rows
+from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema
 
 
@@ -158,3 +166,118 @@ def refuse_hopeless(
             return
     assert refused is not None, "some number was tried"
     raise refused
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """A plan, the budget of the whole release with its accounting, and why it is that accounting."""
+
+    plan: Plan[Any]
+    budget: Budget
+    accounting_reason: str
+
+
+@for_callers
+def plan(
+    schema: GivenSchema,
+    *,
+    workload: GivenWorkload,
+    budget: GivenBudget,
+    expected_records: int | None = None,
+    records: int | None = None,
+    mechanism: str | None = None,
+    **options: object,
+) -> Plan[Any]:
+    """The plan of a release of a table of so many records. Needs no data; see `dualquery.release`.
+
+    `records` is declared, as there. Of a table of about `expected_records` the release would have to measure how many
+    there are, where neighbours may differ in that; the plan then begins with the measurement.
+    """
+    return foreseen(
+        schema,
+        workload=workload,
+        budget=budget,
+        expected_records=expected_records,
+        records=records,
+        mechanism=mechanism,
+        **options,
+    ).plan
+
+
+def foreseen(
+    schema: GivenSchema,
+    *,
+    workload: GivenWorkload,
+    budget: GivenBudget,
+    expected_records: int | None = None,
+    records: int | None = None,
+    mechanism: str | None = None,
+    **options: object,
+) -> Foreseen:
+    """`plan`, with the accounting that is settled on the way."""
+    if (expected_records is None) == (records is None):
+        raise DualQueryError("say how many records the table has: give one of records and expected_records")
+    number = checked_rows(
+        "the number of records", expected_records if expected_records is not None else records
+    )
+    assert number is not None, "one of the two"
+    described, budget = schema_from(schema), budget_from(budget, lambda: number)
+    if not isinstance(schema, Domain):
+        records_per_person(described, budget.neighbours)
+    asked = workload_from(described.domain, workload)
+    wanted = checked_options(options)
+    measured = measures_rows(budget, records)
+    whole = replace(budget, adaptive=measured)
+    settled = settle(asked, whole, wanted, mechanism, None if measured else number)
+    if settled.planned is not None:
+        return Foreseen(settled.planned[1], settled.budget, settled.why)
+    if not measured:
+        _, made = plan_for(Task(asked, number, settled.budget), wanted, mechanism)
+        return Foreseen(made, settled.budget, settled.why)
+    priced = price_of_rows(settled.budget)
+    known = priced.known(number)
+    _, made = plan_for(Task(asked, known.rows, known.left, known.variance), wanted, mechanism)
+    steps = (priced.step(asked.domain), *made.steps)
+    return Foreseen(replace(made, steps=steps), settled.budget, settled.why)
+
+
+def records_per_person(schema: Schema, neighbours: Neighbours) -> int | None:
+    """How many records of a person are read, None for all; refused where schema and neighbours do not agree."""
+    most = neighbours.records_per_person
+    if most is None:
+        if schema.unit is not None and not schema.long:
+            raise DualQueryError(
+                f"the schema says whose record a row is (unit = '{schema.unit}'), so a person is to be "
+                f"protected and not one record: use --neighbours person-{neighbours.value} with "
+                "--records-per-person K, or remove the unit"
+            )
+        return None
+    record_level = neighbours.value.removeprefix("person-")
+    if schema.unit is None:
+        raise DualQueryError(
+            f"neighbours '{neighbours.value}' protect a person, and the schema does not say whose record a row "
+            f'is: name that column in its section [table] (unit = "..."), or use --neighbours {record_level}'
+        )
+    if schema.long:
+        raise DualQueryError(
+            f"with long = true all rows of a unit are one record, which --neighbours {record_level} protects: "
+            "use that, without --records-per-person"
+        )
+    return most
+
+
+def check_records(found: int | None, schema: Schema, neighbours: Neighbours) -> None:
+    """Records that are encoded already know how many a person has; nobody may have more than is charged."""
+    most = neighbours.records_per_person
+    if most is None:
+        records_per_person(schema, neighbours)
+        if found is not None:
+            raise DualQueryError(
+                f"the records were read as those of persons, at most {found} of each, so a person is to be "
+                f"protected: use the neighbours person-{neighbours.value}"
+            )
+    elif found is None or found > most:
+        raise DualQueryError(
+            f"the records may hold more than {most} of a person; read them with "
+            f"encode(table, schema, records_per_person={most})"
+        )
