@@ -24,7 +24,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_rho,
     from_budget,
 )
-from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown, silent
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget, Spent
 from dualquery.privacy.conversion import epsilon_of
@@ -38,6 +38,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Items
 from dualquery.table.records import Records
+from dualquery.types import silent
 from experiments.data import Data, kept
 from experiments.processes import peak_bytes
 

@@ -19,7 +19,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
-    {"compiled", "errors", "example", "randomness"},
+    {"compiled", "errors", "randomness", "types"},
+    {"example"},
     {"table"},
     {"queries"},
     {"counting"},

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dualquery.types import Reals
+
 
 @dataclass(frozen=True)
 class Example:
@@ -102,7 +104,6 @@ QUESTIONS = (
     "smokes = yes & !(commute = car)",
 )
 
-Uniforms = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
@@ -113,7 +114,7 @@ class Chance:
     rng: np.random.Generator
     people: int
 
-    def uniform(self) -> Uniforms:
+    def uniform(self) -> Reals:
         return self.rng.random(self.people)
 
     def one_of(self, *odds: NDArray[np.floating] | float) -> Codes:
@@ -122,7 +123,7 @@ class Chance:
         ends = np.cumsum(weights, axis=0)
         return (self.uniform() * ends[-1] >= ends).sum(axis=0)
 
-    def bell(self) -> Uniforms:
+    def bell(self) -> Reals:
         """Roughly normal, mean 0 and variance 1: twelve uniforms, less six."""
         return self.rng.random((12, self.people)).sum(axis=0) - 6.0
 

@@ -15,7 +15,7 @@ from dualquery.errors import DualQueryError
 from dualquery.game.moves import HeardQuery
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.choose import MECHANISMS, choose
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.monomials import (
     chebyshev_degree,
     chebyshev_or,
@@ -35,6 +35,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 ITEMS = Domain((Items("item", 12),))
 MIXED = Domain((Categorical("a", ("x", "y", "z")), Categorical("b", ("no", "yes")), Items("item", 4)))

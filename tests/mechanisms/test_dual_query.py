@@ -22,7 +22,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     round_steps,
     uniform,
 )
-from dualquery.mechanisms.mechanism import Task, affordable, shown, silent
+from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.oracles.clauses import value
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -33,6 +33,7 @@ from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 DOMAIN = Domain(
     (

@@ -25,7 +25,7 @@ from dualquery.mechanisms.error_bars import (
     narrowest,
     tables_drawn,
 )
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -38,6 +38,7 @@ from dualquery.queries.random_families import mixed_questions, random_conjunctio
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems
+from dualquery.types import silent
 
 SIZES = (3, 4, 2, 5, 1, 2)
 DOMAIN = Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(k)))) for j, k in enumerate(SIZES)))

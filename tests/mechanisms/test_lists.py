@@ -11,7 +11,7 @@ import pytest
 import dualquery
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.noisy_cells import CellFractions, told_counts
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.budget import Accounting, Budget
@@ -29,6 +29,7 @@ from dualquery.releases.make import release
 from dualquery.table.codes import codes_table
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
+from dualquery.types import silent
 
 TABLE = codes_table({"icd": 8, "born": (1900, 2030)})
 BUDGET = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)

@@ -37,7 +37,6 @@ from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.counting.columns import ColumnCounter, true_digest
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
-from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, units
@@ -58,6 +57,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source
+from dualquery.types import Progress, silent
 
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dualquery.audits import files, mechanisms, slots, special, thresholds, verbs
 from dualquery.audits.case import AuditError, Case, Finding, Verdict, judged
 from dualquery.audits.chance import stream
+from dualquery.types import Progress
 
 CONFIDENCE = 0.999  # that no claim which holds is called broken, over all cases of an audit
 FEWEST_RUNS = 40
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

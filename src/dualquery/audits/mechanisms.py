@@ -17,7 +17,7 @@ from dualquery.audits.events import Feature
 from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, MANY, REPLACED, Pair
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -25,6 +25,7 @@ from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
+from dualquery.types import silent
 
 ALL_CELLS = Workload(BITS, (Tables(BITS, ((0, 1),)),), "all cells")
 ONE_TABLE = Workload(BITS, (Tables(BITS, ((0,),)),), "one table")

@@ -15,7 +15,7 @@ from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.pairs import ALONE, BITS, REPLACED, Pair
 from dualquery.audits.thresholds import NOTHING
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
@@ -28,6 +28,7 @@ from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import HazardTest, Slot
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 TEST = HazardTest(Fraction(1, 2), threshold=12, order=2)
 QUIET = Fraction(1000)  # the variance for a squared sensitivity of 1: what follows tells next to nothing

@@ -19,7 +19,7 @@ from dualquery.audits.pairs import Pair, pair
 from dualquery.audits.verbs import measurements
 from dualquery.counting.memory import MemoryCounter
 from dualquery.mechanisms.distance_curves import factored
-from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -35,6 +35,7 @@ from dualquery.randomness import Entropy
 from dualquery.table.codes import codes_table
 from dualquery.table.graph import graph_of
 from dualquery.table.points import GRID, STEPS, points_of
+from dualquery.types import silent
 
 TRIANGLE = graph_of(("a", "b", "c"))
 EDGE = pair(

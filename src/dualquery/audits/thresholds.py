@@ -17,7 +17,7 @@ from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.exact import exact_hazard
 from dualquery.audits.pairs import ALONE, REPLACED, Pair
 from dualquery.audits.verbs import OPPOSED
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
@@ -28,6 +28,7 @@ from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import GroupCounts, Statistic
 from dualquery.privacy.thresholds import Epochs, HazardTest, SparseVector
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 NOTHING = -100.0  # stands for an answer that was not given
 

@@ -29,7 +29,7 @@ from dualquery.audits.pairs import (
     REPLACED,
     Pair,
 )
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -54,6 +54,7 @@ from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)

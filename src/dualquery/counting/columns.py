@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Counter, Integers
+from dualquery.counting.counter import Countable, Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spilled import SpilledCounter
 from dualquery.errors import DualQueryError
@@ -19,6 +19,7 @@ from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
+from dualquery.types import Integers
 
 FEW = 64  # queries; more of them are counted together, by the loops of their kind
 MOST_ON_DISK = 64 * MOST_BYTES

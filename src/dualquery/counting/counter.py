@@ -11,20 +11,15 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dualquery.queries.group import Progress
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-
-Integers = NDArray[np.int64]
+from dualquery.types import Done, Integers
 
 
 class Countable(Protocol):
     """Whole numbers that add up over records: a group of queries, a workload, the items that records hold."""
 
-    def counts(self, records: Records, progress: Progress = ..., /) -> Integers:
+    def counts(self, records: Records, progress: Done = ..., /) -> Integers:
         """The numbers for some of the records."""
 
 

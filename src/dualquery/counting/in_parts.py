@@ -12,17 +12,17 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from dualquery.counting.counter import Countable, Integers
-from dualquery.queries.group import Progress, no_progress
+from dualquery.counting.counter import Countable
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
+from dualquery.types import Done, Integers, no_progress
 
 
 @runtime_checkable
 class RoundedOnce(Protocol):
     """counts(records) = rounded(sums(records)), and sums add up over records."""
 
-    def sums(self, records: Records, progress: Progress = ..., /) -> Integers: ...
+    def sums(self, records: Records, progress: Done = ..., /) -> Integers: ...
 
     def rounded(self, sums: Integers) -> Integers: ...
 
@@ -37,7 +37,7 @@ class InParts:
     def _pieces(self) -> Sequence[Countable]:
         return self.asked.groups if isinstance(self.asked, Workload) else (self.asked,)
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         """Of a part, before rounding."""
         return np.concatenate(
             [

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dualquery.counting.counter import Countable, Integers
-from dualquery.queries.group import Progress
+from dualquery.counting.counter import Countable
+from dualquery.types import Done, Integers
 
 
 class KeptCounts:
     """What every counter does around its counting: it says that a pass begins and ends, and keeps the numbers."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Done) -> None:
         self._progress = progress
         # By identity, and with the countable itself, so that no other one can come to stand at its address.
         self._kept: dict[int, tuple[Countable, Integers]] = {}

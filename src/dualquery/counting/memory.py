@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.counter import Countable
 from dualquery.counting.kept import KeptCounts
-from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import Done, Integers, no_progress
 
 
 class MemoryCounter:
     """Counts encoded records with the compiled loops of each kind of query."""
 
-    def __init__(self, records: Records, *, progress: Progress = no_progress) -> None:
+    def __init__(self, records: Records, *, progress: Done = no_progress) -> None:
         self._records = records
         self._counts = KeptCounts(progress)
 

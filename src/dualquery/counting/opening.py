@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dualquery.counting.counter import Counter
 from dualquery.counting.memory import MemoryCounter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.counting.spilled import SpilledCounter
-from dualquery.queries.group import Progress, no_progress
 from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.files import kind_of
 from dualquery.table.parts import is_pattern, matching, size_in_bytes
@@ -23,14 +22,13 @@ from dualquery.table.postgresql import PostgresTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import PARQUET, Source
+from dualquery.types import Done, Progress, no_progress
 
 MEMORY = 2_000_000_000  # bytes, where nobody says how many
 GROWTH = {True: 12, False: 3}  # bytes of memory a byte of Parquet, or of text, while a table is read at once
 UNKNOWN = 1 << 50  # bytes of a view
 LEAST_ROWS, MOST_ROWS = 1 << 12, 1 << 19  # of a block
 BYTES_A_CELL = 24  # of a block: as it is read, encoded, and counted
-
-Stage = Callable[[str, int, int], None]
 
 
 def open_counter(
@@ -39,8 +37,8 @@ def open_counter(
     *,
     records_per_person: int | None = None,
     memory: int | None = None,
-    tell: Stage = lambda stage, done, total: None,
-    progress: Progress = no_progress,
+    tell: Progress = lambda stage, done, total: None,
+    progress: Done = no_progress,
 ) -> Counter:
     """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
     if is_spark_frame(source):

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.counter import Countable
 from dualquery.counting.in_parts import InParts
 from dualquery.counting.kept import KeptCounts
 from dualquery.errors import DataError, DualQueryError
-from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import WantedColumns, bin_of, check_persons, encode
 from dualquery.table.files import choose
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
+from dualquery.types import Done, Integers, no_progress
 
 BLOCK = "block binary, rows long, failed string"  # some encoded records, how many, or what is wrong with them
 COUNTS = "counts binary"
@@ -51,7 +51,7 @@ class SparkCounter:
         schema: Schema,
         *,
         records_per_person: int | None = None,
-        progress: Progress = no_progress,
+        progress: Done = no_progress,
     ) -> None:
         check_persons(schema, records_per_person)
         self._domain = schema.domain

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Integers
+from dualquery.counting.counter import Countable
 from dualquery.counting.in_parts import InParts
 from dualquery.counting.kept import KeptCounts
-from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
+from dualquery.types import Done, Integers, no_progress
 
 
 class _Numbers:
@@ -104,7 +104,7 @@ class SpilledCounter:
         *,
         rows: int,
         records_per_person: int | None = None,
-        progress: Progress = no_progress,
+        progress: Done = no_progress,
     ) -> None:
         """`rows` are read back at once; what comes in may be cut otherwise, and be nothing at all."""
         self._domain = domain

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import Residual, Transcript
 from dualquery.table.records import Records
+from dualquery.types import Done
 
 Chains = NDArray[np.unsignedinteger]  # chain, row, attribute
 Rows = NDArray[np.unsignedinteger]
-Progress = Callable[[int, int], None]  # rounds done, of how many
 
 REPLICAS = 4  # of a release, from which its errors are seen (`mechanisms.error_bars`)
 CHAINS = 2
@@ -100,7 +100,7 @@ class Effort:
 class Fitting:
     """How rows are fitted to a measurement, and become records."""
 
-    fit: Callable[[Effort, np.random.Generator, Progress], Rows]
+    fit: Callable[[Effort, np.random.Generator, Done], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
     settled: Any = None  # the way, with what was chosen on it fixed; None where nothing was
 

@@ -20,17 +20,17 @@ from dualquery.fitting.effort import (
     TEMPERATURE,
     Chains,
     Effort,
-    Progress,
     Rows,
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import likely_larger, likely_pairs, tree_lean, tree_of
 from dualquery.fitting.rows import Targets, play_residual, product_start
-from dualquery.game.moves import Cells, Residual, Set, Transcript
+from dualquery.game.moves import Residual, Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import Cells, Done, Set
 
 LIKELY = 0.6  # of a pair's target, where all pairs are measured
 CERTAIN = (
@@ -151,7 +151,7 @@ def fit(
     measured: MeasuredTables,
     effort: Effort,
     rng: np.random.Generator,
-    progress: Progress,
+    progress: Done,
     *,
     at_once: bool,
     likely: float = LIKELY,
@@ -180,7 +180,7 @@ def fit(
 
 
 def fit_pairs(
-    wanted: PairTargets, start: Chains, effort: Effort, rng: np.random.Generator, progress: Progress
+    wanted: PairTargets, start: Chains, effort: Effort, rng: np.random.Generator, progress: Done
 ) -> Transcript[Residual, Chains]:
     """Rows that lean to the tree of the pairs that say most."""
     heat = wanted.heat(LEANING)
@@ -198,7 +198,7 @@ def fit_pairs(
 
 
 def fit_larger(
-    wanted: PairTargets, start: Chains, rng: np.random.Generator, progress: Progress
+    wanted: PairTargets, start: Chains, rng: np.random.Generator, progress: Done
 ) -> Transcript[Residual, Chains]:
     """Rows that were fitted to pairs, fitted to larger sets as well, each shrunk around what the rows say of
     it.
@@ -221,7 +221,7 @@ def fit_and_mend(
     start: Chains,
     temperatures: tuple[Sequence[float], Sequence[float]],
     rng: np.random.Generator,
-    progress: Progress,
+    progress: Done,
 ) -> Transcript[Residual, Chains]:
     """Fit rows to pairs, and whatever else targets are made of; once they are warm, raise the pairs where rows fall
     short of them, and fit on.

@@ -27,11 +27,12 @@ from dualquery.fitting.cpu import (
     withdraw_items,
     withdraw_rows,
 )
-from dualquery.fitting.effort import Chains, Effort, Progress
-from dualquery.game.moves import Cells, Replied, Residual, Set, Transcript
+from dualquery.fitting.effort import Chains, Effort
+from dualquery.game.moves import Replied, Residual, Transcript
 from dualquery.game.play import play
 from dualquery.table.domain import Domain
 from dualquery.table.records import smallest_type
+from dualquery.types import Cells, Done, Set
 
 RAREST = 1e-5  # fractions below this lean no harder: a measured cell must still be able to call for them
 
@@ -361,7 +362,7 @@ def play_residual(
     start: Chains,
     temperatures: Sequence[float],
     rng: np.random.Generator,
-    progress: Progress,
+    progress: Done,
 ) -> Transcript[Residual, Chains]:
     """Play the residual of some targets against chains of rows, one round a temperature."""
     return play(

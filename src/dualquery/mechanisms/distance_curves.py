@@ -31,9 +31,8 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.universes import knots
 from dualquery.errors import BudgetError, QueryError
-from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
@@ -44,6 +43,7 @@ from dualquery.queries.distances import UNIT, Distances, Factor, Knots
 from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
 from dualquery.table.points import GRID, KNOTS, STEPS, Points
+from dualquery.types import Fractions, Progress, Reals
 
 FILE = "distance_curves.parquet"
 Curves = NDArray[np.float64]  # a row a column of the table, a column a knot; NaN where it was not measured
@@ -123,7 +123,6 @@ class DistanceCurves:
 
 
 FINEST, COARSEST = 4096, 64  # the largest whole number in R: of the widest column, and at least
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +130,10 @@ class KernelFactors:
     """R in whole numbers and L in fractions, W = L R."""
 
     right: Factor
-    left: Matrix
+    left: Reals
 
 
-def middle() -> Matrix:
+def middle() -> Reals:
     """c(y) at the knots."""
     y = knots()
     return np.maximum(y, 1 - y) / 2
@@ -152,7 +151,7 @@ def factored(scale: int) -> KernelFactors:
     return KernelFactors(right, kernel @ np.linalg.pinv(right.astype(np.float64)))
 
 
-def scales(importance: Matrix) -> list[int]:
+def scales(importance: Reals) -> list[int]:
     """The scale of each column, by the root of how much its distances count: the least noise in the sum.
 
     Σ_j (a_j σ/m_j)² is least, at a given Σ_j m_j², where m_j² ∝ a_j. Few different scales are made, a quarter apart.

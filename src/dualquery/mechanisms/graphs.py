@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.graphs import Fitted, Pairs, Rectangles, crossing
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import LEVEL, bar_from_mean
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.group import Group
@@ -27,10 +26,10 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 from dualquery.table.graph import Graph
 from dualquery.table.records import pack_bits, unpack_bits
+from dualquery.types import Fractions, Reals
 
 EDGES, VERTICES, BLOCKS, PAIRS = "edges.parquet", "vertices.parquet", "blocks.parquet", "pairs.parquet"
 MOST_PAIRS = 2_250_000  # of vertices that are all listed; of larger graphs so many edges at most
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ class WeightedGraph:
         level = NormalDist().inv_cdf((1 + LEVEL) / 2)
         return level * self._answers(group)[1] / (self.domain.heaviest * self.edges)
 
-    def _answers(self, group: Group) -> tuple[Array, Array]:
+    def _answers(self, group: Group) -> tuple[Reals, Reals]:
         """What crosses each cut, and its deviation: the noise of blocks and degrees, and what chance does to edges
         that are only known by their block."""
         if not isinstance(group, Cuts):
@@ -73,7 +72,7 @@ class WeightedGraph:
                 variance[rows] += more + less
         return weight, np.sqrt(variance)
 
-    def _crossing(self, from_: NDArray[np.uint8], to: NDArray[np.uint8]) -> tuple[Array, Array]:
+    def _crossing(self, from_: NDArray[np.uint8], to: NDArray[np.uint8]) -> tuple[Reals, Reals]:
         fitted = self.fitted
         leaves, enters = (
             self._by_class(sets, by) for sets, by in ((from_, fitted.leaves), (to, fitted.enters))
@@ -97,7 +96,7 @@ class WeightedGraph:
         noise = self.block_deviation**2 * inside + self.degree_deviation**2 * degrees
         return weight, noise + self.domain.heaviest * np.maximum(chance, 0.0)
 
-    def _by_class(self, sets: NDArray[np.uint8], by: Array) -> Array:
+    def _by_class(self, sets: NDArray[np.uint8], by: Reals) -> Reals:
         """Σ of a number over the members of each set, class by class."""
         order = np.argsort(self.fitted.classes, kind="stable")
         begins = np.searchsorted(self.fitted.classes[order], np.arange(len(self.fitted.blocks)))
@@ -116,7 +115,7 @@ class WeightedGraph:
             return edge_table(self.domain, source, target, weight[source, target])
         return edge_table(self.domain, *self._standing_for_all())
 
-    def _standing_for_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    def _standing_for_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Reals]:
         """Heavy pairs, and edges of one weight, block by block, at even steps of both ends' weights."""
         fitted, pairs = self.fitted, self.fitted.pairs
         total = max(self.edges * self.domain.heaviest, 1.0)
@@ -187,11 +186,11 @@ def _shuffle(many: int) -> NDArray[np.int64]:
     return np.random.default_rng(many).permutation(many)
 
 
-def edge_table(domain: Graph, source: NDArray[Any], target: NDArray[Any], weight: Array) -> pa.Table:
+def edge_table(domain: Graph, source: NDArray[Any], target: NDArray[Any], weight: Reals) -> pa.Table:
     """source, target, weight, vertices by their names."""
     names = pa.array(domain.vertices, pa.string())
     ends = {
-        column.name: pa.DictionaryArray.from_arrays(pa.array(each.astype(np.int32)), names)
+        column.name: pa.DictionaryReals.from_arrays(pa.array(each.astype(np.int32)), names)
         for column, each in zip(domain.columns, (source, target), strict=False)
     }
     return pa.table({**ends, "weight": weight})
@@ -300,7 +299,7 @@ AT_ONCE = 512  # sets
 
 
 def classes_of(
-    domain: Graph, workload: Workload, weights: Array, most: int, rng: np.random.Generator
+    domain: Graph, workload: Workload, weights: Reals, most: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """The class of each vertex, numbered from 0, at most so many classes."""
     sketch = _sketch(domain, workload, rng)
@@ -315,7 +314,7 @@ def classes_of(
     return np.unique(joined, return_inverse=True)[1].ravel().astype(np.int64)
 
 
-def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Array:
+def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Reals:
     """A random projection of the memberships of each vertex: equal where all memberships are."""
     number = len(domain.vertices)
     out = np.zeros((number, SKETCH))
@@ -334,7 +333,7 @@ def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Arra
 
 
 def _k_means(
-    points: Array, mass: Array, number: int, rng: np.random.Generator
+    points: Reals, mass: Reals, number: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], float]:
     """The nearest of so many centres, which began far from each other; and how far from them everything is."""
     centres = points[[int(rng.choice(len(points), p=mass / mass.sum()))]]

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
-from dualquery.mechanisms.artefact import Fractions
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.cell_statistics import CellCounts, LazyCells
@@ -36,6 +35,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
+from dualquery.types import Fractions, Progress, Reals
 
 FILE = "cells.parquet"
 FRACTION, DEVIATION = "fraction of records", "deviation"  # names that no column of a table should have
@@ -108,8 +108,6 @@ class CellFractions:
 
 
 MOST_CELLS = 50_000_000
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.oracles.clauses import Clauses, Ints, Optimality, merge
+from dualquery.oracles.clauses import Clauses, Optimality, merge
 from dualquery.oracles.problem import Problem, compile_clauses, return_home, truths
+from dualquery.types import Ints
 
 
 @dataclass(frozen=True)

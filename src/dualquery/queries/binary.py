@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount, prange
 from dualquery.queries.bit_columns import add_along_attributes, add_along_records, count_ones, predicate_bits
-from dualquery.queries.group import Integers, Progress, no_progress
 from dualquery.queries.predicates import Predicates
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, unpack_bits
+from dualquery.types import Done, Integers, no_progress
 
 GRID = 16  # steps of a centre between 0 and 1
 SHIFT = 10  # binary places of a direction
@@ -247,7 +247,7 @@ class Balances:
 
     binary: Binary
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         ones = np.zeros(self.binary.width, np.int64)
         for first, rows in self.binary.slabs(records):
             count_ones(self.binary.bits(records, first, rows), ones)
@@ -261,7 +261,7 @@ class Lengths:
     centred: Centred
     edges: NDArray[np.int64]  # increasing
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         found = np.zeros(len(self.edges) + 1, np.int64)
         for first, rows in self.centred.binary.slabs(records):
             group = self.centred.classes_of(records, first, rows)
@@ -278,7 +278,7 @@ class HeldLengths:
     binary: Binary
     edges: NDArray[np.int64]
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         whole = np.zeros((1, self.binary.width), np.int64)
         return Lengths(Centred(self.binary, whole), GRID**2 * self.edges).counts(records)
 
@@ -290,7 +290,7 @@ class SecondMoments:
     centred: Centred
     clip: Clip
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         binary = self.centred.binary
         total = np.zeros((binary.width, binary.width))
         for first in range(0, records.rows, SPREAD_ROWS):
@@ -316,7 +316,7 @@ class ClassSums:
         """Of vectors."""
         return 1 if self.together else len(self.centred.centre)
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         centred, binary = self.centred, self.centred.binary
         weight = np.zeros(len(centred.centre), np.int64)
         held = np.zeros((binary.width, len(weight)), np.int64)
@@ -340,7 +340,7 @@ class CentreSums:
     count_factor: int
     divisor: int
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         number, axes = self.classes.number, self.classes.axes
         sums = np.zeros((number, 1 + axes.number), np.int64)
         squares = 0
@@ -364,7 +364,7 @@ class CrossSums:
     axes: Axes
     axes_clip: Clip
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         binary = self.centred.binary
         total = np.zeros((binary.width, self.axes.number), np.int64)
         for first, rows in binary.slabs(records):

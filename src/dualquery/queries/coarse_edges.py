@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.group import Integers, Progress, no_progress
 from dualquery.table.graph import Graph
 from dualquery.table.records import Records
+from dualquery.types import Done, Integers, no_progress
 
 Classes = NDArray[np.int64]  # of each vertex
 
@@ -118,7 +118,7 @@ class CoarseEdges:
     tables: tuple[CoarseTable | LikelyPairs | Blocks, ...]
     multipliers: tuple[int, ...]
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         source, target, weights = self.domain.ends(records)
         parts = []
         for table, times in zip(self.tables, self.multipliers, strict=True):

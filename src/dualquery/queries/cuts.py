@@ -15,20 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.queries.group import (
-    NO_PREDICATES,
-    Digest,
-    Integers,
-    Listed,
-    ProductRows,
-    Progress,
-    no_progress,
-    padded,
-    refuse_products,
-)
+from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.table.graph import Graph
 from dualquery.table.records import Records, pack_bits, unpack_bits
+from dualquery.types import Done, Integers, no_progress
 
 Bits = NDArray[np.uint64]
 MOST_WORK = 4e9  # multiplications for the exact incidence of cuts
@@ -53,7 +44,7 @@ class Cuts(Listed):
     def unit(self) -> int:
         return self.domain.heaviest
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         source, target, weights = self.domain.ends(records)
         out = np.zeros(self.size, np.int64)
         for first, from_, to in self.unpacked():

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import NamedTuple, NoReturn, Protocol
 
@@ -30,13 +30,7 @@ from dualquery.errors import QueryError
 from dualquery.queries.predicates import NONE, Predicates
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-
-Integers = NDArray[np.int64]
-Progress = Callable[[int, int], None]  # how much is done, of how much
-
-
-def no_progress(done: int, total: int) -> None:
-    """Tells nobody."""
+from dualquery.types import Done, Integers, no_progress
 
 
 class Group(Protocol):
@@ -53,7 +47,7 @@ class Group(Protocol):
     def unit(self) -> int:
         """The largest value that a query gives a record; the smallest is 0."""
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         """The sum of each query over some records: a count, where the unit is 1."""
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
@@ -189,7 +183,7 @@ def padded(rows: list[tuple[int, ...]]) -> NDArray[np.int32]:
 
 
 class ListedGroup(Group, Protocol):
-    def add_counts(self, records: Records, counts: Integers, progress: Progress) -> None:
+    def add_counts(self, records: Records, counts: Integers, progress: Done) -> None:
         """counts[q] += the sum of query q over some records; there is at least one query."""
 
     def attribute_rows(self) -> NDArray[np.int32]:
@@ -203,7 +197,7 @@ class Listed:
     def unit(self) -> int:
         return 1
 
-    def counts(self: ListedGroup, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self: ListedGroup, records: Records, progress: Done = no_progress) -> Integers:
         counts = np.zeros(self.size, np.int64)
         if self.size:
             self.add_counts(records, counts, progress)

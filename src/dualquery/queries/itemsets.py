@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.queries.group import Integers, Progress, no_progress
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
+from dualquery.types import Done, Integers, no_progress
 
 _SLAB = 1 << 14  # records unpacked at once
 
@@ -39,7 +39,7 @@ class Held:
 class HeldItems(Held):
     """How many records hold each item."""
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         _, ids = self.kept(records)
         return np.bincount(ids, minlength=self.items).astype(np.int64)
 
@@ -47,7 +47,7 @@ class HeldItems(Held):
 class HeldPairs(Held):
     """How many records hold both of two items: the upper triangle, row by row."""
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         start, ids = self.kept(records)
         counts = np.zeros((self.items, self.items), np.int64)
         _count_pairs(start, ids, counts)

@@ -10,19 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.group import (
-    Digest,
-    Group,
-    Integers,
-    ProductRows,
-    Progress,
-    distinct_sets,
-    no_progress,
-    stacked,
-)
+from dualquery.queries.group import Digest, Group, ProductRows, distinct_sets, stacked
 from dualquery.queries.predicates import NONE, Predicates, concatenated
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import Done, Integers, no_progress
 
 _TEXTS_AT_ONCE = 50_000
 _NO_FLAGS = np.empty(0, np.bool_)
@@ -112,7 +104,7 @@ class Workload:
             raise QueryError("queries of different units cannot be asked in one workload; release them apart")
         return units.pop()
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         """The sum of each query over some records."""
         return np.concatenate([group.counts(records, progress) for group in self.groups])
 

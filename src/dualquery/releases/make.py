@@ -15,7 +15,7 @@ from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.mechanisms.artefact import Filed
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.mechanism import Progress, Task, silent
+from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.outcomes import obeying
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
@@ -54,6 +54,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.source import Source
+from dualquery.types import Progress, silent
 
 
 @for_callers

@@ -13,7 +13,6 @@ from dualquery.asking.rehearsal import rehearse
 from dualquery.asking.rule import cap_of, check_wishes
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
-from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.privacy.book.book import Place
 from dualquery.privacy.book.books import Books
 from dualquery.privacy.budget import default_delta
@@ -28,6 +27,7 @@ from dualquery.service.settings import Http, Settings
 from dualquery.service.storage import Storage
 from dualquery.service.witness import Witness
 from dualquery.table.schema import Schema, read_schema
+from dualquery.types import Progress, silent
 
 SLOWEST_QUANTUM = 60.0  # seconds
 

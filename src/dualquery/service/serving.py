@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from dualquery.asking.opening import online
 from dualquery.asking.rehearsal import rehearse
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.releases.release import Release
 from dualquery.service.clerk import Clerk
 from dualquery.service.describing import of_release, of_table
@@ -21,6 +20,7 @@ from dualquery.service.storage import Storage
 from dualquery.service.tally import Tally
 from dualquery.service.witness import Witness
 from dualquery.table.schema import read_schema
+from dualquery.types import Progress, silent
 
 
 @contextmanager
