@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dualquery
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.noisy_cells import CellFractions, told_counts

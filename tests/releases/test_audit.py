@@ -24,7 +24,7 @@ from dualquery import (
     Schema,
 )
 from dualquery.cli import run
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import ReleaseError
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Mechanism

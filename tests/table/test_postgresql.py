@@ -10,9 +10,8 @@ import psycopg
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter, SpilledCounter
 from dualquery.counting.opening import open_counter
-from dualquery.counting.spilled import SpilledCounter
 from dualquery.errors import DataError
 from dualquery.queries.families import from_spec
 from dualquery.table.dates import dates

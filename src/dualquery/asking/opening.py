@@ -34,8 +34,8 @@ from dualquery.asking.rule import (
 )
 from dualquery.asking.state import State
 from dualquery.beliefs.weighted_rows import WeightedRows
-from dualquery.counting.columns import ColumnCounter, true_digest
 from dualquery.counting.counter import Counter
+from dualquery.counting.opening import ColumnCounter, true_digest
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal

@@ -17,8 +17,8 @@ from dualquery.asking.online import Online
 from dualquery.asking.rule import MOST_ERROR, OnlineRule
 from dualquery.asking.state import State
 from dualquery.beliefs.weighted_rows import WeightedRows
-from dualquery.counting.columns import ColumnCounter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
+from dualquery.counting.opening import ColumnCounter
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text

@@ -14,7 +14,7 @@ from fractions import Fraction
 from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Computed
 from dualquery.audits.pairs import Pair
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

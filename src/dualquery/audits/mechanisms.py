@@ -15,7 +15,7 @@ from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.events import Feature
 from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, MANY, REPLACED, Pair
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.privacy.budget import Accounting, Budget

@@ -17,7 +17,7 @@ from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.pairs import Pair, pair
 from dualquery.audits.verbs import measurements
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.distance_curves import factored
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.special import SPECIAL
@@ -27,7 +27,7 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
 from dualquery.privacy.statistics import GroupCounts, Statistic
-from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees
+from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
 from dualquery.queries.workload import Workload

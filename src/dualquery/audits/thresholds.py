@@ -17,8 +17,7 @@ from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.exact import exact_hazard
 from dualquery.audits.pairs import ALONE, REPLACED, Pair
 from dualquery.audits.verbs import OPPOSED
-from dualquery.counting.counter import Counter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw

@@ -29,8 +29,7 @@ from dualquery.audits.pairs import (
     REPLACED,
     Pair,
 )
-from dualquery.counting.counter import Counter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
@@ -49,8 +48,8 @@ from dualquery.privacy.statistics import (
     TableCells,
     number_of_records,
 )
+from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.queries.families import from_texts
-from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy

@@ -27,7 +27,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.special_statistics import CoarseEdgeCounts
-from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
+from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
 
