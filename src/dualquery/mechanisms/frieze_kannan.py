@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualquery.beliefs.graphs import CutReals, HeardCut, Rectangles
+from dualquery.beliefs.graphs import CutMatrix, HeardCut, Rectangles
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
@@ -89,7 +89,7 @@ def run(
     """Play, and release the sum of rectangles."""
     task, chosen = plan.task, plan.parameters
     assert isinstance(task.domain, Graph)
-    belief = CutReals(_as_one(task))
+    belief = CutMatrix(_as_one(task))
     transcript: Transcript[HeardCut, Rectangles] = play(
         BestResponseQueryPlayer(
             curator, CutQuestions(task.workload, task.rows), rate=chosen.rate, noise=chosen.law
