@@ -193,7 +193,7 @@ ITEMS = [
            "(most - 1) * (most - 2) // 2", moves("pairs-add-remove")),
     Mutant("pairs: two records as one", "privacy/statistics.py", "apart=Sensitivity(2 * alone, 2 * alone)",
            "apart=Sensitivity(alone, alone)", moves("pairs-replace")),
-    Mutant("items kept: one beyond the limit", "queries/itemsets.py", "min(number, limit)",
+    Mutant("items kept: one beyond the limit", "queries/binary.py", "min(number, limit)",
            "min(number, limit + 1)", moves("items-add-remove", "pairs-add-remove")),
 ]  # fmt: skip
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.fitting import effort
 from dualquery.fitting.effort import Effort

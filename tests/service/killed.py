@@ -39,13 +39,13 @@ import uvicorn.protocols.http.auto  # noqa: F401
 from sqlalchemy import event
 
 from dualquery.interactive.online import Online
+from dualquery.ledger.journal import Storage
 from dualquery.privacy.curator import Curator
 from dualquery.service import app, worker
 from dualquery.service.journal import LedgerJournal, ledger_status
 from dualquery.service.requests import PendingRequest, Service
 from dualquery.service.run import opened, serve
 from dualquery.service.settings import Settings, read_settings
-from dualquery.service.storage import Storage
 
 POINTS = (
     *("arrived", "asking", "counted", "appended", "paying", "begun", "updated", "inserted", "committing"),

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from dualquery.errors import DualQueryError
+from dualquery.ledger.journal import AwayError, Storage
 from dualquery.service import tokens
 from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError
 from dualquery.service.journal import ledger_status
 from dualquery.service.limits import ProblemError, RequestRate
 from dualquery.service.requests import Service
-from dualquery.service.storage import AwayError, Storage
 from tests.service import small
 from tests.service.conftest import Make, Running, running
 

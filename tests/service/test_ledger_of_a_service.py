@@ -19,12 +19,12 @@ import pytest
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive import rule
 from dualquery.interactive.journal import KINDS, Fired, Fixed, Prepaid, read
+from dualquery.ledger.journal import AwayError, Storage
 from dualquery.privacy.curator import Curator
 from dualquery.service.journal import LedgerJournal, ledger_status
 from dualquery.service.log import log_of
 from dualquery.service.run import opened
 from dualquery.service.settings import Settings
-from dualquery.service.storage import AwayError, Storage
 from tests.service import small
 from tests.service.conftest import Make, ask, token
 

@@ -12,8 +12,8 @@ import pytest
 
 from dualquery.interactive import rule
 from dualquery.interactive.journal import KINDS, Fired, Prepaid, read
+from dualquery.ledger.journal import Storage
 from dualquery.service.journal import ledger_status
-from dualquery.service.storage import Storage
 from tests.service import small
 from tests.service.conftest import Make, Running, running
 

@@ -18,12 +18,12 @@ import sqlalchemy as sql
 
 from dualquery import cli
 from dualquery.interactive import rule
+from dualquery.ledger.journal import AwayError, Storage
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service import create, worker
 from dualquery.service.journal import ledger_status
 from dualquery.service.limits import Departure, RequestCounts
 from dualquery.service.run import opened, rehearse
-from dualquery.service.storage import AwayError, Storage
 from tests.service import small
 from tests.service.conftest import Make, Running, ask, running, token
 

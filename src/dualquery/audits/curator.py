@@ -40,8 +40,7 @@ from dualquery.audits.case import (
     Tell,
     pair_of,
 )
-from dualquery.counting.counter import Counter, Integers
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Counter, Integers, MemoryCounter
 from dualquery.mechanisms.distance_curves import factored
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -63,10 +62,10 @@ from dualquery.privacy.statistics import (
     number_of_records,
 )
 from dualquery.privacy.thresholds import HazardTest
-from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees
+from dualquery.queries.binary import HeldItems, HeldPairs
+from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
-from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SeededEntropy

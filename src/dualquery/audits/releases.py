@@ -41,7 +41,7 @@ from dualquery.audits.case import (
     repeated,
 )
 from dualquery.audits.curator import CUTS, EDGE, FAR, LISTED, LOOK_UPS, PLACES
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.choose import MECHANISMS

@@ -15,8 +15,7 @@ import numpy as np
 
 from dualquery.audits.case import ALONE, BITS, REPLACED, Case, Pair, Sampler, Shown, repeated
 from dualquery.audits.curator import OPPOSED, exact_hazard, pure
-from dualquery.counting.counter import Counter, Integers
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Counter, Integers, MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from dualquery.beliefs.weighted_rows import WeightedRows
-from dualquery.counting.columns import ColumnCounter, true_digest
 from dualquery.counting.counter import Counter
+from dualquery.counting.opening import ColumnCounter, true_digest
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
 from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
 from dualquery.interactive.journal import (

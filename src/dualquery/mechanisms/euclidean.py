@@ -42,7 +42,7 @@ from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
 from dualquery.privacy.statistics import SHORT, Interactions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records

@@ -50,7 +50,7 @@ from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import Epochs, SparseVector
 from dualquery.queries.language.canonical import Query
-from dualquery.queries.language.grouping import to_groups
+from dualquery.queries.language.reader import to_groups
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 

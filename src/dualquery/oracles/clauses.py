@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.group import NONE, Predicates
 from dualquery.types import Integers, Ints
 
 # The arrays of compiled code, by what they hold

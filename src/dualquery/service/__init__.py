@@ -3,7 +3,7 @@
 settings.py   what a service is: a table, its releases, its ledger, its limits (service.toml)
 create.py     the ledger and the first release of a new one
 run.py        a service opened from its file, and run until it is told to stop
-journal.py    the journal of the core in a ledger on disk: many questions, one sync; what is spent and left
+journal.py    the journal of the core, on disk (`ledger/journal.py`): many questions, one sync; what is spent and left
 worker.py     the one thread that asks the table, question after question, and replies once that is on disk
 requests.py   where requests come in: quotas, replies that were given before, what is public about a dataset
 tokens.py     who may ask, as what, and how much of the budget
@@ -11,7 +11,4 @@ limits.py     how large, how slow, how often; when answers leave; what is refuse
 routes.py     the HTTP interface
 app.py        the application: routes, page/, and how uvicorn runs it
 client.py     the other end, for Python and for `dualquery ask`
-lines.py      one line of the ledger, its hash, and what makes a chain of them believable
-storage.py    (and tables.py, silence.py) the lines in a file (SQLite) or a database (PostgreSQL)
-witness.py    the last head, beside the ledger: a ledger that was rolled back is refused
 """

@@ -12,9 +12,11 @@ from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
 from dualquery.interactive.opening import first_release, online
 from dualquery.interactive.rule import cap_of, check_wishes
+from dualquery.ledger.book import Place
+from dualquery.ledger.books import Books
+from dualquery.ledger.chain import Witness, promised
+from dualquery.ledger.journal import Storage
 from dualquery.mechanisms.mechanism import Progress
-from dualquery.privacy.book.book import Place
-from dualquery.privacy.book.books import Books
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
@@ -22,11 +24,8 @@ from dualquery.releases.make import counting, refuse_dropping
 from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
-from dualquery.service.lines import promised
 from dualquery.service.run import rehearse
 from dualquery.service.settings import Http, Settings
-from dualquery.service.storage import Storage
-from dualquery.service.witness import Witness
 from dualquery.table.schema import Schema, read_schema
 from dualquery.types import silent
 

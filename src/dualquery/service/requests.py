@@ -18,6 +18,7 @@ from typing import Any
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
+from dualquery.ledger.journal import Storage
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.question import QuestionReader
@@ -25,7 +26,6 @@ from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import Daily, ProblemError, RequestCounts, start_again
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
 from dualquery.service.tokens import Holder, Tokens
 from dualquery.service.worker import Worker
 from dualquery.table.dates import Dates

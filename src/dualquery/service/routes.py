@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
+from dualquery.interactive.journal import Burned, Fired
 from dualquery.interactive.rule import LEAST_ERROR, MOST_ERROR
 from dualquery.releases.folder import REPORT
 from dualquery.releases.seal import CERTIFICATE
@@ -270,7 +271,9 @@ async def charges(
     service: ServiceOf, owner: OwnerOf, before: Before = LAST, most: Most = 50
 ) -> dict[str, Any]:
     """The lines of the ledger that charged something, or used what was prepaid, newest first: for owners."""
-    lines = await asyncio.to_thread(service.storage.charges, before=before, most=most)
+    lines = await asyncio.to_thread(
+        service.storage.charges, (Fired.kind, Burned.kind), before=before, most=most
+    )
     start_again()
     return {
         "charges": [

@@ -17,14 +17,16 @@ from time import thread_time
 import numpy as np
 
 from dualquery.beliefs.weighted_rows import WeightedRows
-from dualquery.counting.columns import ColumnCounter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
+from dualquery.counting.opening import ColumnCounter
 from dualquery.errors import DualQueryError
 from dualquery.interactive.journal import MemoryJournal
 from dualquery.interactive.online import Online
 from dualquery.interactive.opening import online
 from dualquery.interactive.rule import MOST_ERROR, OnlineRule
 from dualquery.interactive.state import State
+from dualquery.ledger.chain import Witness
+from dualquery.ledger.journal import Storage
 from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
@@ -35,8 +37,6 @@ from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import Daily, RequestCounts
 from dualquery.service.requests import Service, of_release, of_table
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
-from dualquery.service.witness import Witness
 from dualquery.service.worker import Worker
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records

@@ -21,11 +21,11 @@ from typing import Any, Generic, TypeVar
 
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive.online import Online
+from dualquery.ledger.chain import Head
+from dualquery.ledger.journal import AwayError
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import a_defect, not_ready
-from dualquery.service.lines import Head
-from dualquery.service.storage import AwayError
 
 T = TypeVar("T")
 MOST_AT_ONCE = 64  # questions that one sync may wait for

@@ -48,7 +48,7 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.misfits import Misfits, misfit_sensitivity
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 from dualquery.types import Cells, Reals, Set
