@@ -25,6 +25,7 @@ STEPS = [
     {"queries"},
     {"counting"},
     {"privacy"},
+    {"ledger"},
     {"game"},
     {"fitting"},
     {"oracles"},
