@@ -190,7 +190,7 @@ def edge_table(domain: Graph, source: NDArray[Any], target: NDArray[Any], weight
     """source, target, weight, vertices by their names."""
     names = pa.array(domain.vertices, pa.string())
     ends = {
-        column.name: pa.DictionaryReals.from_arrays(pa.array(each.astype(np.int32)), names)
+        column.name: pa.DictionaryArray.from_arrays(pa.array(each.astype(np.int32)), names)
         for column, each in zip(domain.columns, (source, target), strict=False)
     }
     return pa.table({**ends, "weight": weight})
