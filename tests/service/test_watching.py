@@ -218,7 +218,7 @@ def test_tables_of_tests_are_ready_before_anybody_asks(make: Make, monkeypatch: 
     settings = make()
     token(settings)
     with opened(settings) as service:
-        service.worker.prepare_all()
+        service.online.prepare_all()
         made: list[HazardTest] = []
         monkeypatch.setattr(HazardTest, "prepare", lambda test: made.append(test))
         ask(service, "colour = c0", "by colour", "colour by size")
@@ -256,11 +256,11 @@ def test_a_rehearsal_takes_every_path(make: Make, monkeypatch: pytest.MonkeyPatc
         return real(question, badge, *arguments, **options)
 
     with opened(make()) as service:
-        table = service.worker._online
+        table = service.online
         monkeypatch.setattr(online, "answer_of", noted)
-        before = service.worker.head
+        before = service.journal.head
         assert 0 < rehearse(table.rule, table.release) < 10
-        assert service.worker.head == before
+        assert service.journal.head == before
     assert {Badge.MEASURED, Badge.BOUGHT} <= set(seen)
 
 
@@ -294,7 +294,7 @@ def test_a_taken_port_and_missing_tls_files_are_sentences(
 
 def test_what_is_too_dear_has_its_price(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left to test with: the price is that of a fire, and not 0."""
-    from dualquery.interactive.state import State
+    from dualquery.interactive.rule import State
 
     with running(make(), ada=1.0) as found:
         monkeypatch.setattr(State, "open_slot", None)

@@ -14,7 +14,7 @@ from dualquery.interactive.opening import first_release, online
 from dualquery.interactive.rule import cap_of, check_wishes
 from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
-from dualquery.ledger.chain import Witness, promised
+from dualquery.ledger.chain import promised
 from dualquery.ledger.journal import Storage
 from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.budget import default_delta
@@ -137,9 +137,7 @@ def _open(
     release = None if earlier is None else Release.load(earlier)
     if resume and earlier is None and place.exists():
         release = Release.load(place)  # it was whole, and only the rest is missing
-    journal = LedgerJournal(
-        _ledger(made, books), Witness(made.path(made.witness)), dataset=made.dataset, trust=True
-    )
+    journal = LedgerJournal(made, _ledger(made, books), trust=True)
     try:
         if release is None:
             release = first_release(
