@@ -180,7 +180,7 @@ STOPS = {
     "before the charge": (LedgerJournal, "append"),
     "after the charge": (opening, "make_release"),
     "before it was saved": (Release, "save"),
-    "before it was opened": (create, "online"),
+    "before it was opened": (create, "table_of"),
     "before the file": (create, "write_whole"),
 }
 

@@ -245,11 +245,10 @@ def test_the_quantum_of_a_new_service_is_measured(make: Make, monkeypatch: pytes
 
 
 def test_a_rehearsal_takes_every_path(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dualquery.interactive import online
-    from dualquery.interactive.answers import Badge
+    from dualquery.interactive.answers import Badge, OnlineAnswer
 
     seen: list[Badge] = []
-    real = online.answer_of
+    real = OnlineAnswer.of
 
     def noted(question: Any, badge: Badge, *arguments: Any, **options: Any) -> Any:
         seen.append(badge)
@@ -257,7 +256,7 @@ def test_a_rehearsal_takes_every_path(make: Make, monkeypatch: pytest.MonkeyPatc
 
     with opened(make()) as service:
         table = service.online
-        monkeypatch.setattr(online, "answer_of", noted)
+        monkeypatch.setattr(OnlineAnswer, "of", staticmethod(noted))
         before = service.journal.head
         assert 0 < rehearse(table.rule, table.release) < 10
         assert service.journal.head == before

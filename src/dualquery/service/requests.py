@@ -290,7 +290,6 @@ def _sha256(text: str) -> str:
 
 
 MOST_VALUES = 1000  # of an attribute, that are listed
-Json = dict[str, Any]
 
 
 def of_table(name: str, table: Online, *, declared: bool) -> Json:
@@ -353,15 +352,10 @@ def _readable(reader: QuestionReader, text: str) -> bool:
 def _attribute(column: Column) -> Json:
     """An attribute as somebody who asks needs to know it; of very many values the first."""
     if isinstance(column, Items):
-        return {
-            "name": column.name,
-            "kind": "items",
-            "first": column.first,
-            "count": column.count,
-            "values": [],
-        }
+        ends = {"first": column.first, "count": column.count}
+        return {"name": column.name, "kind": "items", **ends, "values": []}
     if isinstance(column, Numeric) and not isinstance(column, Dates):
-        ends = {"low": column.edges[0], "high": column.edges[-1]}
-        return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **ends}
+        limits = {"low": column.edges[0], "high": column.edges[-1]}
+        return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **limits}
     kind = "ordered" if isinstance(column, Dates) or column.ordered else "categorical"
     return {"name": column.name, "kind": kind, "values": list(column.labels[:MOST_VALUES])}

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from time import thread_time
+from typing import Any
 
 import numpy as np
 
 from dualquery.beliefs.weighted_rows import WeightedRows
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import ColumnCounter
 from dualquery.errors import DualQueryError
 from dualquery.interactive.journal import MemoryJournal
@@ -36,7 +37,8 @@ from dualquery.service.requests import Service
 from dualquery.service.settings import Settings
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.table.schema import read_schema
+from dualquery.table.schema import Schema, read_schema
+from dualquery.table.source import Source
 from dualquery.types import silent
 
 
@@ -54,16 +56,14 @@ def opened(
     try:
         schema = read_schema(settings.path(settings.schema))
         published = {name: Release.load(settings.path(place)) for name, place in settings.published.items()}
-        table = online(
+        release = Release.load(settings.path(settings.release))
+        table = table_of(
+            settings,
             settings.path(settings.table),
-            schema=schema,
-            budget=settings.budget,
-            release=Release.load(settings.path(settings.release)),
-            questions=settings.questions,
-            tolerance=settings.tolerance,
+            schema,
+            release,
+            journal,
             published=published,
-            records=settings.public_rows,
-            journal=journal,
             table_changed=table_changed,
             progress=progress,
         )
@@ -77,6 +77,28 @@ def opened(
         yield service
     finally:
         service.worker.stop()
+
+
+def table_of(
+    settings: Settings,
+    table: Source | Counter,
+    schema: Schema,
+    release: Release,
+    journal: LedgerJournal,
+    **more: Any,
+) -> Online:
+    """The table of a service, as its settings say."""
+    return online(
+        table,
+        schema=schema,
+        budget=settings.budget,
+        release=release,
+        questions=settings.questions,
+        tolerance=settings.tolerance,
+        records=settings.public_rows,
+        journal=journal,
+        **more,
+    )
 
 
 def serve(

@@ -24,7 +24,7 @@ from dualquery.interactive.online import Online
 from dualquery.ledger.journal import AwayError
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service.journal import LedgerJournal
-from dualquery.service.limits import a_defect, not_ready
+from dualquery.service.limits import not_ready, problem_of
 
 T = TypeVar("T")
 MOST_AT_ONCE = 64  # questions that one sync may wait for
@@ -164,7 +164,7 @@ class Worker:
         except Exception as defect:
             if self._online.stopped or self._journal.length != before:
                 raise
-            job.outcome = a_defect()
+            job.outcome = problem_of(defect)
             _log_place(defect)
 
     def _tell_everybody(self, problem: DualQueryError) -> None:
