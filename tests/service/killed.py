@@ -94,7 +94,7 @@ def arm(reaper: Reaper) -> None:
 
     around(Desk, "_answer", at("arrived"), nothing)
     around(Online, "ask", at("asking"), at("found"))
-    around(Curator, "exceeds_anywhere", nothing, at("counted"))
+    around(Curator, "exceeds", nothing, at("counted"))
     around(Keeper, "append", nothing, at("appended"))
     around(Keeper, "sync", at("paying"), nothing)
     around(Keeper, "tell", nothing, at("told"))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dualquery.asking.answers import FREE, Badge, Cost, Left, OnlineAnswer
 from dualquery.asking.journal import Answered, Fired
 from dualquery.mechanisms.error_bars import STUDENT, bar_from_mean, narrowest
-from dualquery.privacy.curator import TableSurprise
+from dualquery.privacy.curator import Surprise
 from dualquery.queries.question import Question
 from dualquery.releases.release import Release
 
@@ -62,7 +62,7 @@ def entry_of(answer: OnlineAnswer, version: int, note: str) -> Answered:
     return Answered(answer.question, answer.badge.value, digest, answer.bound, version, note)
 
 
-def fired_of(surprise: TableSurprise, slot: int, question: Question, note: str) -> Fired:
+def fired_of(surprise: Surprise, slot: int, question: Question, note: str) -> Fired:
     """A fire, as the journal has it."""
     found, noisy = surprise.found, tuple(surprise.noisy.tolist())
     return Fired(slot, question.text, found.cell, found.side.value, noisy, note)

@@ -105,7 +105,7 @@ class SlotSession:
                 if slot is None or slot.closed:
                     slot = Slot(curator.ledger, self.test.event, follow_up)
                 law = slot.law(self.test)
-                surprise = curator.exceeds_anywhere(table, hypotheses, law=law, noise=noise)
+                surprise = curator.exceeds(table, hypotheses, law=law, noise=noise)
             except BudgetError:
                 break
             said += "." if surprise is None else str(surprise.found.cell)

@@ -101,9 +101,9 @@ class Session:
                 surprise = curator.exceeds(statistic, hypothesis, law=law, noise=self.noise)
             except BudgetError:
                 break
-            said += "." if surprise is None else surprise.side.name[4:5] or surprise.side.name[0]
+            said += "." if surprise is None else surprise.found.side.name[4:5] or surprise.found.side.name[0]
             if surprise is not None and value == NOTHING:
-                value = float(surprise.noisy)
+                value = float(surprise.noisy[0])
         return said, value
 
 
