@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
+
 from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Computed
 from dualquery.audits.pairs import Pair
@@ -22,6 +24,7 @@ from dualquery.privacy.prices import Price
 from dualquery.privacy.scores import Score, rate_within
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.randomness import SeededEntropy
+from dualquery.types import Words
 
 
 class FixedChance(SeededEntropy):
@@ -36,6 +39,12 @@ class FixedChance(SeededEntropy):
         assert count == 1, "one draw reads one integer"
         self.bound = bound
         return [self.value]
+
+    def words(self, count: int) -> Words:
+        self.bound = 1 << 64 * count
+        return np.array(
+            [self.value >> 64 * place & (1 << 64) - 1 for place in reversed(range(count))], np.uint64
+        )
 
 
 def law_of(draw: Callable[[FixedChance], str]) -> dict[str, Fraction]:
@@ -110,7 +119,7 @@ def exact_hazard(test: HazardTest) -> Callable[[], Computed]:
     def computed() -> Computed:
         order, reach = test.order, 2 * test.threshold + math.ceil(8 / test.epsilon)
         laws = {
-            x: law_of(lambda chance, x=x: str(test.draw(x, chance)))  # type: ignore[misc]
+            x: law_of(lambda chance, x=x: str(test.draw(np.array([x]), chance)))  # type: ignore[misc]
             for x in range(-reach, reach + 1)
         }
         worst = max(
