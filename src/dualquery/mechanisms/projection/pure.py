@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import Integers
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
-from dualquery.fitting.fit import RefittingDataPlayer
+from dualquery.fitting.fit import RefittingDataPlayer, product_start
+from dualquery.fitting.fitter import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
 from dualquery.fitting.measured import (
     Measured,
     MeasuredTables,
@@ -37,7 +37,6 @@ from dualquery.fitting.measured import (
     interactions_told,
     variance_told,
 )
-from dualquery.fitting.rows import product_start
 from dualquery.game.moves import Cells, Set
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
