@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dualquery.oracles.clauses import Clauses
 from dualquery.oracles.exact import exact_response
 from dualquery.oracles.local_search import best_response
-from dualquery.queries.predicates import Predicates
+from dualquery.queries.group import Predicates
 
 ADULT = [20, 8, 20, 16, 10, 7, 14, 6, 5, 2, 10, 10, 10, 41, 2]
 KDD99 = [20, 3, 66, 11, 20, 20, 2, 4, 4, 10, 6, 2, 10, 2, 3, 5, 5, 3, 5, 2, 2, 2, 10, 10] + 17 * [10]

@@ -17,8 +17,8 @@ from benchmarks.harness import Figure, show
 from dualquery import example
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.releases.evaluation import evaluate
-from dualquery.releases.making import release
+from dualquery.releases.evaluate import evaluate
+from dualquery.releases.make import release
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema

@@ -20,7 +20,7 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.workload import Workload
-from dualquery.releases.making import release
+from dualquery.releases.make import release
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records

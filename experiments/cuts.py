@@ -22,7 +22,7 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.queries.cuts import Cuts, cuts_of
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
-from dualquery.releases.making import release
+from dualquery.releases.make import release
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.records import Records
 from experiments.data import Data

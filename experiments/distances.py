@@ -17,7 +17,7 @@ from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.distances import distances_to
 from dualquery.queries.workload import Workload
-from dualquery.releases.making import release
+from dualquery.releases.make import release
 from dualquery.table.points import GRID, Points, points_of
 from dualquery.table.records import Records
 from experiments.drawing import SEQUENCE, curve, legend_below

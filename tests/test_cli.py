@@ -725,7 +725,7 @@ def test_interrupt_is_clean(place: Path, tmp_path: Path, after: str) -> None:
     """Ctrl-C in the middle: exit code 130, no traceback, nothing left; also where a library swallows it and fails."""
     swallow = after.startswith("raise")
     script = (
-        "import dualquery.releases.making as making, contextlib, os, signal\n"
+        "import dualquery.releases.make as making, contextlib, os, signal\n"
         "def slow(*a, **k):\n"
         f"    with contextlib.suppress({'KeyboardInterrupt' if swallow else ''}):\n"
         "        os.kill(os.getpid(), signal.SIGINT); [None for _ in range(1000)]\n"
@@ -765,7 +765,7 @@ def test_sizes_in_bytes() -> None:
 def test_bars_show_stages_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     from numba.core import event
 
-    from dualquery.cli.progress import COMPILING, ProgressBars
+    from dualquery.cli.output import COMPILING, ProgressBars
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")

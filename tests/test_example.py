@@ -8,7 +8,7 @@ import numpy as np
 
 import dualquery
 from dualquery import example
-from dualquery.releases.pictures import information
+from dualquery.releases.report import information
 from dualquery.table.schema import parse_schema
 
 

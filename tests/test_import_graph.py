@@ -19,11 +19,13 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
-    {"compiled", "errors", "randomness"},
+    {"compiled", "errors", "randomness", "types"},
+    {"example"},
     {"table"},
     {"queries"},
     {"counting"},
     {"privacy"},
+    {"ledger"},
     {"game"},
     {"fitting"},
     {"oracles"},
@@ -31,9 +33,8 @@ STEPS = [
     {"mechanisms"},
     {"releases"},
     {"audits"},
-    {"example", "example_codes", "example_special"},
     {"clinic"},
-    {"asking"},
+    {"interactive"},
     {"service"},
     {"cli"},
     {"__main__"},
@@ -48,8 +49,8 @@ UNSEEN = {"privacy", "counting"}  # by the blind
 TRUTHFUL = (
     "dualquery.counting.*",
     "dualquery.privacy.*",
-    "dualquery.releases.evaluation",
-    "dualquery.releases.rows",
+    "dualquery.releases.evaluate",
+    "dualquery.releases.number_of_records",
     "dualquery.mechanisms.dual_query.rehearsal",
     "dualquery.mechanisms.error_bars",
 )
@@ -210,7 +211,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "from dualquery.privacy.curator import Curator",
         "import dualquery.privacy.curator",
         "from dualquery.privacy import curator",
-        "from dualquery.counting.memory import MemoryCounter",
+        "from dualquery.counting.counter import MemoryCounter",
         "from dualquery import Budget",
         "import dualquery",
         "from dualquery.game.query_players import LearningQueryPlayer",  # through another
@@ -253,42 +254,43 @@ def test_every_way_to_name_the_truth_is_seen(line: str) -> None:
     assert true_names(line)
 
 
-def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:
-    users = {
-        name
-        for name, reached in GRAPH.items()
-        if "dualquery.counting.memory" in reached and part(name) != "audits"  # whose tables are invented
+def users_of(*names: str) -> set[str]:
+    """The modules that import one of these names from elsewhere, or reach it through a module."""
+    return {
+        module
+        for module, text in SOURCES.items()
+        for node in ast.walk(ast.parse(text))
+        if (isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & {*names})
+        or (isinstance(node, ast.Attribute) and node.attr in names)
     }
-    one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
+
+
+def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:
     released = {
         "dualquery.mechanisms.error_bars",
-        "dualquery.asking.rehearsal",
+        "dualquery.service.run",
     }  # whose records are released ones
-    assert one_by_one - released == {"dualquery.asking.opening"}
-    assert users == {
-        "dualquery.counting.columns",
-        "dualquery.counting.opening",
-        "dualquery.releases.making",
-        "dualquery.releases.evaluation",
-        *released,
-    }
-    openers = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
-    assert openers == {"dualquery.releases.making", "dualquery.releases.evaluation"}
+    judged = {"dualquery.releases.make", "dualquery.releases.evaluate"}
+    counters = users_of("MemoryCounter", "SpilledCounter", "SparkCounter")
+    counters = {name for name in counters if part(name) != "audits"}  # whose tables are invented
+    assert counters == {"dualquery.counting.opening", *judged, *released}
+    assert users_of("open_counter") == judged
+    assert users_of("ColumnCounter") - released == {"dualquery.interactive.opening"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:
     """The modules of the service that reach the evaluation, and so the truth without noise."""
     graph = graph_of(sources)
     service = {name for name in sources if part(name) == "service"}
-    return {name for name in service if "dualquery.releases.evaluation" in everything_below(name, graph)}
+    return {name for name in service if "dualquery.releases.evaluate" in everything_below(name, graph)}
 
 
 def test_the_service_cannot_reach_the_evaluation() -> None:
     assert services_that_judge(SOURCES) == set()
     name = "dualquery.service.answers"
     assert services_that_judge({**SOURCES, name: "from dualquery.releases.release import Release"}) == set()
-    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluation"}) == {name}
-    assert services_that_judge({**SOURCES, name: "from dualquery.cli.evaluate import evaluate"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.releases import evaluate"}) == {name}
+    assert services_that_judge({**SOURCES, name: "from dualquery.cli.released import evaluate"}) == {name}
 
 
 def test_no_module_is_imported_in_a_circle() -> None:

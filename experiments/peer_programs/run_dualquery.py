@@ -10,7 +10,7 @@ from protocol import Method, Task, serve
 from dualquery import Budget, Categorical, Domain, Neighbours, Records, Workload
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.queries.tables import Tables
-from dualquery.releases.making import release  # imported here: the clock starts after imports
+from dualquery.releases.make import release  # imported here: the clock starts after imports
 from dualquery.releases.release import Release
 
 

@@ -25,19 +25,19 @@ _HOMES = {
     "BudgetError": "dualquery.errors",
     "Categorical": "dualquery.table.domain",
     "Certificate": "dualquery.releases.certificate",
-    "Comparison": "dualquery.releases.comparing",
+    "Comparison": "dualquery.releases.evaluate",
     "DataError": "dualquery.errors",
     "Domain": "dualquery.table.domain",
     "Dates": "dualquery.table.dates",
     "Draft": "dualquery.table.draft",
     "DualQueryError": "dualquery.errors",
-    "Evaluation": "dualquery.releases.evaluation",
-    "Figure": "dualquery.releases.figures",
+    "Evaluation": "dualquery.releases.evaluate",
+    "Figure": "dualquery.releases.plots",
     "Items": "dualquery.table.domain",
     "LedgerError": "dualquery.errors",
     "Neighbours": "dualquery.privacy.neighbours",
     "Numeric": "dualquery.table.domain",
-    "Online": "dualquery.asking.online",
+    "Online": "dualquery.interactive.online",
     "PersonAddRemove": "dualquery.privacy.neighbours",
     "PersonReplace": "dualquery.privacy.neighbours",
     "Plan": "dualquery.mechanisms.mechanism",
@@ -47,25 +47,25 @@ _HOMES = {
     "ReleaseError": "dualquery.errors",
     "Schema": "dualquery.table.schema",
     "SchemaError": "dualquery.errors",
-    "Verification": "dualquery.releases.verification",
+    "Verification": "dualquery.releases.verify",
     "Workload": "dualquery.queries.workload",
-    "compare": "dualquery.releases.comparing",
+    "compare": "dualquery.releases.evaluate",
     "dates": "dualquery.table.dates",
     "default_delta": "dualquery.privacy.budget",
     "encode": "dualquery.table.encoding",
     "equal_width": "dualquery.table.domain",
-    "evaluate": "dualquery.releases.evaluation",
+    "evaluate": "dualquery.releases.evaluate",
     "from_spec": "dualquery.queries.families",
     "marginals": "dualquery.queries.families",
-    "online": "dualquery.asking.opening",
+    "online": "dualquery.interactive.opening",
     "parities": "dualquery.queries.families",
-    "plan": "dualquery.releases.foresight",
+    "plan": "dualquery.releases.plan",
     "random_conjunctions": "dualquery.queries.random_families",
     "ranges": "dualquery.queries.random_families",
-    "release": "dualquery.releases.making",
+    "release": "dualquery.releases.make",
     "read_schema": "dualquery.table.schema",
     "schema_draft": "dualquery.table.draft",
-    "verify": "dualquery.releases.verification",
+    "verify": "dualquery.releases.verify",
 }
 
 __all__ = [
@@ -120,8 +120,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from dualquery.asking.online import Online
-    from dualquery.asking.opening import online
     from dualquery.errors import (
         BudgetError,
         DataError,
@@ -131,6 +129,8 @@ if TYPE_CHECKING:
         ReleaseError,
         SchemaError,
     )
+    from dualquery.interactive.online import Online
+    from dualquery.interactive.opening import online
     from dualquery.mechanisms.mechanism import Plan
     from dualquery.privacy.budget import Accounting, Budget, default_delta
     from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
@@ -138,13 +138,12 @@ if TYPE_CHECKING:
     from dualquery.queries.random_families import random_conjunctions, ranges
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
-    from dualquery.releases.comparing import Comparison, compare
-    from dualquery.releases.evaluation import Evaluation, evaluate
-    from dualquery.releases.figures import Figure
-    from dualquery.releases.foresight import plan
-    from dualquery.releases.making import release
+    from dualquery.releases.evaluate import Comparison, Evaluation, compare, evaluate
+    from dualquery.releases.make import release
+    from dualquery.releases.plan import plan
+    from dualquery.releases.plots import Figure
     from dualquery.releases.release import Answer, Release
-    from dualquery.releases.verification import Verification, verify
+    from dualquery.releases.verify import Verification, verify
     from dualquery.table.dates import Dates, dates
     from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width
     from dualquery.table.draft import Draft, schema_draft

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.fitter import Effort
 from dualquery.mechanisms import shares as sharing

@@ -12,7 +12,7 @@ from dualquery.oracles.clauses import Clauses, merge, value
 from dualquery.oracles.local_search import best_response, search
 from dualquery.oracles.presolve import presolve, split
 from dualquery.oracles.problem import compile_clauses, truths
-from dualquery.queries.predicates import Predicates
+from dualquery.queries.group import Predicates
 
 
 def chance(seed: int = 0):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dualquery.oracles import clauses as module
 from dualquery.oracles.clauses import Clauses, merge, value
-from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.group import NONE, Predicates
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,7 +9,7 @@ from dualquery.oracles.clauses import Clauses, merge, value
 from dualquery.oracles.local_search import best_response, eliminate, heaviest_first
 from dualquery.oracles.presolve import presolve, split
 from dualquery.oracles.problem import compile_clauses, truths
-from dualquery.queries.predicates import Predicates
+from dualquery.queries.group import Predicates
 
 
 def rank(rows: list[set[int]]) -> int:

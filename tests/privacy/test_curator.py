@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DataError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -21,7 +21,7 @@ from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVect
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.rows import known_rows
+from dualquery.releases.number_of_records import known_rows
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
 from dualquery.mechanisms.mechanism import Task
@@ -57,11 +57,11 @@ from dualquery.privacy.statistics import (
     number_of_records,
 )
 from dualquery.privacy.thresholds import HazardTest
+from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.queries.families import from_spec, parities
-from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.rows import price_of_rows
+from dualquery.releases.number_of_records import price_of_rows
 from dualquery.table.decoding import decode
 from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import encode

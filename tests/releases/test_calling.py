@@ -22,7 +22,7 @@ from dualquery import Accounting, Budget, BudgetError, DualQueryError, Neighbour
 from dualquery.mechanisms.mechanism import affordable
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.mechanisms.wishes import WISHES, flags_of
-from dualquery.releases.calling import schema_from, workload_from
+from dualquery.releases.arguments import schema_from, workload_from
 
 Make = Callable[..., dualquery.Release]
 

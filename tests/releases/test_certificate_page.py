@@ -13,8 +13,8 @@ import pytest
 
 from dualquery import Accounting, Release
 from dualquery.privacy import events
-from dualquery.releases.keys import create_key
-from dualquery.releases.shape import FIELDS, SIGNATURE
+from dualquery.releases.certificate import FIELDS, SIGNATURE
+from dualquery.releases.seal import create_key
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "certificate.md").read_text(encoding="utf-8")
 EXPLAINED = re.findall(r"^- `([^`]+)`: [\w`]", PAGE, re.MULTILINE)

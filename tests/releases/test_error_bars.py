@@ -14,8 +14,7 @@ import dualquery
 from dualquery import Accounting, Budget, Neighbours, Records, Release, ReleaseError
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.queries.families import from_texts
-from dualquery.releases.certificate import FORMAT, Certificate
-from dualquery.releases.prediction import PredictedError
+from dualquery.releases.certificate import FORMAT, Certificate, PredictedError
 from dualquery.table.domain import Categorical, Domain, Numeric
 
 Make = Callable[..., Release]

@@ -13,7 +13,7 @@ import pytest
 import dualquery
 from dualquery import QueryError, Records, Release, ReleaseError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.releases import evaluation
+from dualquery.releases import evaluate as evaluating
 
 Make = Callable[..., Release]
 
@@ -32,7 +32,7 @@ def naive_tables(records: Records, k: int) -> list[np.ndarray[Any, Any]]:
 def test_tables_against_a_naive_count(
     make: Make, records: Records, monkeypatch: pytest.MonkeyPatch, cells_at_once: int
 ) -> None:
-    monkeypatch.setattr(evaluation, "_CELLS_AT_ONCE", cells_at_once)
+    monkeypatch.setattr(evaluating, "_CELLS_AT_ONCE", cells_at_once)
     release = make()
     assert release.records is not None
     found = dualquery.evaluate(release, records, "marginals:2")

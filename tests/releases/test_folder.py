@@ -17,7 +17,6 @@ import pytest
 
 import dualquery
 from dualquery import Items, Records, Release, ReleaseError
-from dualquery.releases import aside
 from dualquery.releases import folder as folders
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.seal import CERTIFICATE, digests, sealed
@@ -135,7 +134,7 @@ def test_permission_denied_is_one_sentence(
     def denied(*_: object, **__: object) -> str:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(aside.os, "mkdir", denied)
+    monkeypatch.setattr(folders.os, "mkdir", denied)
     with pytest.raises(ReleaseError, match="permission denied; nothing was written"):
         make().save(tmp_path / "out")
 

@@ -13,7 +13,7 @@ from dualquery import Accounting, Budget, Categorical, Domain, Items, Neighbours
 from dualquery.cli import run
 from dualquery.errors import DataError, DualQueryError, SchemaError
 from dualquery.queries import bit_columns
-from dualquery.releases.making import refuse_dropping
+from dualquery.releases.make import refuse_dropping
 from dualquery.releases.report import report_html
 from dualquery.table.draft import schema_draft
 from dualquery.table.schema import parse_schema, read_schema, schema_text

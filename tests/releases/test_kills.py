@@ -20,7 +20,7 @@ import pytest
 
 import dualquery
 from dualquery import Release, ReleaseError, example
-from dualquery.releases import aside
+from dualquery.releases import folder as folders
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and locks")
 
@@ -147,7 +147,7 @@ def test_a_living_release_is_not_swept(warm: WarmProcess, make: Make, place: Pat
         assert time.monotonic() < deadline
         time.sleep(0.01)
     (mine,) = partial(place)
-    old = time.time() - 10 * aside.OLD
+    old = time.time() - 10 * folders.OLD
     os.utime(mine, (old, old))
     make().save(place / "out")
     assert partial(place) == [mine], "its owner lives, however old it is"
@@ -180,11 +180,11 @@ def test_only_leftovers_of_the_same_name_are_swept(make: Make, place: Path) -> N
 
 def test_without_locks_age_decides(make: Make, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some network drives have no locks: there a leftover is swept after a day."""
-    monkeypatch.setattr(aside, "_lock", lambda handle: None)
+    monkeypatch.setattr(folders, "_lock", lambda handle: None)
     young, old = place / ".out.0123456789abcdef.partial", place / ".out.fedcba9876543210.partial"
     for folder in (young, old):
         folder.mkdir()
-    os.utime(old, (0, time.time() - aside.OLD - 60))
+    os.utime(old, (0, time.time() - folders.OLD - 60))
     make().save(place / "out")
     assert young.exists()
     assert not old.exists()
@@ -194,7 +194,7 @@ def test_a_sweeper_that_is_quicker_than_the_lock(
     make: Make, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between making a folder and locking it, another release may sweep it: then a new one is made."""
-    original, calls = aside._lock, 0
+    original, calls = folders._lock, 0
 
     def late(handle: int | None) -> bool | None:
         nonlocal calls
@@ -204,7 +204,7 @@ def test_a_sweeper_that_is_quicker_than_the_lock(
                 folder.rmdir()
         return False if calls == 2 else original(handle)
 
-    monkeypatch.setattr(aside, "_lock", late)
+    monkeypatch.setattr(folders, "_lock", late)
     make().save(place / "out")
     assert calls >= 4
     assert [path.name for path in place.iterdir()] == ["out"]

@@ -33,7 +33,7 @@ from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.releases.rows import price_of_rows
+from dualquery.releases.number_of_records import price_of_rows
 
 Make = Callable[..., Release]
 

@@ -22,8 +22,8 @@ from dualquery.privacy.neighbours import person_relations
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import number_of_records
 from dualquery.releases import sentences
+from dualquery.releases.number_of_records import price_of_rows
 from dualquery.releases.report import report_html
-from dualquery.releases.rows import price_of_rows
 from dualquery.table.schema import schema_text
 
 Run = Callable[..., tuple[int, str, str]]

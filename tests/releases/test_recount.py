@@ -13,7 +13,7 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Records, Release, ReleaseError
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.recount import MOST_EVENTS, recounted
+from dualquery.releases.verify import MOST_EVENTS, recounted
 
 Make = Callable[..., Release]
 

@@ -16,8 +16,7 @@ import dualquery
 from dualquery import Budget, Items, Neighbours, Records, Release
 from dualquery.releases import plots
 from dualquery.releases import sentences as words
-from dualquery.releases.pictures import heat_maps, histograms, information
-from dualquery.releases.report import report_html
+from dualquery.releases.report import heat_maps, histograms, information, report_html
 
 Make = Callable[..., Release]
 VOID = {"meta", "br", "link", "img", "hr", "input"}

@@ -21,8 +21,7 @@ import dualquery
 from dualquery import Release, ReleaseError, example
 from dualquery.cli import run
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.keys import create_key, read_private_key, read_public_key
-from dualquery.releases.seal import canonical, seal_of, sealed
+from dualquery.releases.seal import canonical, create_key, read_private_key, read_public_key, seal_of, sealed
 
 Make = Callable[..., Release]
 

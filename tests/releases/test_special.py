@@ -13,10 +13,9 @@ import dualquery
 from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError, Release, SchemaError
 from dualquery.beliefs.graphs import CutMatrix, HeardCut
 from dualquery.cli import run as run_command
-from dualquery.counting.memory import MemoryCounter
-from dualquery.counting.spilled import SpilledCounter
+from dualquery.counting.counter import MemoryCounter, SpilledCounter
 from dualquery.mechanisms.coarsenings import COARSENINGS, excess
-from dualquery.mechanisms.graphs.rectangles import RectangleGraph
+from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
@@ -25,7 +24,7 @@ from dualquery.queries.cuts import cuts_of
 from dualquery.queries.distances import Knots
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.workload import Workload
-from dualquery.releases.evaluation import evaluate
+from dualquery.releases.evaluate import evaluate
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.graph import Graph, graph_of

@@ -20,16 +20,15 @@ from dualquery import (
     Neighbours,
     Records,
 )
+from dualquery.ledger.books import Books, create
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
 from dualquery.mechanisms.wishes import NoWishes
-from dualquery.privacy.book.books import Books, create
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec
 from dualquery.releases import sentences
-from dualquery.releases.foresight import foreseen
-from dualquery.releases.planning import ASKED, BOOK, NOMINAL_ROWS, WHY, by_the_book, settle
+from dualquery.releases.plan import ASKED, BOOK, NOMINAL_ROWS, WHY, by_the_book, foreseen, settle
 
 DOMAIN = Domain(tuple(Categorical(name, ("0", "1")) for name in "abcd"))
 WORKLOAD = from_spec(DOMAIN, "marginals:2")
@@ -170,7 +169,7 @@ def test_the_theorem_stands_before_anything_is_drawn(
         return measure(self, *arguments, **named)
 
     monkeypatch.setattr(Curator, "measure", watched)
-    monkeypatch.setattr("dualquery.releases.making.check_records", lambda *_: None)
+    monkeypatch.setattr("dualquery.releases.make.check_records", lambda *_: None)
     made = dualquery.release(
         records, workload="marginals:2", budget=limits(relation), mechanism="gaussian", seed=1
     )

@@ -21,12 +21,12 @@ import pyarrow.parquet
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, ReleaseError, example
-from dualquery.releases import aside, folder, report
+from dualquery.releases import folder, report
 from dualquery.table.schema import parse_schema
 
 POINTS: dict[str, tuple[Any, str]] = {
     "mkdir": (os, "mkdir"),
-    "lock": (aside, "_lock"),
+    "lock": (folder, "_lock"),
     "parquet": (pyarrow.parquet, "write_table"),
     "csv": (pyarrow.csv, "write_csv"),
     "digests": (folder, "digests"),
@@ -35,7 +35,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "file to disk": (folder, "_to_disk"),
     "folder to disk": (folder, "_folder_to_disk"),
     "rename": (os, "rename"),
-    "remove": (aside, "_remove"),
+    "remove": (folder, "_remove"),
 }
 BUDGET = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
 

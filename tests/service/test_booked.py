@@ -9,15 +9,15 @@ import pytest
 
 import dualquery
 from dualquery import Budget, BudgetError, Neighbours
-from dualquery.privacy.book.books import Books, create
-from dualquery.service import beginning
+from dualquery.ledger.books import Books, create
+from dualquery.ledger.journal import Storage
+from dualquery.service.create import begin
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
 from tests.service import small
 
 
 def begun(folder: Path, book: Path, name: str, epsilon: float = 1.0) -> Settings:
-    return beginning.begin(
+    return begin(
         folder / "people.csv",
         schema=folder / "schema.toml",
         epsilon=epsilon,
@@ -49,7 +49,7 @@ def test_a_service_and_a_release_share_one_book(tmp_path: Path) -> None:
     assert "charged_renyi" in released.certificate["book"]
     released.save(tmp_path / "released")
     assert "a Rényi divergence" in (tmp_path / "released" / "report.html").read_text(encoding="utf-8")
-    from dualquery.releases.audit import audit
+    from dualquery.releases.verify import audit
 
     assert audit(ledger, [tmp_path / "released"]).certificates == 1
     before = Books(ledger).read("people")

@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
         from dualquery.cli.app import app
-        from dualquery.cli.helping import command_of
+        from dualquery.cli.help import command_of
 
         code = command_of(app)(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)
     except DualQueryError as error:

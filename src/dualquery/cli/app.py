@@ -7,20 +7,17 @@ from typing import Annotated
 import typer
 
 from dualquery import __version__
-from dualquery.cli.answer import answer
 from dualquery.cli.ask import ask
 from dualquery.cli.audit import audit
 from dualquery.cli.degrees import degrees
 from dualquery.cli.demo import demo
-from dualquery.cli.evaluate import evaluate
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
-from dualquery.cli.plan import plan
-from dualquery.cli.release import release
+from dualquery.cli.release import plan, release
+from dualquery.cli.released import answer, evaluate, verify
+from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
 from dualquery.cli.serve import serve
-from dualquery.cli.verify import create as create_key
-from dualquery.cli.verify import verify
 
 app = typer.Typer(
     help="Answers to very many statistical questions about a private table, with differential privacy.",

@@ -52,7 +52,7 @@ def audit(
     from dualquery.audits.audit import audit as attack
     from dualquery.audits.audit import chosen_cases
     from dualquery.cli import output
-    from dualquery.cli.progress import ProgressBars
+    from dualquery.cli.output import ProgressBars
 
     with ProgressBars(wanted=not (json or quiet)) as progress:
         found = attack(chosen_cases(mechanisms or []), quick=quick, runs=runs, seed=seed, progress=progress)

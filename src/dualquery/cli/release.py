@@ -1,4 +1,4 @@
-"""`dualquery release`."""
+"""`dualquery plan` and `dualquery release`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from dualquery.cli import flags
-from dualquery.cli.source import Engine, EngineFlag, MasterFlag, NamedTableFlag, source_of
+from dualquery.cli.flags import Engine, EngineFlag, MasterFlag, NamedTableFlag, source_of
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.types import Progress
 
 if TYPE_CHECKING:
     from dualquery.counting.counter import Counter
-    from dualquery.mechanisms.mechanism import Progress
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
     from dualquery.table.schema import Schema
@@ -106,11 +106,11 @@ def release(
     """
     budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
     budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
-    from dualquery.cli.progress import ProgressBars
+    from dualquery.cli.output import ProgressBars
 
     with ProgressBars(wanted=not (json or quiet)) as progress:
-        from dualquery.releases.making import release as make_release
-        from dualquery.releases.rows import shared_rows
+        from dualquery.releases.make import release as make_release
+        from dualquery.releases.number_of_records import shared_rows
 
         described, workload = _prepared(schema, queries, mechanism, out, sign)
         source = source_of(table, named, described, engine, master)
@@ -158,7 +158,7 @@ def _tell(folder: Path, certificate: Certificate, *, json: bool, quiet: bool) ->
 
 def _read(table: Any, schema: Schema, neighbours: Neighbours, memory: object, progress: Progress) -> Counter:
     """The records, read so that these neighbours stay neighbours."""
-    from dualquery.releases.making import counter_of, refuse_dropping
+    from dualquery.releases.make import counter_of, refuse_dropping
 
     refuse_dropping(schema, neighbours)
     return counter_of(table, schema, neighbours, memory, progress)
@@ -170,8 +170,8 @@ def _prepared(
     """What is public about a release, after refusing what would only fail later."""
     from dualquery.queries.families import from_spec
     from dualquery.releases.folder import refuse_occupied
-    from dualquery.releases.keys import read_private_key
-    from dualquery.releases.planning import check_mechanism
+    from dualquery.releases.plan import check_mechanism
+    from dualquery.releases.seal import read_private_key
     from dualquery.table.schema import read_schema
 
     refuse_occupied(out)
@@ -232,4 +232,134 @@ def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
         "predicted_error": {"mean": predicted.mean, "max": predicted.maximum},
         "notes": whole["notes"],
         "warnings": whole["warnings"],
+    }
+
+
+if TYPE_CHECKING:
+    from dualquery.queries.workload import Workload
+    from dualquery.releases.plan import Foreseen
+
+
+@flags.with_mechanism_flags()
+def plan(
+    *,
+    schema: flags.SchemaFlag,
+    queries: flags.QueriesFlag,
+    epsilon: flags.EpsilonFlag,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            "--records",
+            "--public-rows",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="The number of records of the table, declared as public where neighbours do not share it.",
+        ),
+    ] = None,
+    expected_records: Annotated[
+        int | None,
+        typer.Option(
+            "--expected-records",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="About how many there are, where the release is to measure it instead.",
+        ),
+    ] = None,
+    delta: flags.DeltaFlag = None,
+    mechanism: flags.MechanismFlag = None,
+    accounting: flags.AccountingFlag = Accounting.TIGHTEST,
+    neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: flags.RecordsPerPersonFlag = None,
+    json: flags.JsonFlag = False,
+    options: dict[str, Any],
+) -> None:
+    """Say what a release would be: parameters, predicted error, time, memory. **Needs no data.**
+
+    Example:
+
+    ```
+    dualquery plan --schema schema.toml --records 30162 \\
+        --queries random:3:500000 --epsilon 1 --delta 1e-6
+    ```
+    """
+    if (records is None) == (expected_records is None):
+        raise typer.BadParameter("say how many records the table has: --records, or --expected-records.")
+    number = records or expected_records or 0
+    budget = flags.budget_from(epsilon, delta, rows=number, neighbours=neighbours, accounting=accounting)
+    from dualquery.cli import output
+    from dualquery.queries.families import from_spec
+    from dualquery.releases.plan import foreseen, warnings_of
+    from dualquery.table.schema import read_schema
+
+    described = read_schema(schema)
+    workload = from_spec(described.domain, queries)
+    found = foreseen(
+        described,
+        expected_records=expected_records,
+        records=records,
+        workload=workload,
+        budget=budget,
+        mechanism=mechanism,
+        **options,
+    )
+    warnings = warnings_of(budget, number, described)
+    if json:
+        output.print_json(_plan_json(found, workload, number, warnings))
+    else:
+        _print_plan(found, workload)
+        output.print_warnings(warnings)
+
+
+def _print_plan(found: Foreseen, workload: Workload) -> None:
+    """The plan for people."""
+    from dualquery.cli import output
+    from dualquery.mechanisms.mechanism import shown
+
+    made, budget = found.plan, found.budget
+    facts = {
+        "mechanism": made.mechanism,
+        "because": made.reason,
+        "queries": f"{workload.size:,} ({workload.spec})",
+        "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {budget.neighbours}, "
+        f"accounting {budget.accounting} ({found.accounting_reason})",
+    }
+    for name, value in shown(made.parameters).items():
+        facts[name.replace("_", " ")] = output.parameter(value)
+    facts["predicted error"] = output.errors(made.mean_error, made.max_error, made.task.domain.kind)
+    facts["time"], facts["memory"] = output.seconds(made.seconds), output.size(made.bytes)
+    output.print_facts(facts)
+    if made.steps:
+        output.print_table("What the curator is asked, and what it costs", *output.steps(made.steps))
+    for note in made.notes:
+        print(f"Note: {note}")
+
+
+def _plan_json(found: Foreseen, workload: Workload, rows: int, warnings: list[str]) -> dict[str, object]:
+    from dualquery.mechanisms.mechanism import shown
+
+    made, budget = found.plan, found.budget
+    return {
+        "mechanism": made.mechanism,
+        "reason": made.reason,
+        "parameters": shown(made.parameters),
+        "steps": [{**step.event.to_json(), "words": step.words, "times": step.times} for step in made.steps],
+        "rows": rows,
+        "queries": workload.size,
+        "workload": workload.spec,
+        "budget": {
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "neighbours": budget.neighbours.value,
+            "records_per_person": budget.neighbours.records_per_person,
+            "accounting": budget.accounting.value,
+            "accounting_reason": found.accounting_reason,
+        },
+        "mean_error": made.mean_error,
+        "max_error": made.max_error,
+        "seconds": made.seconds,
+        "bytes": made.bytes,
+        "notes": list(made.notes),
+        "warnings": warnings,
     }

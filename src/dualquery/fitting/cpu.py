@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
 from dualquery.fitting.fitter import RAREST, Chains, ItemTargets, Seeds, Targets
-from dualquery.game.moves import Cells, Set
+from dualquery.types import Cells, Integers, Set
 
 BINARY_ATTRIBUTES = 160  # of which all triples are kept at once, in every chain: 16 MB
 BINARY_ORDER = 3
 
-Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 
@@ -104,19 +103,19 @@ class Views(NamedTuple):
     `other`, padded by strides of zero.
     """
 
-    size: Longs
-    first_view: Longs
-    table: Longs
-    first_copy: Longs
-    copy: Longs
-    member: Longs
-    stride: Longs
-    other: Longs
-    other_stride: Longs
-    offset: Longs  # and at the end the number of all cells
+    size: Integers
+    first_view: Integers
+    table: Integers
+    first_copy: Integers
+    copy: Integers
+    member: Integers
+    stride: Integers
+    other: Integers
+    other_stride: Integers
+    offset: Integers  # and at the end the number of all cells
 
 
-def views_of(sizes: Longs, sets: Sequence[Set]) -> Views:
+def views_of(sizes: Integers, sets: Sequence[Set]) -> Views:
     """The views of some tables."""
     moving = np.array([j for members in sets for j in members], np.int64)
     table = np.repeat(np.arange(len(sets)), [len(members) for members in sets])
@@ -160,7 +159,7 @@ def spread(views: Views, tables: Sequence[Cells]) -> Floats:
     return out
 
 
-def leaning(sizes: Longs, lean: Mapping[int, Cells]) -> tuple[Floats, Longs]:
+def leaning(sizes: Integers, lean: Mapping[int, Cells]) -> tuple[Floats, Integers]:
     """The logarithms of the one-way fractions in a row, and where each attribute's begin; 0 where unknown."""
     first_value = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     out = np.zeros(int(first_value[-1]), np.float32)
@@ -423,7 +422,7 @@ class SignedTargets:
             weights = np.array([targets.weight[members] for members in sets])
             self._add(np.array(sets), tables / 2**order, weights / 2**order)
 
-    def _add(self, sets: Longs, tables: Cells, weights: Cells) -> None:
+    def _add(self, sets: Integers, tables: Cells, weights: Cells) -> None:
         order = sets.shape[1]
         cells = np.indices((2,) * order).reshape(order, -1)
         for size in range(1, order + 1):

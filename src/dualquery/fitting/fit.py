@@ -24,17 +24,17 @@ from dualquery.fitting.fitter import (
     Effort,
     Fitter,
     ItemTargets,
-    Progress,
     Rows,
     Targets,
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import likely_larger, likely_pairs, tree_lean, tree_of
-from dualquery.game.moves import Cells, Set, Transcript
+from dualquery.game.moves import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, smallest_type
+from dualquery.types import Cells, Done, Set
 
 Tick = Callable[[], None]  # after every pass
 
@@ -169,7 +169,7 @@ def passes(
     return out
 
 
-def told(progress: Progress, total: int) -> Tick:
+def told(progress: Done, total: int) -> Tick:
     """Say how many passes of so many are done."""
     done = count(1)
     return lambda: progress(next(done), total)
@@ -196,7 +196,7 @@ def fit(
     measured: MeasuredTables,
     effort: Effort,
     rng: np.random.Generator,
-    progress: Progress,
+    progress: Done,
     *,
     at_once: bool,
     likely: float = LIKELY,

@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import Cells, Set
 from dualquery.table.records import Records
+from dualquery.types import Cells, Done, Set
 
 Chains = NDArray[np.unsignedinteger]  # chain, row, attribute
 Rows = NDArray[np.unsignedinteger]
 Seeds = NDArray[np.uint64]  # one a chain
-Progress = Callable[[int, int], None]  # rounds done, of how many
 
 RAREST = 1e-5  # fractions below this lean no harder: a measured cell must still be able to call for them
 
@@ -193,7 +192,7 @@ class Effort:
 class Fitting:
     """How rows are fitted to a measurement, and become records."""
 
-    fit: Callable[[Effort, np.random.Generator, Progress], Rows]
+    fit: Callable[[Effort, np.random.Generator, Done], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
     settled: Any = None  # the way, with what was chosen on it fixed; None where nothing was
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dualquery.fitting.cpu import GUMBEL
 from dualquery.fitting.fitter import RAREST, Chains, ItemTargets, Rows, Seeds, Targets
-from dualquery.game.moves import Cells, Set
+from dualquery.types import Cells, Set
 
 WORD = (1 << 64) - 1
 

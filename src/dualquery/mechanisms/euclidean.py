@@ -21,7 +21,6 @@ import numpy as np
 
 from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDensity
 from dualquery.beliefs.multiplicative_weights import nearest_probabilities
-from dualquery.counting.counter import Integers
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.fitting.cpu import CPU
 from dualquery.fitting.fit import passes, product_start, told
@@ -33,7 +32,7 @@ from dualquery.game.query_players import BestResponseQueryPlayer, Questions
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
 from dualquery.mechanisms.wishes import EuclideanWishes
@@ -44,10 +43,11 @@ from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
 from dualquery.privacy.statistics import SHORT, Interactions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
+from dualquery.types import Integers, Progress, Set
 
 FINE = 1 << 12  # multipliers are whole numbers about as large as this
 
@@ -85,8 +85,6 @@ class OneWayTables:
 
 MOST_CELLS = 4_000_000  # of the tables that rows are fitted to
 COLD = 1e-4  # temperature of the fit, as a fraction of the rows
-
-Set = tuple[int, ...]
 
 
 def tables_of(workload: Workload) -> list[Set]:

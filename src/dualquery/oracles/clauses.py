@@ -19,13 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.group import NONE, Predicates
+from dualquery.types import Integers, Ints
 
 # The arrays of compiled code, by what they hold
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Words = NDArray[np.uint64]  # random bits, or 64 coefficients each
 
 
 Scalar = TypeVar("Scalar", np.int32, np.int64)
@@ -56,9 +53,9 @@ class Clauses:
     sizes: Ints
     predicates: Predicates
     literals: Ints
-    weights: Longs
+    weights: Integers
     parities: Ints
-    parity_weights: Longs
+    parity_weights: Integers
 
     def __post_init__(self) -> None:
         if self.literals.ndim != 2 or self.parities.ndim != 2:
@@ -74,7 +71,7 @@ class Clauses:
         """What a record would score that satisfied every clause it likes and no other: Σ_c max(0, w_c)."""
         return int(self.weights[self.weights > 0].sum() + self.parity_weights[self.parity_weights > 0].sum())
 
-    def arrays(self) -> tuple[Ints, Longs, Ints, Ints, Longs, Ints, Longs]:
+    def arrays(self) -> tuple[Ints, Integers, Ints, Ints, Integers, Ints, Integers]:
         """Predicates, then products and their weights, then parities and theirs, as compiled code takes them."""
         return (
             frozen(self.predicates.attribute, np.int32),
@@ -115,7 +112,7 @@ def frozen(array: NDArray[np.generic], dtype: type[Scalar]) -> NDArray[Scalar]:
 
 
 @njit(cache=True)
-def _merged(rows: Ints, weights: Longs) -> tuple[Ints, Longs]:
+def _merged(rows: Ints, weights: Integers) -> tuple[Ints, Integers]:
     """Rows with equal entries joined, in order of first appearance, by an open-addressed table."""
     count, width = rows.shape
     kept = np.empty((count, width), np.int32)

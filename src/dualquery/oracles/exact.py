@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.oracles.clauses import Clauses, Ints, Response, merge
+from dualquery.oracles.clauses import Clauses, Response, merge
 from dualquery.oracles.problem import Problem, compile_clauses, return_home, truths
+from dualquery.types import Ints
 
 
 def exact_response(

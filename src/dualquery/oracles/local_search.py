@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from dualquery.compiled import njit
-from dualquery.oracles.clauses import Clauses, Flags, Ints, Longs, Response, Words, merge
+from dualquery.oracles.clauses import Clauses, Response, merge
 from dualquery.oracles.presolve import Components, enumerate_small, presolve, split, unpeel
 from dualquery.oracles.problem import (
     Problem,
@@ -35,6 +35,7 @@ from dualquery.oracles.problem import (
     shift,
     truths,
 )
+from dualquery.types import Flags, Integers, Ints, Words
 
 BLOCK = 128  # variables whose best moves are kept as one maximum, so that a scan skips most of them
 LONGEST = 200  # flips that a choice stays forbidden, before chance adds up to half as many
@@ -98,7 +99,7 @@ def _mark(listed: Ints, is_listed: Flags, count: int, item: int) -> int:
 
 
 @njit(cache=True)
-def _random_peak(values: Longs, chance: Words) -> int:
+def _random_peak(values: Integers, chance: Words) -> int:
     """Where the largest value stands, at random among equals."""
     most = np.int64(NOWHERE)
     for i in range(len(values)):  # two scans without branches, which compile to vector instructions
@@ -123,7 +124,7 @@ def search(
     flips: int,
     chance: Words,
     choice: Ints,
-) -> tuple[Longs, Longs]:
+) -> tuple[Integers, Integers]:
     """Tabu search in the components that are not skipped, from `choice`, which is improved in place.
 
     Returns what each component is worth in the end, and a bound that no assignment exceeds.

@@ -7,11 +7,16 @@ makes the same bytes for the same numbers; a plotting library would take longer 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dualquery.errors import ReleaseError
 
 INK, SOFT, ACCENT, WARM, LINE = "#1f2a37", "#5b6a7b", "#2f6f8f", "#b4530a", "#e3e8ee"
 HEAT = ((244, 247, 249), (207, 227, 236), (111, 168, 192), (47, 111, 143), (18, 63, 86))  # light to dark
@@ -19,6 +24,37 @@ WIDTH = 340.0
 FONT = 12.0
 LONGEST_LABEL = 20
 BAR = 20.0
+MOST_COLUMNS = 60  # that a report shows a picture of
+MOST_CELLS_A_SIDE = 24  # of a map in a report
+CARD = (
+    "background:#fff;color:#1f2a37;border:1px solid #e3e8ee;border-radius:8px;padding:12px 16px;"
+    "max-width:46rem;font:14px/1.5 system-ui,sans-serif"
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with its title. Notebooks show it, on a light ground of its own; `save` writes it to a file."""
+
+    title: str
+    svg: str
+    caption: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Figure: {self.title}>"
+
+    def _repr_html_(self) -> str:
+        drawn = f'<div style="max-width:30rem;margin-top:8px">{self.svg}</div>'
+        return f'<div style="{CARD}"><b>{escape(self.title)}</b>{drawn}</div>'
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an SVG file."""
+        if Path(path).suffix.lower() != ".svg":
+            raise ReleaseError(f"pictures are written as SVG; name the file '{Path(path).stem}.svg'")
+        try:
+            Path(path).write_text(self.svg, encoding="utf-8")
+        except OSError as error:
+            raise ReleaseError(f"'{path}' cannot be written: {error.strerror}") from None
 
 
 def shortened(label: str) -> str:

@@ -15,23 +15,23 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.artefact import Artefact, BareAnswers, Filed, Fractions, SyntheticRecords
+from dualquery.mechanisms.artefact import Artefact, BareAnswers, Filed, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
 from dualquery.queries.group import Group
 from dualquery.queries.language.canonical import Query
-from dualquery.queries.language.grouping import to_groups
-from dualquery.queries.language.reader import Reader
+from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.special import language_of
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.frames import answers_table, as_frame, cells_table
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import Fractions
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
-    from dualquery.releases.figures import Figure
+    from dualquery.releases.plots import Figure
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Release:
 
     def plot(self, by: str | Sequence[str], *, where: str | None = None) -> Figure:
         """A picture of one attribute, with bars, or of two: notebooks show it, and `save` writes an SVG file."""
-        from dualquery.releases.figures import plotted
+        from dualquery.releases.report import plotted
 
         return plotted(self, by, where)
 
@@ -211,12 +211,12 @@ class Release:
         return write_csv(self.to_arrow(), file)
 
     def __repr__(self) -> str:
-        from dualquery.releases.figures import in_short
+        from dualquery.releases.report import in_short
 
         return in_short(self)
 
     def _repr_html_(self) -> str:
-        from dualquery.releases.figures import card
+        from dualquery.releases.report import card
 
         return card(self)
 

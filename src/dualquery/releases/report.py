@@ -1,20 +1,42 @@
-"""report.html: the release for people. One file, no network, readable on paper and on a phone."""
+"""A release for people: the page report.html, and what a notebook shows.
+
+The page is one file, needs no network, and reads well on paper and on a phone. Its pictures are of every column, and
+of the pairs of attributes that go together most.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import combinations
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import QueryError
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.special import language_of
-from dualquery.releases import pictures, plots
+from dualquery.queries.tables import attribute_codes
+from dualquery.releases import plots
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.pictures import Picture
+from dualquery.releases.frames import attributes_of, cells_table
+from dualquery.releases.plots import Figure
 from dualquery.releases.release import Release
 from dualquery.releases.special import described
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
+from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems
+
+MOST_BARS = 30
+PLOTTED_BARS, PLOTTED_CELLS_A_SIDE = 60, 40  # where one picture is all that was asked for
+MOST_ITEMS_IN_PAIRS = 12
+PAIRS = 6
+LEAST_BITS = 0.005  # below this nothing is to be seen
+_NAME = (
+    "text-align:left;vertical-align:top;white-space:nowrap;padding-right:12px;font-weight:500;color:#5b6a7b"
+)
 
 
 def report_html(release: Release, certificate: Certificate) -> str:
@@ -178,7 +200,7 @@ def _records(release: Release) -> str:
     records = release.records
     if records is None:
         return ""
-    shown = pictures.histograms(records)
+    shown = histograms(records)
     note = (
         f"Shares among the {records.rows:,} synthetic records. These are pictures of the release, not of the "
         "table that it was made from."
@@ -190,7 +212,7 @@ def _records(release: Release) -> str:
         "The synthetic records, attribute by attribute",
         f'<p class="note">{note}</p><div class="columns">{"".join(map(_figure, shown))}</div>',
     )
-    pairs = pictures.heat_maps(records)
+    pairs = heat_maps(records)
     if pairs:
         note = (
             "The pairs of attributes that tell most about each other among the synthetic records, measured in "
@@ -284,6 +306,186 @@ def _listed(texts: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: Figure) -> str:
     caption = f"<span>{escape(picture.caption)}</span>" if picture.caption else ""
     return f"<figure><figcaption>{escape(picture.title)}{caption}</figcaption>{picture.svg}</figure>"
+
+
+def histograms(records: Records) -> list[Figure]:
+    """The shares of the values of each column, and of a block of items the most frequent ones."""
+    pictures = []
+    for position, column in enumerate(records.domain.columns[: plots.MOST_COLUMNS]):
+        codes = records.columns[position]
+        if isinstance(column, Items):
+            shares = _item_counts(codes, column.count) / records.rows
+            labels = _Labels(column.first, column.count)
+        else:
+            assert isinstance(codes, np.ndarray), "only blocks of items are stored otherwise"
+            shares = np.bincount(codes, minlength=len(column.labels)) / records.rows
+            labels = column.labels  # type: ignore[assignment]
+        kept = np.arange(len(shares))
+        caption = ""
+        if len(shares) > MOST_BARS:
+            kept = np.argsort(-shares, kind="stable")[:MOST_BARS]
+            what = "items" if isinstance(column, Items) else "values"
+            caption = f"the {MOST_BARS} most frequent of {len(shares):,} {what}"
+        svg = plots.histogram([labels[int(i)] for i in kept], shares[kept], name=column.name)
+        pictures.append(Figure(column.name, svg, caption))
+    return pictures
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """The ids of a block of items, made on the way."""
+
+    first: int
+    count: int
+
+    def __getitem__(self, item: int) -> str:
+        return str(self.first + item)
+
+
+def _item_counts(codes: ColumnCodes, count: int) -> NDArray[np.int64]:
+    if isinstance(codes, SparseItems):
+        return np.bincount(codes.ids, minlength=count)
+    assert isinstance(codes, BitItems), "a block of items is sparse or bits"
+    return np.bitwise_count(codes.words).sum(axis=1, dtype=np.int64)
+
+
+def heat_maps(records: Records) -> list[Figure]:
+    """The pairs with the strongest association in the synthetic records, strongest first."""
+    domain = records.domain
+    attributes = _candidates(records)
+    codes = attribute_codes(records, attributes).astype(np.int64)
+    sizes = [int(domain.sizes[j]) for j in attributes]
+    ranked = []
+    for a, b in combinations(range(len(attributes)), 2):
+        joint = np.bincount(codes[a] * sizes[b] + codes[b], minlength=sizes[a] * sizes[b])
+        joint = joint.reshape(sizes[a], sizes[b])
+        ranked.append((information(joint), a, b))
+    ranked.sort(key=lambda entry: -entry[0])
+    pictures = []
+    for bits, a, b in ranked[:PAIRS]:
+        if bits < LEAST_BITS:
+            break
+        down, across = (
+            (a, b) if sizes[a] > sizes[b] else (b, a)
+        )  # the longer list of values reads better downwards
+        joint = np.bincount(codes[down] * sizes[across] + codes[across], minlength=sizes[a] * sizes[b])
+        shares = joint.reshape(sizes[down], sizes[across]) / records.rows
+        title, svg = _map(domain, attributes[down], attributes[across], shares, plots.MOST_CELLS_A_SIDE)
+        pictures.append(Figure(title, svg, f"{bits:.2f} bits in common"))
+    return pictures
+
+
+def _map(domain: Domain, down: int, across: int, shares: NDArray[np.float64], room: int) -> tuple[str, str]:
+    """A title and a map of the joint shares of two attributes, of as many values as there is room for."""
+    rows, columns = _largest(shares.sum(axis=1), room), _largest(shares.sum(axis=0), room)
+    names = (domain.name(down), domain.name(across))
+    svg = plots.heat_map(
+        [domain.labels(down)[i] for i in rows],
+        [domain.labels(across)[i] for i in columns],
+        shares[np.ix_(rows, columns)],
+        names=names,
+    )
+    return f"{names[0]} × {names[1]}", svg
+
+
+def information(joint: NDArray[np.integer]) -> float:
+    """The mutual information of two attributes in bits, Σ p_ij log₂(p_ij / p_i p_j), corrected for its bias.
+
+    From n records it is too large by (r − 1)(c − 1) / (2 n ln 2) on average when r and c values occur
+    (Miller 1955). Rare values weigh little here, unlike in χ².
+    """
+    table = joint[joint.sum(axis=1) > 0][:, joint.sum(axis=0) > 0].astype(np.float64)
+    n = float(table.sum())
+    if n == 0:
+        return 0.0
+    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / n
+    held = table > 0
+    bits = float((table[held] * np.log2(table[held] / expected[held])).sum()) / n
+    rows, columns = table.shape
+    return max(0.0, bits - (rows - 1) * (columns - 1) / (2 * n * np.log(2)))
+
+
+def _candidates(records: Records) -> list[int]:
+    """All attributes that are columns of their own, and the most frequent items of blocks."""
+    domain = records.domain
+    attributes: list[int] = []
+    for position, column in enumerate(domain.columns[: plots.MOST_COLUMNS]):
+        first = domain.starts[position]
+        if isinstance(column, Items):
+            counts = _item_counts(records.columns[position], column.count)
+            attributes += [first + int(i) for i in np.argsort(-counts, kind="stable")[:MOST_ITEMS_IN_PAIRS]]
+        elif len(column.labels) <= 1000:
+            attributes.append(first)
+    return attributes
+
+
+def _largest(shares: NDArray[np.float64], room: int) -> list[int]:
+    """The values with the largest shares, as many as there is room for, in their own order."""
+    return sorted(np.argsort(-shares, kind="stable")[:room].tolist())
+
+
+def plotted(release: Release, by: str | Sequence[str], where: str | None) -> Figure:
+    """Shares of one attribute with bars, or of two as a heat map."""
+    members = attributes_of(release, by)
+    if len(members) > 2:
+        raise QueryError("a picture shows one attribute or two; ask `table` for more")
+    cells = cells_table(release, by, where)
+    shares, among = cells["share"].to_numpy(), "" if where is None else f", where {where}"
+    domain, first = release.domain, members[0]
+    if len(members) == 2:
+        joint = shares.reshape([int(domain.sizes[j]) for j in members])
+        title, svg = _map(domain, first, members[1], joint, PLOTTED_CELLS_A_SIDE)
+        return Figure(f"{title}, in percent of the table{among}", svg)
+    kept = _largest(shares, PLOTTED_BARS)
+    bars = np.array([bar or 0.0 for bar in cells["bar"].to_pylist()])
+    labels = [domain.labels(first)[i] for i in kept]
+    svg = plots.histogram(labels, shares[kept], name=domain.name(first), bars=bars[kept])
+    return Figure(f"{domain.name(first)}: shares and 95% bars{among}", svg)
+
+
+def in_short(release: Release) -> str:
+    """One line, for people and logs."""
+    certificate, width = release.certificate, release.domain.width
+    rows = certificate["synthetic_rows"]
+    what = "answers" if rows is None else f"{rows:,} synthetic records"
+    budget = certificate["budget"]
+    private = "" if certificate.private else ", NOT PRIVATE"
+    return (
+        f"<Release: {what}, {width:,} attribute{'' if width == 1 else 's'}, {certificate['mechanism']}, "
+        f"ε = {words.number(budget['epsilon'])}, δ = {words.number(budget['delta'])}{private}>"
+    )
+
+
+def card(release: Release) -> str:
+    """What a notebook shows: what it is, what is promised, how good it is, and what to ask next."""
+    certificate = release.certificate
+    budget, predicted = certificate["budget"], certificate.predicted_error
+    expected = (
+        "unknown"
+        if predicted.mean is None
+        else f"{plots.percentage(predicted.mean)} of the records on average, for the questions it was made for"
+    )
+    facts = {
+        "released": words.headline(certificate),
+        "mechanism": certificate["mechanism"],
+        "privacy": f"ε = {words.number(budget['epsilon'])}, δ = {words.number(budget['delta'])}, "
+        f"neighbours {words.relation(certificate)}",
+        "expected error": expected,
+        "attributes": _attributes(release),
+    }
+    if not certificate.private:
+        facts["not private"] = words.why_not_private(certificate)
+    rows = "".join(
+        f'<tr><th style="{_NAME}">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    return f'<div style="{plots.CARD}"><b>Release</b><table style="color:inherit">{rows}</table></div>'
+
+
+def _attributes(release: Release) -> str:
+    names = [column.name for column in release.domain.columns]
+    shown = ", ".join(names[:12])
+    return shown if len(names) <= 12 else f"{shown}, and {len(names) - 12:,} more"

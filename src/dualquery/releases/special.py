@@ -5,6 +5,8 @@ The largest cells of a release of codes, drawn as bars.
 The curves of a release of points, drawn column by column with their 95% bands.
 
 The blocks of a released graph, drawn as one map: how much goes from each class of vertices to each.
+
+What a record of each kind of table is called, and what protecting one leaves open.
 """
 
 from __future__ import annotations
@@ -20,22 +22,38 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import Filed
-from dualquery.mechanisms.distances.artefact import FILE as CURVES_FILE
-from dualquery.mechanisms.distances.artefact import DistanceCurves
+from dualquery.mechanisms.distance_curves import FILE as CURVES_FILE
+from dualquery.mechanisms.distance_curves import DistanceCurves
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.graphs.artefact import BLOCKS, EDGES, PAIRS, VERTICES, WeightedGraph
-from dualquery.mechanisms.graphs.rectangles import RECTANGLES, RectangleGraph
-from dualquery.mechanisms.lists.artefact import FILE as CELLS_FILE
-from dualquery.mechanisms.lists.artefact import CellFractions
+from dualquery.mechanisms.graphs import (
+    BLOCKS,
+    EDGES,
+    PAIRS,
+    RECTANGLES,
+    VERTICES,
+    RectangleGraph,
+    WeightedGraph,
+)
+from dualquery.mechanisms.noisy_cells import FILE as CELLS_FILE
+from dualquery.mechanisms.noisy_cells import CellFractions
 from dualquery.releases import plots
-from dualquery.releases.pictures import MOST_CELLS_A_SIDE, MOST_COLUMNS, Picture
-from dualquery.releases.plots import ACCENT, FONT, LINE, SOFT, WIDTH, histogram
+from dualquery.releases.plots import (
+    ACCENT,
+    FONT,
+    LINE,
+    MOST_CELLS_A_SIDE,
+    MOST_COLUMNS,
+    SOFT,
+    WIDTH,
+    Figure,
+    histogram,
+)
 from dualquery.table.domain import Domain
 
 SHOWN = 15
 
 
-def cell_pictures(artefact: Filed) -> list[Picture]:
+def cell_pictures(artefact: Filed) -> list[Figure]:
     """The records that most of the table is, as far as they were asked about."""
     assert isinstance(artefact, CellFractions)
     most = np.argsort(-artefact.fraction, kind="stable")[:SHOWN]
@@ -44,27 +62,27 @@ def cell_pictures(artefact: Filed) -> list[Picture]:
     labels = [" · ".join(artefact.catalogue.texts[place].tolist()) for place in most.tolist()]
     name = ", ".join(column.name for column in artefact.domain.columns)
     caption = f"the {len(most)} largest of {len(artefact.fraction):,} that were asked about"
-    return [Picture(name, caption, histogram(labels, artefact.fraction[most], name=name))]
+    return [Figure(name, histogram(labels, artefact.fraction[most], name=name), caption)]
 
 
 HEIGHT, LEFT, BOTTOM = 180.0, 52.0, 24.0
 
 
-def curve_pictures(artefact: Filed) -> list[Picture]:
+def curve_pictures(artefact: Filed) -> list[Figure]:
     """One picture a column, of the first columns."""
     assert isinstance(artefact, DistanceCurves)
     measured = np.flatnonzero(~np.isnan(artefact.distance[:, 0]))
     return [_picture(artefact, j) for j in measured[:MOST_COLUMNS].tolist()]
 
 
-def _picture(artefact: DistanceCurves, j: int) -> Picture:
+def _picture(artefact: DistanceCurves, j: int) -> Figure:
     column = artefact.domain.coordinates[j]
     curve = column.width * artefact.distance[j]
     band = NormalDist().inv_cdf((1 + LEVEL) / 2) * column.width * artefact.deviation[j]
     at = column.low + np.linspace(0, column.width, len(curve))
     lowest = int(np.argmin(curve))
     caption = f"least at about {at[lowest]:.4g}, where it is {curve[lowest]:.4g}"
-    return Picture(column.name, caption, _svg(column.name, at, curve, band))
+    return Figure(column.name, _svg(column.name, at, curve, band), caption)
 
 
 def _svg(name: str, at: NDArray[np.float64], curve: NDArray[np.float64], band: NDArray[np.float64]) -> str:
@@ -110,7 +128,7 @@ def _label(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{SOFT}">{text}</text>'
 
 
-def graph_pictures(artefact: Filed) -> list[Picture]:
+def graph_pictures(artefact: Filed) -> list[Figure]:
     """One map, of the heaviest classes."""
     assert isinstance(artefact, WeightedGraph)
     fitted = artefact.fitted
@@ -130,7 +148,7 @@ def graph_pictures(artefact: Filed) -> list[Picture]:
     caption = (
         "a class is named after its first vertex and how many others there are; percentages of all edges"
     )
-    return [Picture("from (down) to (across)", caption, svg)]
+    return [Figure("from (down) to (across)", svg, caption)]
 
 
 if TYPE_CHECKING:
@@ -145,7 +163,7 @@ class Leaving:
     read: Callable[[Domain, dict[str, pa.Table]], Filed]
     use: str  # what the files are, for the report; code between backquotes
     title: str  # over the pictures
-    pictures: Callable[[Filed], list[Picture]]
+    pictures: Callable[[Filed], list[Figure]]
 
 
 _EDGES = (
@@ -190,7 +208,7 @@ def leaving_of(files: Mapping[str, object]) -> Leaving | None:
     return next((leaving for name, leaving in LEAVING.items() if name in files), None)
 
 
-def described(release: Release) -> tuple[str, str, list[Picture]] | None:
+def described(release: Release) -> tuple[str, str, list[Figure]] | None:
     """What the report says of the artefact of a special table: a paragraph, a title and pictures."""
     artefact = release.artefact
     if not isinstance(artefact, Filed):
@@ -206,3 +224,49 @@ def coded(text: str) -> str:
         f"<code>{escape(part)}</code>" if i % 2 else escape(part) for i, part in enumerate(text.split("`"))
     ]
     return f"<p>{''.join(parts)}</p>"
+
+
+@dataclass(frozen=True)
+class Called:
+    """The words of one kind of table."""
+
+    record: str
+    records: str
+    table: str
+    protects: str  # where one record is protected, and not a person
+    fractions: str = "fractions of the table"  # what answers and errors are
+
+
+CALLED: dict[str, Called] = {
+    "records": Called(
+        "record",
+        "records",
+        "a table",
+        "It protects one record. A person with several records in the table, or a household, is protected less.",
+    ),
+    "graph": Called(
+        "edge",
+        "edges",
+        "a graph",
+        "It protects one edge: that it is there, where it goes, and what it weighs. A vertex, or a person with "
+        "several edges, is protected less.",
+    ),
+    "points": Called(
+        "point",
+        "points",
+        "a table",
+        "It protects one point. A person with several points in the table is protected less.",
+        "fractions of the diameter",
+    ),
+    "codes": Called(
+        "record",
+        "records",
+        "a table",
+        "It protects one record. A person with several records in the table is protected less.",
+    ),
+}
+
+
+def called(kind: str) -> Called:
+    """The words for a kind; a certificate of a kind that is not known here speaks of records."""
+    return CALLED.get(kind, CALLED["records"])

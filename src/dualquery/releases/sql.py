@@ -1,7 +1,8 @@
 """SQL on the synthetic rows, by DuckDB, with bars.
 
 The rows are the table `data`. They are not as many as the private records, so every `count` and `sum` over them is
-multiplied by records / rows (`sql_query`).
+multiplied by records / rows. DuckDB hands out its reading of a query as JSON; there each such call is replaced by its
+product with that number, and the query is handed back: nothing is read here with patterns.
 
 Bars come from replicas (`mechanisms.error_bars`). The same query is asked of the table of each, which is its truth,
 and of what was released of it. Rows of the three results that agree in the columns that nothing was computed for
@@ -15,8 +16,9 @@ wider than those of `answers`.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +26,232 @@ import pyarrow as pa
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import Replica, narrowest
-from dualquery.releases.sql_query import SqlQuery, is_scaled
+
+DATA = "data"
+_SCALED = {"count", "count_star", "sum"}
+_TEMPLATE = "select count(*) * {scale!r}::double from data"
+
+Node = dict[str, Any]
+
+
+class SqlQuery:
+    """A query as DuckDB reads it."""
+
+    def __init__(self, duckdb: Any, text: str) -> None:
+        if not isinstance(text, str):
+            raise QueryError(f"SQL is a text, and {type(text).__name__} is none")
+        self._duckdb = duckdb
+        # One thread: groups come in the same order every time, also where nobody asks for one.
+        config = {"enable_external_access": "false", "threads": "1"}
+        self._connection = duckdb.connect(":memory:", config=config)
+        self._tree = self._read(text)
+        self._node: Node = self._tree["statements"][0]["node"]
+        self._plain = self._node["type"] == "SELECT_NODE"
+        _refuse_what_cannot_be_scaled(self._node)
+
+    def of(self, rows: pa.Table, number: int, *, whole: bool = False) -> pa.Table:
+        """What the query makes of some rows, as if they were so many; without `whole`, of every group there is."""
+        scaled = self._scaled(number / rows.num_rows)
+        node = scaled["statements"][0]["node"]
+        if not whole and self._plain:
+            node["modifiers"], node["having"] = [], None
+        with self._in_a_sentence():
+            asked = self._connection.execute("select json_deserialize_sql(?::json)", [json.dumps(scaled)])
+            ((query,),) = asked.fetchall()
+            self._connection.register(DATA, rows)
+            found = self._connection.sql(query).to_arrow_table()
+        return found.rename_columns(self._names(found.column_names)) if self._plain else found
+
+    def computed(self, found: pa.Table) -> list[int]:
+        """The columns that are numbers made of an aggregate, where rows can be told apart by the others."""
+        if not self._plain or len(self._node["select_list"]) != found.num_columns:
+            return []
+        places = [i for i, each in enumerate(self._node["select_list"]) if any(_aggregates(each))]
+        return [i for i in places if _is_number(found.schema.field(i).type)]
+
+    @property
+    def selected(self) -> list[Node]:
+        """What stands behind SELECT."""
+        found: list[Node] = self._node["select_list"]
+        return found
+
+    def _names(self, given: Sequence[str]) -> list[str]:
+        """What a column is called that has no name of its own: as if nothing had been scaled."""
+        if len(given) != len(self._node["select_list"]):
+            return list(given)
+        names = []
+        for name, each in zip(given, self._node["select_list"], strict=True):
+            bare = each.get("function_name", "").removesuffix("_star") if any(_aggregates(each)) else ""
+            names.append(bare if bare in _SCALED and not each["alias"] else name)
+        return _apart(names)
+
+    def _read(self, text: str) -> Node:
+        with self._in_a_sentence():
+            ((found,),) = self._connection.execute("select json_serialize_sql(?::varchar)", [text]).fetchall()
+        tree: Node = json.loads(found)
+        if tree.get("error"):
+            said = str(tree.get("error_message", "it is no query"))
+            if "Only SELECT" in said:
+                raise QueryError("only SELECT can be asked: nothing in a release is changed by SQL")
+            raise QueryError(f"the SQL cannot be read: {said.splitlines()[0]}")
+        if len(tree["statements"]) != 1:
+            raise QueryError("give one SELECT at a time")
+        return tree
+
+    def _scaled(self, scale: float) -> Node:
+        """A copy of the query with every count and sum over the rows multiplied."""
+        template = self._read(_TEMPLATE.format(scale=scale))["statements"][0]["node"]["select_list"][0]
+        copy: Node = json.loads(json.dumps(self._tree))
+        for select in list(_selects(copy)):
+            if _is_data(select["from_table"]):
+                for key in ("select_list", "having", "modifiers", "qualify"):
+                    select[key] = _multiplied(select[key], template)
+        return copy
+
+    def _in_a_sentence(self) -> _Sentence:
+        return _Sentence(self._duckdb.Error)
+
+
+class _Sentence:
+    """Errors of DuckDB as ours; all that it can quote is public."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, self._kind):
+            said = [line.strip() for line in str(error).splitlines() if line.strip()]
+            if "Table with name" in said[0]:
+                raise QueryError(
+                    "the synthetic rows are the one table there is, and it is called data"
+                ) from None
+            raise QueryError(f"the SQL cannot be answered: {' '.join(said[:2])}") from None
+
+
+def _walk(node: Any) -> Iterator[Node]:
+    """Every object of a tree, outermost first."""
+    if isinstance(node, dict):
+        yield node
+        for each in node.values():
+            yield from _walk(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _walk(each)
+
+
+def _selects(tree: Any) -> Iterator[Node]:
+    return (each for each in _walk(tree) if each.get("type") == "SELECT_NODE")
+
+
+def _is_data(source: Any) -> bool:
+    return (
+        isinstance(source, dict)
+        and source.get("type") == "BASE_TABLE"
+        and source.get("table_name", "").lower() == DATA
+    )
+
+
+def is_scaled(node: Mapping[str, Any]) -> bool:
+    return (
+        node.get("class") == "FUNCTION"
+        and node.get("function_name") in _SCALED
+        and not node.get("distinct", False)
+    )
+
+
+_AGGREGATES = {"*", "+", "-", "/", "//", "%", "||", "**", "^"}
+_AGGREGATES = _SCALED | {
+    *("avg", "mean", "min", "max", "median", "mode", "stddev", "stddev_samp", "stddev_pop", "variance"),
+    *("var_samp", "var_pop", "quantile", "quantile_cont", "quantile_disc", "approx_quantile", "corr"),
+    *(
+        "covar_pop",
+        "covar_samp",
+        "regr_slope",
+        "regr_intercept",
+        "regr_r2",
+        "entropy",
+        "skewness",
+        "kurtosis",
+    ),
+    *(
+        "approx_count_distinct",
+        "geometric_mean",
+        "product",
+        "bool_and",
+        "bool_or",
+        "count_if",
+        "first",
+        "last",
+    ),
+}
+
+
+def _aggregates(node: Any) -> Iterator[Node]:
+    """Calls that make one value of many rows, windows included."""
+    for each in _walk(node):
+        if each.get("class") == "WINDOW" or (
+            each.get("class") == "FUNCTION" and each.get("function_name") in _AGGREGATES
+        ):
+            yield each
+
+
+def _multiplied(node: Any, template: Node) -> Any:
+    """A tree in which each count or sum is the first factor of a product; subqueries keep their own."""
+    if isinstance(node, list):
+        return [_multiplied(each, template) for each in node]
+    if not isinstance(node, dict) or node.get("type") == "SELECT_NODE":
+        return node
+    if is_scaled(node):
+        product: Node = json.loads(json.dumps(template))
+        for each in _walk(product):
+            for key, value in each.items():
+                if isinstance(value, dict) and value.get("function_name") == "count_star":
+                    each[key] = {**node, "alias": ""}
+        children = product.get("children")  # as older versions write arguments
+        if isinstance(children, list):
+            product["children"] = [
+                {**node, "alias": ""} if child.get("function_name") == "count_star" else child
+                for child in children
+            ]
+        product["alias"] = node.get("alias", "")
+        return product
+    return {key: _multiplied(value, template) for key, value in node.items()}
+
+
+def _refuse_what_cannot_be_scaled(tree: Node) -> None:
+    """Counts over anything but the rows alone would be those of synthetic rows, and look like records."""
+    for select in _selects(tree):
+        source = select["from_table"]
+        joined = isinstance(source, dict) and source.get("type") == "JOIN"
+        if joined and any(_is_data(each) for each in _walk(source)):
+            raise QueryError(
+                f"'{DATA}' cannot be joined: its rows stand for no one, and counts of pairs mean nothing"
+            )
+        if not _is_data(source):
+            continue
+        for each in _walk([select["select_list"], select["qualify"]]):
+            inside = [value for key, value in each.items() if key != "function_name"]
+            if each.get("class") == "WINDOW" and not any(_aggregates(inside)):
+                raise QueryError("a window over the rows themselves ranks synthetic rows; group them first")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names, the second of a kind with a number behind it."""
+    found: list[str] = []
+    for name in names:
+        number = 1
+        while (name if number == 1 else f"{name}_{number}") in found:
+            number += 1
+        found.append(name if number == 1 else f"{name}_{number}")
+    return found
+
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Release

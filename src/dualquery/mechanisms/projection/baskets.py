@@ -31,9 +31,8 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.statistics import ItemCounts, PairCounts, number_of_records
 from dualquery.privacy.wide_statistics import LengthCounts
-from dualquery.queries.binary import Binary, HeldLengths
-from dualquery.queries.itemsets import HeldItems, HeldPairs
-from dualquery.queries.predicates import NONE
+from dualquery.queries.binary import Binary, HeldItems, HeldLengths, HeldPairs
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 

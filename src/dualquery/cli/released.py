@@ -1,0 +1,287 @@
+"""`dualquery answer`, `evaluate`, `verify` and `key create`: commands about a release that stands in a folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualquery.cli.flags import SPEC, ByFlag, JsonFlag, NamedTableFlag, QuietFlag, table_of
+
+if TYPE_CHECKING:
+    from dualquery.releases.release import Release
+    from dualquery.table.domain import Domain
+
+
+def answer(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")],
+    queries: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[QUERY]...", help="Queries; `-` reads them from the standard input."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="A file with one query a line; `-` as above."),
+    ] = None,
+    by: ByFlag = None,
+    json: JsonFlag = False,
+) -> None:
+    """Answer queries from a release alone. **Costs no privacy**, as often as you like.
+
+    A query of several that cannot be answered is named, the others are answered, and the exit code is 1.
+
+    Examples:
+
+    ```
+    dualquery answer released "age >= 50 & sex = Female & !(workclass = Private)"
+    dualquery answer released --by region,sex "age >= 50"
+    dualquery answer released --file questions.txt --json
+    ```
+    """
+    from dualquery.errors import QueryError
+    from dualquery.releases.release import Release
+
+    asked: list[tuple[str, str]] = []  # the text, and where it stands
+    for number, text in enumerate(queries or [], start=1):
+        place = f"query {number}" if len(queries or []) > 1 else ""
+        asked += _lines(Path("-")) if text == "-" else [(text, place)]
+    if file is not None:
+        asked += _lines(file)
+    if by:
+        if len(asked) > 1:
+            raise QueryError("a table takes one query at most: that which its records should satisfy")
+        _print_table(Release.load(folder), by, asked[0][0] if asked else None, json=json)
+        return
+    if not asked and file is not None:
+        raise QueryError(f"'{file}' holds no query; write one a line")
+    if not asked:
+        raise QueryError(
+            "there is no query to answer; write one behind the folder, or name a file with --file"
+        )
+    _print_answers(Release.load(folder), asked, json=json)
+
+
+def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool) -> None:
+    """An answer a line; what cannot be answered goes to the standard error, and the exit code is 1."""
+    from dualquery.cli import output
+    from dualquery.errors import QueryError
+    from dualquery.mechanisms.error_bars import LEVEL
+    from dualquery.releases.release import each_answered
+
+    found = each_answered(release, [text for text, _ in asked], [place for _, place in asked])
+    if len(found) == 1 and isinstance(found[0], QueryError):
+        raise found[0]
+    pairs = [(text.strip(), each) for (text, _), each in zip(asked, found, strict=True)]
+    if json:
+        output.print_json(
+            [
+                {"query": text, "refused": str(each)}
+                if isinstance(each, QueryError)
+                else {"query": text, "answer": each.value, "error": each.error, "level": LEVEL}
+                for text, each in pairs
+            ]
+        )
+    elif len(pairs) == 1:
+        print(pairs[0][1])
+    else:
+        output.print_lines([[str(each), text] for text, each in pairs if not isinstance(each, QueryError)])
+    refused = [each for each in found if isinstance(each, QueryError)]
+    for each in refused:
+        sentence = str(each)
+        print(f"Error: {sentence[:1].upper()}{sentence[1:]}", file=sys.stderr)
+    if refused:
+        raise typer.Exit(1)
+
+
+def _print_table(release: Release, by: list[str], where: str | None, *, json: bool) -> None:
+    """A row a cell: its values, its share and, where the number of records is public, its count."""
+    from dualquery.cli import output
+    from dualquery.mechanisms.error_bars import LEVEL
+    from dualquery.releases.release import with_bar
+
+    names = _attributes(by, release.domain)
+    table = release.table(names, where=where, frame="arrow")
+    rows = table.to_pylist()
+    if json:
+        output.print_json([{**row, "level": LEVEL} for row in rows])
+        return
+    counted = "count" in table.column_names
+    cells = [
+        [*(row[name] for name in names), with_bar(row["share"], row["bar"])]
+        + ([with_bar(row["count"], row["count_bar"])] if counted else [])
+        for row in rows
+    ]
+    among = "" if where is None else f" of records with {where}"
+    title = f"Shares{among} by {', '.join(names)}, with {LEVEL:.0%} bars"
+    output.print_table(title, [*names, "share", *(["count"] if counted else [])], cells)
+
+
+def _attributes(given: list[str], domain: Domain) -> list[str]:
+    """Names between commas; a name that holds a comma itself stands alone behind its flag."""
+    found: list[str] = []
+    for text in given:
+        found += [text] if domain.find(text) is not None else [name.strip() for name in text.split(",")]
+    return found
+
+
+def _lines(file: Path) -> list[tuple[str, str]]:
+    """The queries of a file or of the standard input; blank lines and comments are passed over."""
+    from dualquery.errors import QueryError
+
+    name = "the standard input" if str(file) == "-" else f"'{file}'"
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise QueryError(f"{name} is not text in UTF-8") from None
+    except OSError as error:
+        raise QueryError(f"{name} cannot be read: {error.strerror}") from None
+    return [
+        (line, f"{name}, line {number}")
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+if TYPE_CHECKING:
+    from dualquery.releases.evaluate import Evaluation
+
+
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The private table it was made from.")],
+    named: NamedTableFlag = None,
+    queries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queries",
+            "-q",
+            metavar="SPEC",
+            help=f"{SPEC} [default: those of the release]",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compare a release with the truth. **Not private: internal, do not publish.**
+
+    Examples:
+
+    ```
+    dualquery evaluate released people.csv
+    dualquery evaluate released people.csv --queries marginals:2 --json
+    ```
+    """
+    from dualquery.cli import output
+    from dualquery.cli.output import ProgressBars
+
+    with ProgressBars(wanted=not (json or quiet)) as progress:
+        from dualquery.queries.families import from_spec
+        from dualquery.releases.evaluate import evaluate as compare
+        from dualquery.releases.release import Release
+
+        release = Release.load(folder)
+        asked = from_spec(release.domain, queries) if queries else None
+        found = compare(release, table_of(table, named), asked, progress=progress)
+    if json:
+        output.print_json(found.to_json())
+    else:
+        print_evaluation(found)
+
+
+def print_evaluation(found: Evaluation) -> None:
+    """Errors, as fractions of the table, under the stamp."""
+    from dualquery.cli import output
+
+    print(f"*** {found.stamp} ***\n")
+    facts = {
+        "queries": f"{found.queries:,} ({found.workload})",
+        "records": f"{found.rows:,} in the table"
+        + ("" if found.synthetic_rows is None else f", {found.synthetic_rows:,} synthetic"),
+        "mean error": _beside(found.mean_error, found.predicted_mean_error),
+        "rms error": output.fraction(found.rms_error),
+        "median error": output.fraction(found.median_error),
+        "95% are below": output.fraction(found.percentile_95_error),
+        "max error": _beside(found.max_error, found.predicted_max_error),
+    }
+    if found.tables is not None:
+        facts["tables"] = (
+            f"{found.tables.tables:,}, summed error (L1) {output.fraction(found.tables.mean_l1)} on average, "
+            f"{output.fraction(found.tables.max_l1)} at worst"
+        )
+    output.print_facts(facts)
+    print()
+    output.print_table(
+        "Largest errors",
+        ["query", "truth", "release", "error"],
+        [
+            [
+                output.shortened(each.query),
+                f"{each.truth:.4f}",
+                f"{each.answer:.4f}",
+                output.fraction(abs(each.truth - each.answer)),
+            ]
+            for each in found.worst
+        ],
+    )
+
+
+def _beside(found: float, predicted: float | None) -> str:
+    from dualquery.cli.output import fraction
+
+    return fraction(found) if predicted is None else f"{fraction(found)} (predicted {fraction(predicted)})"
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            metavar="FILE",
+            help="The public key of whoever released it. [default: the one that the folder names]",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Check that a release is as it was sealed: its files, its certificate, its signature.
+
+    Examples:
+
+    ```
+    dualquery verify released
+    dualquery verify released --key steward.pub
+    ```
+    """
+    from dualquery.cli import output
+    from dualquery.releases.verify import verify as check
+
+    found = check(folder, key)
+    if json:
+        output.print_json({"folder": str(folder), **found.to_json()})
+    else:
+        output.print_facts(found.facts())
+
+
+def create(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Where to write the private key; FILE.pub is written too.")
+    ],
+    quiet: QuietFlag = False,
+) -> None:
+    """Make a key that signs releases: FILE for you alone, FILE.pub for everybody.
+
+    Example:
+
+    ```
+    dualquery key create steward
+    ```
+    """
+    from dualquery.releases.seal import create_key
+
+    public = create_key(file)
+    if not quiet:
+        print(f"Sign with {file}, which only you should be able to read. Give {public} to everybody.")

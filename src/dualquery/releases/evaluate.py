@@ -1,0 +1,288 @@
+"""How far a release is from the truth, and several mechanisms side by side. Internal: nothing here is private.
+
+Errors are absolute differences of fractions, |q(D) − q(release)|, over the queries of a workload as they stand (the
+error of a negated query is the same), every cell of a table being a query. Where mechanisms are compared, each gets
+the whole budget, as if it were the only one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting.opening import open_counter
+from dualquery.errors import DualQueryError, QueryError, ReleaseError
+from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.queries.families import from_spec
+from dualquery.queries.group import Group
+from dualquery.queries.workload import Workload
+from dualquery.releases import plots
+from dualquery.releases.arguments import (
+    GivenBudget,
+    GivenSchema,
+    GivenWorkload,
+    budget_from,
+    for_callers,
+    workload_from,
+)
+from dualquery.releases.frames import as_frame
+from dualquery.releases.make import counting, public_schema, release
+from dualquery.releases.number_of_records import shared_rows
+from dualquery.releases.plan import check_mechanism
+from dualquery.releases.plots import Figure
+from dualquery.releases.release import Release
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from dualquery.table.schema import Schema
+from dualquery.table.source import Source
+from dualquery.types import Progress, silent
+
+STAMP = "not private: internal, do not publish"
+WORST = 5
+_CELLS_AT_ONCE = 8_000_000
+
+
+@dataclass(frozen=True)
+class L1Errors:
+    """Errors of whole tables: the sum over its cells of the absolute differences of fractions (L1)."""
+
+    tables: int
+    mean_l1: float
+    max_l1: float
+
+
+@dataclass(frozen=True)
+class WorstQuery:
+    """A query with one of the largest errors."""
+
+    query: str
+    truth: float
+    answer: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Errors of a release over a workload, as fractions of the table."""
+
+    max_error: float
+    mean_error: float
+    rms_error: float
+    median_error: float
+    percentile_95_error: float
+    queries: int
+    rows: int
+    synthetic_rows: int | None
+    workload: str
+    predicted_mean_error: float | None
+    predicted_max_error: float | None
+    tables: L1Errors | None
+    worst: tuple[WorstQuery, ...]
+    stamp: str = STAMP
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@for_callers
+def evaluate(
+    release: Release,
+    table: Source | Records | Counter,
+    workload: GivenWorkload | None = None,
+    *,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Compare a release with the table that it was made from, over its own workload or another."""
+    if not isinstance(release, Release):
+        raise ReleaseError("give the release first, and the table that it was made from second")
+    asked = workload_of(release, workload)
+    errors = np.empty(asked.size, np.float64)
+    per_table: list[NDArray[np.float64]] = []
+    worst: list[tuple[float, int, float, float]] = []
+    begin = 0
+    counter = _counter(table, release.certificate.schema, progress)
+    for group in _in_parts(asked):
+        progress("comparing", begin, asked.size)
+        truth = counter.true_counts(group) / (group.unit * counter.true_rows)
+        answers = release.artefact.fractions(group)
+        part = np.abs(truth - answers)
+        errors[begin : begin + group.size] = part
+        tables = group.table_starts()
+        if tables is not None:
+            per_table.append(np.add.reduceat(part, tables[:-1]))
+        for i in np.argsort(part)[::-1][:WORST].tolist():
+            worst.append((float(part[i]), begin + i, float(truth[i]), float(answers[i])))
+        begin += group.size
+    progress("comparing", asked.size, asked.size)
+    worst.sort(reverse=True)
+    predicted = release.certificate.predicted_error
+    return Evaluation(
+        max_error=float(errors.max()),
+        mean_error=float(errors.mean()),
+        rms_error=float(np.sqrt(np.mean(errors**2))),
+        median_error=float(np.median(errors)),
+        percentile_95_error=float(np.quantile(errors, 0.95)),
+        queries=asked.size,
+        rows=counter.true_rows,
+        synthetic_rows=release.artefact.rows,
+        workload=asked.spec,
+        predicted_mean_error=predicted.mean,
+        predicted_max_error=predicted.maximum,
+        tables=_table_errors(per_table),
+        worst=tuple(WorstQuery(asked.text(i), truth, answer) for _, i, truth, answer in worst[:WORST]),
+    )
+
+
+def _counter(table: Source | Records | Counter, schema: Schema, progress: Progress) -> Counter:
+    if isinstance(table, Records):
+        return MemoryCounter(table)
+    return table if isinstance(table, Counter) else open_counter(table, schema, tell=progress)
+
+
+def workload_of(release: Release, workload: GivenWorkload | None) -> Workload:
+    """The workload asked for, or that of the release, made again from its SPEC and checked by its digest."""
+    if isinstance(workload, Workload):
+        if workload.domain != release.domain:
+            raise QueryError("the workload was made for another schema than the release")
+        return workload
+    written = release.certificate["workload"]
+    if workload is not None:
+        return workload_from(release.domain, workload)
+    try:
+        again = from_spec(release.domain, written["spec"])
+    except QueryError:
+        raise ReleaseError(
+            f"the queries of the release ({written['spec']}) cannot be made again here; "
+            "name the ones to evaluate with --queries"
+        ) from None
+    if again.digest() != written["digest"]:
+        raise ReleaseError(
+            f"'{written['spec']}' no longer holds the queries that the release was made for; "
+            "name the ones to evaluate with --queries"
+        )
+    return again
+
+
+def _in_parts(workload: Workload) -> Iterator[Group]:
+    """The groups in order, long groups of tables cut so that the memory needed stays bounded."""
+    for group in workload.groups:
+        yield from group.in_parts(_CELLS_AT_ONCE)
+
+
+def _table_errors(per_table: list[NDArray[np.float64]]) -> L1Errors | None:
+    if not per_table:
+        return None
+    sums = np.concatenate(per_table)
+    return L1Errors(tables=len(sums), mean_l1=float(sums.mean()), max_l1=float(sums.max()))
+
+
+USUAL = ("projection", "dualquery", "mwem", "gaussian", "laplace", "uniform")
+
+
+class Comparison(NamedTuple):
+    """A frame with a row a mechanism, and a picture of their mean errors."""
+
+    frame: Any
+    picture: Figure
+
+    def _repr_html_(self) -> str:
+        table = self.frame._repr_html_() if hasattr(self.frame, "_repr_html_") else escape(str(self.frame))
+        return f"<p>{escape(STAMP)}</p>{table}{self.picture._repr_html_()}"
+
+
+@for_callers
+def compare(
+    table: Source | Records | Counter,
+    *,
+    budget: GivenBudget,
+    workload: GivenWorkload,
+    mechanisms: Sequence[str] | Mapping[str, Mapping[str, object]] = USUAL,
+    domain: Domain | None = None,
+    schema: GivenSchema | None = None,
+    runs: int = 1,
+    frame: str = "pandas",
+    progress: Progress | None = None,
+) -> Comparison:
+    """Release a table by each of some mechanisms and compare the errors. **Not private: internal, do not publish.**
+
+    `mechanisms` are names, or a dict of names with options of their own: `{"mwem": {"rounds": 10}}`. The other
+    arguments are those of `release`. Errors are means over `runs`, fractions of the table; a mechanism that cannot be
+    had for this budget or workload has no errors and says why.
+    """
+    tell = silent if progress is None else progress
+    wanted = _wanted(mechanisms)
+    if not isinstance(runs, int) or runs < 1:
+        raise DualQueryError("runs must be a whole number, and at least 1")
+    described = public_schema(table, domain, schema)
+    asked = workload_from(described.domain, workload)
+    relation = budget_from(budget, lambda: 2).neighbours
+    counter = counting(table, described, relation, None, tell)
+    paid = budget_from(budget, lambda: shared_rows(counter, relation) or 0)
+    rows = []
+    for number, (name, options) in enumerate(wanted.items()):
+        tell("comparing mechanisms", number, len(wanted))
+        rows.append(_row(name, options, counter, runs, schema=described, workload=asked, budget=paid))
+    tell("comparing mechanisms", len(wanted), len(wanted))
+    return Comparison(as_frame(pa.Table.from_pylist(rows, schema=_SHAPE), frame), _picture(rows))
+
+
+_SHAPE = pa.schema(
+    [
+        ("mechanism", pa.string()),
+        ("mean_error", pa.float64()),
+        ("rms_error", pa.float64()),
+        ("max_error", pa.float64()),
+        ("predicted_mean_error", pa.float64()),
+        ("seconds", pa.float64()),
+        ("refused", pa.string()),
+    ]
+)
+
+
+def _wanted(
+    mechanisms: Sequence[str] | Mapping[str, Mapping[str, object]],
+) -> dict[str, Mapping[str, object]]:
+    if isinstance(mechanisms, str) or not isinstance(mechanisms, Sequence | Mapping) or not mechanisms:
+        raise DualQueryError(f"name mechanisms in a list; there are {', '.join(MECHANISMS)}")
+    found = dict(mechanisms) if isinstance(mechanisms, Mapping) else {name: {} for name in mechanisms}
+    for name, options in found.items():
+        check_mechanism(name)
+        if not isinstance(options, Mapping):
+            raise DualQueryError(f"the options of '{name}' are a dict, like {{'rounds': 10}}")
+    return found
+
+
+def _row(name: str, options: Mapping[str, Any], counter: Counter, runs: int, **given: Any) -> dict[str, Any]:
+    """The errors of one mechanism, or why it has none."""
+    found, began = [], time.process_time()
+    try:
+        for _ in range(runs):
+            made = release(counter, mechanism=name, **given, **options)
+            found.append((evaluate(made, counter, given["workload"]), made))
+    except DualQueryError as refusal:
+        return {"mechanism": name, "refused": str(refusal)}
+    errors = [each for each, _ in found]
+    return {
+        "mechanism": name,
+        "mean_error": float(np.mean([each.mean_error for each in errors])),
+        "rms_error": float(np.sqrt(np.mean([each.rms_error**2 for each in errors]))),
+        "max_error": float(np.max([each.max_error for each in errors])),
+        "predicted_mean_error": errors[0].predicted_mean_error,
+        "seconds": (time.process_time() - began) / runs,
+    }
+
+
+def _picture(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    known = [row for row in rows if "mean_error" in row]
+    errors = np.array([row["mean_error"] for row in known])
+    svg = plots.histogram(
+        [row["mechanism"] for row in known], errors, name="mean errors", written=lambda x: f"{x:.2g}"
+    )
+    return Figure(f"Mean error of a query, as a fraction of the table ({STAMP})", svg)

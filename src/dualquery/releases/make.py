@@ -1,0 +1,210 @@
+"""From a private table to a release, in the order that keeps the promise.
+
+Read the table; fix everything public; plan from that alone; open a ledger; let the mechanism play through the
+curator; write the certificate from what the ledger paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting.opening import engine_of, open_counter
+from dualquery.errors import DualQueryError, SchemaError
+from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
+from dualquery.mechanisms.artefact import Filed
+from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
+from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.outcomes import obeying
+from dualquery.privacy.budget import Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.rules import check_rules
+from dualquery.randomness import entropy_from
+from dualquery.releases.arguments import (
+    GivenBudget,
+    GivenSchema,
+    GivenWorkload,
+    budget_from,
+    checked_rows,
+    checked_seed,
+    for_callers,
+    schema_from,
+    workload_from,
+)
+from dualquery.releases.certificate import PredictedError, certify
+from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
+from dualquery.releases.plan import (
+    by_the_book,
+    check_plays,
+    check_records,
+    checked_options,
+    plan_for,
+    records_per_person,
+    refuse_hopeless,
+    settle,
+    warnings_of,
+)
+from dualquery.releases.release import Release, records_of
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from dualquery.table.schema import Schema
+from dualquery.table.source import Source
+from dualquery.types import Progress, silent
+
+
+@for_callers
+def release(
+    table: Source | Records | Counter,
+    *,
+    budget: GivenBudget,
+    workload: GivenWorkload,
+    domain: Domain | None = None,
+    schema: GivenSchema | None = None,
+    mechanism: str | None = None,
+    seed: int | None = None,
+    records: int | None = None,
+    progress: Progress | None = None,
+    ledger: Place | None = None,
+    dataset: str | None = None,
+    **options: object,
+) -> Release:
+    """A differentially private release of a table, made for a workload of queries.
+
+    `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
+    executors, docs/schema.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
+    Domain) says what is public about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload,
+    `budget` a Budget or ε alone (δ = min(1/n², 10⁻⁶) then, and a record is replaced). Without `mechanism` the program
+    chooses. Options of mechanisms are given by name (`rounds=40`). A budget that names no accounting gets the
+    tightest that the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may
+    differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
+    file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
+    charged if the release fails (docs/certificate.md).
+    """
+    tell = silent if progress is None else progress
+    described = public_schema(table, domain, schema)
+    workload = workload_from(described.domain, workload)
+    check_rules(described.domain)
+    check_plays(mechanism, described.domain.kind)
+    wanted, seed = checked_options(options), checked_seed(seed)
+    records = checked_rows("records", records)
+    budget, table = _budget(budget, table, described, wanted, tell)
+    refuse_dropping(described, budget.neighbours)
+    budget = replace(budget, adaptive=measures_rows(budget, records))
+    booked = None if ledger is None else by_the_book(budget, mechanism)
+    if booked is not None and booked.budget.adaptive:
+        refuse_hopeless(workload, booked.budget, wanted, mechanism)
+    prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
+    counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
+    tell("planning", 0, 1)
+    rows = shared_rows(counter, budget.neighbours) or records
+    settled = booked or settle(workload, budget, wanted, mechanism, rows)
+    paying = prepaid or Ledger(settled.budget)
+    entropy = entropy_from(seed)
+    curator = Curator(counter, paying, entropy)
+    known = known_rows(curator, counter, records)
+    task = Task(workload, known.rows, known.left, known.variance)
+    chosen, plan = settled.planned or plan_for(task, wanted, mechanism)
+    tell("planning", 1, 1)
+    entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
+    outcome = obeying(chosen.run(plan, curator, entropy.public_generator(), tell), entropy)
+    draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
+    replicas = made_replicas(chosen, plan, outcome, draw, tell)
+    certificate = certify(
+        plan=plan,
+        mechanism=chosen,
+        schema=described,
+        ledger=paying,
+        entropy=entropy,
+        rows_from=known.source,
+        synthetic_rows=outcome.artefact.rows,
+        artefact=outcome.artefact.words() if isinstance(outcome.artefact, Filed) else None,
+        replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
+        predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
+        accounting_reason=settled.why,
+        warnings=warnings_of(budget, known.rows, described, seed=seed),
+        notes=(*plan.notes, *outcome.notes),
+        engine=engine_of(counter),
+        book=entry,
+    )
+    return Release(certificate, workload.domain, outcome.artefact, replicas)
+
+
+def _budget(
+    given: GivenBudget,
+    table: Source | Records | Counter,
+    schema: Schema,
+    options: Mapping[str, object],
+    tell: Progress,
+) -> tuple[Budget, Source | Records | Counter]:
+    """The budget, and the table, opened where ε stands alone and the public number of records gives δ."""
+    opened: list[Counter] = []
+
+    def rows() -> int:
+        refuse_dropping(schema, Neighbours.REPLACE)
+        opened.append(counting(table, schema, Neighbours.REPLACE, options.get("memory"), tell))
+        return shared_rows(opened[0], Neighbours.REPLACE) or 0
+
+    found = budget_from(given, rows)
+    return found, (opened[0] if opened else table)
+
+
+def counting(
+    table: Source | Records | Counter,
+    schema: Schema,
+    neighbours: Neighbours,
+    memory: object,
+    tell: Progress,
+) -> Counter:
+    """Whoever counts the records, of each person no more than these neighbours allow for."""
+    if isinstance(table, Records):
+        table = MemoryCounter(table, progress=lambda done, total: tell("counting", done, total))
+    if isinstance(table, Counter):
+        check_records(table.records_per_person, schema, neighbours)
+        return table
+    return counter_of(table, schema, neighbours, memory, tell)
+
+
+def counter_of(
+    table: Source, schema: Schema, neighbours: Neighbours, memory: object, tell: Progress
+) -> Counter:
+    """A table read so that these neighbours stay neighbours."""
+    return open_counter(
+        table,
+        schema,
+        records_per_person=records_per_person(schema, neighbours),
+        memory=memory if isinstance(memory, int) else None,
+        tell=tell,
+        progress=lambda done, total: tell("counting", done, total),
+    )
+
+
+def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
+    """Where the number of records is public, no record may decide whether it is counted.
+
+    The neighbours of the promise are rows of the file. A row that is dropped for its contents changes the public
+    number between them; where the number is private, dropping looks at one row by itself and is harmless.
+    """
+    if schema.drops_rows and neighbours.size_is_public:
+        raise SchemaError(
+            "the schema drops rows by what they contain, which would give away how many do, because the number of "
+            "records is public between these neighbours; declare a value for what is missing, or release with "
+            "--neighbours add-remove"
+        )
+
+
+def public_schema(
+    table: Source | Records | Counter, domain: Domain | None, schema: GivenSchema | None
+) -> Schema:
+    given = [each for each in (domain, schema) if each is not None]
+    encoded = table.domain if isinstance(table, Records | Counter) else None
+    if encoded is not None and not given:
+        return Schema.of(encoded)
+    if len(given) != 1:
+        raise DualQueryError("say what is public about the table: give one of domain and schema")
+    described = schema_from(given[0])
+    if encoded is not None and encoded != described.domain:
+        raise DualQueryError("the records were encoded with another schema")
+    return described

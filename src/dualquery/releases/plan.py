@@ -1,0 +1,283 @@
+"""The plan of a release from public things alone: which mechanism, which theorem adds up its cost, what it would be.
+
+The theorem stands before the first draw. Where the user names none it is the tightest that the mechanism can be paid
+by: Gaussian accounting comes first, and its plan is made to see; a plan that draws something else than Gaussian noise
+refuses (`AnotherAccounting`), and the next theorem is taken. Where the number of records is still to be measured, the
+plan to see is made at a nominal number.
+
+Measuring the number charges the book, and the plan follows the number. What would be refused whatever the number is
+(an option that means nothing, a workload too large, a budget too small) is said before anything is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dualquery.errors import BudgetError, DualQueryError
+from dualquery.mechanisms.choose import MECHANISMS, TIGHTEST_FIRST, AnyMechanism, choose
+from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
+from dualquery.mechanisms.special import SPECIAL
+from dualquery.mechanisms.wishes import WISHES, flags_of
+from dualquery.privacy.budget import Accounting, Budget, budget_warnings
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.workload import Workload
+from dualquery.releases.arguments import (
+    GivenBudget,
+    GivenSchema,
+    GivenWorkload,
+    budget_from,
+    checked_rows,
+    checked_wish,
+    for_callers,
+    schema_from,
+    workload_from,
+)
+from dualquery.releases.number_of_records import measures_rows, price_of_rows
+from dualquery.table.domain import Domain
+from dualquery.table.schema import Schema
+
+
+def plan_for(
+    task: Task, options: Mapping[str, object], mechanism: str | None
+) -> tuple[AnyMechanism, Plan[Any]]:
+    """The mechanism asked for by name, or the one that the public rule chooses, and its plan."""
+    assert task.budget.accounting is not Accounting.TIGHTEST, "settled before anything is planned"
+    if task.budget.accounting is Accounting.RENYI:
+        raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
+    chosen = choose(task, options) if mechanism is None else named(mechanism).plan_for(task, options)
+    return named(mechanism or chosen.mechanism), replace(chosen, notes=(*task.workload.notes, *chosen.notes))
+
+
+def named(mechanism: str) -> AnyMechanism:
+    """The mechanism of this name, of whatever table it plays."""
+    check_mechanism(mechanism)
+    return MECHANISMS.get(mechanism) or SPECIAL[mechanism]
+
+
+def check_mechanism(name: str | None) -> None:
+    """Refuse a name that no mechanism has; None leaves the choice to the program."""
+    known = [*MECHANISMS, *SPECIAL]
+    if name is not None and name not in known:
+        raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(known)}")
+
+
+def check_plays(name: str | None, kind: str) -> None:
+    """Refuse a mechanism that does not play this kind of table: before a book is charged, or the number measured."""
+    check_mechanism(name)
+    if name is not None:
+        named(name).check_plays(kind)
+
+
+def checked_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Options given by name, after refusing names that no mechanism knows. None is as good as not given."""
+    known = list(dict.fromkeys(name for wishes in WISHES.values() for name in flags_of(wishes)))
+    for name in options:
+        if name not in known:
+            raise DualQueryError(
+                f"there is no argument '{name}'; the options of mechanisms are {', '.join(known)}"
+            )
+    return {name: checked_wish(name, value) for name, value in options.items() if value is not None}
+
+
+DRAFT = (
+    "not private: the schema still says that it is a draft, read off the private table; no guarantee holds until "
+    "everything in it is public knowledge and its line 'draft = true' is deleted"
+)
+
+
+def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None = None) -> list[str]:
+    """What a careful reader should know before trusting the promise."""
+    warnings = [*([DRAFT] if schema.draft else []), *schema.doubts]
+    if seed is not None:
+        warnings.append("not private: a seed was used, and whoever knows it can undo the noise")
+    return [*warnings, *budget_warnings(budget, rows)]
+
+
+NOMINAL_ROWS = 10_000  # of a table whose number of records is not known yet
+
+ASKED = "it was asked for"
+BOOK = "the ledger adds up ρ, for which zCDP asks the least"
+WHY = {
+    Accounting.GAUSSIAN: "it is the tightest for a release that only adds Gaussian noise",
+    Accounting.ZCDP: "it is the tightest here for a mechanism that does not only add Gaussian noise",
+    Accounting.PURE: "it is the tightest for a mechanism that only adds Laplace noise",
+}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A budget whose accounting is settled, why, and the plan where one was made on the way."""
+
+    budget: Budget
+    why: str
+    planned: tuple[AnyMechanism, Plan[Any]] | None = None
+
+
+def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
+    """For a release that is charged to a book: ρ is what the book adds up, so zcdp, where it can pay."""
+    check_mechanism(mechanism)
+    if budget.accounting is not Accounting.TIGHTEST:
+        return Settled(budget, ASKED)
+    candidates = TIGHTEST_FIRST if mechanism is None else named(mechanism).paid_by
+    if Accounting.ZCDP in candidates:
+        return Settled(replace(budget, accounting=Accounting.ZCDP), BOOK)
+    return Settled(replace(budget, accounting=candidates[0]), WHY[candidates[0]])
+
+
+def settle(
+    workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None, rows: int | None
+) -> Settled:
+    """The budget with a theorem; `rows` is None where the number of records is still to be measured."""
+    check_mechanism(mechanism)
+    if budget.accounting is not Accounting.TIGHTEST:
+        return Settled(budget, ASKED)
+    tightest, *others = TIGHTEST_FIRST if mechanism is None else named(mechanism).paid_by
+    if tightest is Accounting.GAUSSIAN and others:  # which does not pay for a plan that selects
+        # Of a mechanism that was named, no other refusal is a reason to take the next theorem.
+        refusal = DualQueryError if mechanism is None else AnotherAccounting
+        found = replace(budget, accounting=tightest)
+        try:
+            variance = None if rows is not None else 1.0
+            planned = plan_for(Task(workload, rows or NOMINAL_ROWS, found, variance), options, mechanism)
+        except refusal:
+            tightest = others[0]
+        else:
+            return Settled(found, WHY[tightest], planned if rows else None)
+    return Settled(replace(budget, accounting=tightest), WHY[tightest])
+
+
+TRIED = (NOMINAL_ROWS, 10**2, 10**6, 10**9)
+
+
+def refuse_hopeless(
+    workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None
+) -> None:
+    """Refuse what no number of records would let be planned; the first plan that stands ends the trial."""
+    priced, refused = price_of_rows(budget), None
+    for rows in TRIED:
+        known = priced.known(rows)
+        try:
+            plan_for(Task(workload, known.rows, known.left, known.variance), options, mechanism)
+        except DualQueryError as problem:
+            refused = refused or problem
+        else:
+            return
+    assert refused is not None, "some number was tried"
+    raise refused
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """A plan, the budget of the whole release with its accounting, and why it is that accounting."""
+
+    plan: Plan[Any]
+    budget: Budget
+    accounting_reason: str
+
+
+@for_callers
+def plan(
+    schema: GivenSchema,
+    *,
+    workload: GivenWorkload,
+    budget: GivenBudget,
+    expected_records: int | None = None,
+    records: int | None = None,
+    mechanism: str | None = None,
+    **options: object,
+) -> Plan[Any]:
+    """The plan of a release of a table of so many records. Needs no data; see `dualquery.release`.
+
+    `records` is declared, as there. Of a table of about `expected_records` the release would have to measure how many
+    there are, where neighbours may differ in that; the plan then begins with the measurement.
+    """
+    return foreseen(
+        schema,
+        workload=workload,
+        budget=budget,
+        expected_records=expected_records,
+        records=records,
+        mechanism=mechanism,
+        **options,
+    ).plan
+
+
+def foreseen(
+    schema: GivenSchema,
+    *,
+    workload: GivenWorkload,
+    budget: GivenBudget,
+    expected_records: int | None = None,
+    records: int | None = None,
+    mechanism: str | None = None,
+    **options: object,
+) -> Foreseen:
+    """`plan`, with the accounting that is settled on the way."""
+    if (expected_records is None) == (records is None):
+        raise DualQueryError("say how many records the table has: give one of records and expected_records")
+    number = checked_rows(
+        "the number of records", expected_records if expected_records is not None else records
+    )
+    assert number is not None, "one of the two"
+    described, budget = schema_from(schema), budget_from(budget, lambda: number)
+    if not isinstance(schema, Domain):
+        records_per_person(described, budget.neighbours)
+    asked = workload_from(described.domain, workload)
+    wanted = checked_options(options)
+    measured = measures_rows(budget, records)
+    whole = replace(budget, adaptive=measured)
+    settled = settle(asked, whole, wanted, mechanism, None if measured else number)
+    if settled.planned is not None:
+        return Foreseen(settled.planned[1], settled.budget, settled.why)
+    if not measured:
+        _, made = plan_for(Task(asked, number, settled.budget), wanted, mechanism)
+        return Foreseen(made, settled.budget, settled.why)
+    priced = price_of_rows(settled.budget)
+    known = priced.known(number)
+    _, made = plan_for(Task(asked, known.rows, known.left, known.variance), wanted, mechanism)
+    steps = (priced.step(asked.domain), *made.steps)
+    return Foreseen(replace(made, steps=steps), settled.budget, settled.why)
+
+
+def records_per_person(schema: Schema, neighbours: Neighbours) -> int | None:
+    """How many records of a person are read, None for all; refused where schema and neighbours do not agree."""
+    most = neighbours.records_per_person
+    if most is None:
+        if schema.unit is not None and not schema.long:
+            raise DualQueryError(
+                f"the schema says whose record a row is (unit = '{schema.unit}'), so a person is to be "
+                f"protected and not one record: use --neighbours person-{neighbours.value} with "
+                "--records-per-person K, or remove the unit"
+            )
+        return None
+    record_level = neighbours.value.removeprefix("person-")
+    if schema.unit is None:
+        raise DualQueryError(
+            f"neighbours '{neighbours.value}' protect a person, and the schema does not say whose record a row "
+            f'is: name that column in its section [table] (unit = "..."), or use --neighbours {record_level}'
+        )
+    if schema.long:
+        raise DualQueryError(
+            f"with long = true all rows of a unit are one record, which --neighbours {record_level} protects: "
+            "use that, without --records-per-person"
+        )
+    return most
+
+
+def check_records(found: int | None, schema: Schema, neighbours: Neighbours) -> None:
+    """Records that are encoded already know how many a person has; nobody may have more than is charged."""
+    most = neighbours.records_per_person
+    if most is None:
+        records_per_person(schema, neighbours)
+        if found is not None:
+            raise DualQueryError(
+                f"the records were read as those of persons, at most {found} of each, so a person is to be "
+                f"protected: use the neighbours person-{neighbours.value}"
+            )
+    elif found is None or found > most:
+        raise DualQueryError(
+            f"the records may hold more than {most} of a person; read them with "
+            f"encode(table, schema, records_per_person={most})"
+        )
