@@ -231,8 +231,8 @@ def with_mechanism_flags() -> Callable[[Callable[..., None]], Callable[..., None
 
 
 if TYPE_CHECKING:
+    from dualquery.table.reading import AnyTable
     from dualquery.table.schema import Schema
-    from dualquery.table.source import Source
 
 
 class Engine(Enum):
@@ -269,9 +269,9 @@ MasterFlag: TypeAlias = Annotated[
 ]
 
 
-def table_of(table: str, named: str | None) -> Source:
+def table_of(table: str, named: str | None) -> AnyTable:
     """A file, a pattern of files, or a table of a database."""
-    from dualquery.table.postgresql import PostgresTable, is_database
+    from dualquery.table.reading.postgresql import PostgresTable, is_database
 
     if is_database(table):
         return PostgresTable(table, named or "")
@@ -280,7 +280,7 @@ def table_of(table: str, named: str | None) -> Source:
     return table
 
 
-def source_of(table: str, named: str | None, schema: Schema, engine: Engine, master: str | None) -> Source:
+def source_of(table: str, named: str | None, schema: Schema, engine: Engine, master: str | None) -> AnyTable:
     """The table for whoever counts it."""
     if engine is Engine.LOCAL:
         if master is not None:
@@ -293,5 +293,5 @@ def source_of(table: str, named: str | None, schema: Schema, engine: Engine, mas
     names = [column.name for column in schema.domain.columns]
     if schema.unit is not None and schema.unit not in names:
         names.append(schema.unit)
-    frame: Source = spark_frame(table, names, master or "local[*]")
+    frame: AnyTable = spark_frame(table, names, master or "local[*]")
     return frame

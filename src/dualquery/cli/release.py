@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import Progress
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
+    from dualquery.table.reading import AnyTable
     from dualquery.table.schema import Schema
-    from dualquery.table.source import Source
 
 
 TableArgument: TypeAlias = Annotated[
@@ -136,11 +136,11 @@ def release(
         _tell_of_persons(source, described)
 
 
-def _tell_of_persons(source: Source, schema: Schema) -> None:
+def _tell_of_persons(source: AnyTable, schema: Schema) -> None:
     """Warn on the terminal, and nowhere else, where a column that the schema leaves out holds ids that come again."""
     from dualquery.cli import output
     from dualquery.table.drafting import several_rows
-    from dualquery.table.first_rows import first_rows
+    from dualquery.table.reading import first_rows
 
     output.print_warnings(several_rows(first_rows(source, schema.encoding), schema))
 

@@ -24,8 +24,8 @@ from dualquery.counting.kept import KeptCounts
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.group import Progress, no_progress
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import WantedColumns, bin_of, check_persons, encode
-from dualquery.table.files import choose
+from dualquery.table.encoding import bin_of, by_person, encode, wanted_columns
+from dualquery.table.reading.source import choose
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 
@@ -53,12 +53,11 @@ class SparkCounter:
         records_per_person: int | None = None,
         progress: Progress = no_progress,
     ) -> None:
-        check_persons(schema, records_per_person)
         self._domain = schema.domain
         self._records_per_person = records_per_person
         self._counts = KeptCounts(progress)
-        owned = schema.unit is not None and (schema.long or records_per_person is not None)
-        names = WantedColumns.of(frame, schema, owned=owned).names
+        owned = by_person(schema, records_per_person)
+        names = list(wanted_columns(frame, schema, records_per_person).names or ())
         with spark_words():
             frame = _named(frame, names)
             if schema.unit is not None and owned:

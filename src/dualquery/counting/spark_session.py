@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 
 from dualquery.counting.spark import spark_words
 from dualquery.errors import DataError, DualQueryError
-from dualquery.table.files import choose, kind_of, reading
-from dualquery.table.source import PARQUET
+from dualquery.table.reading.arrow import PARQUET_FILES
+from dualquery.table.reading.source import choose, kind_of, reading
 
 REMOTE = "sc://"  # a Spark Connect server
 CONNECT_PORT = 15002  # where no other is named
@@ -133,7 +133,7 @@ def _paths() -> list[str]:
 
 def _refuse_other_kinds(source: str) -> None:
     kind = kind_of(Path(source.rstrip("/")))
-    if kind and kind not in PARQUET and "*" not in kind:
+    if kind and kind not in PARQUET_FILES and "*" not in kind:
         raise DataError(
             f"with --engine spark a table is Parquet, and '{source}' is not; write it as Parquet first"
         )
