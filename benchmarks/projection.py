@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import RESULTS, Figure, data_folder, in_fresh_process, records_of, schema_path, show
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.error_bars import Draw, made_replicas
-from dualquery.mechanisms.mechanism import Plan, Task, shown, silent
+from dualquery.mechanisms.mechanism import Plan, Task, shown
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -38,6 +38,7 @@ from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records, SparseItems
 from dualquery.table.schema import read_schema
+from dualquery.types import silent
 from experiments.data import complete_rows
 from experiments.runs import records_of as synthetic_of
 

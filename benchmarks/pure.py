@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness import Figure, data_folder, records_of, show
-from dualquery.counting.memory import MemoryCounter
-from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.counting.counter import MemoryCounter
+from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -31,6 +31,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import silent
 from experiments.data import Data
 from experiments.runs import records_of as synthetic_of
 

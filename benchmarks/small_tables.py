@@ -18,9 +18,9 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.harness import Figure, in_fresh_process, records_of, show
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.example import SCHEMA, survey
-from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -34,6 +34,7 @@ from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import parse_schema
+from dualquery.types import silent
 from experiments.runs import records_of as synthetic_of
 
 SEEDS = (0, 1, 2)

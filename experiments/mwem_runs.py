@@ -17,13 +17,13 @@ from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Heard
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.baselines import HADAMARD, hadamard
-from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem import MWEM, belief_of, starting
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
@@ -36,6 +36,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import silent
 from experiments.data import Data
 from experiments.harness import Rows, distinct
 from experiments.runs import budget_of

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.parameters import (
@@ -24,7 +24,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_rho,
     from_budget,
 )
-from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown, silent
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget, Spent
 from dualquery.privacy.conversion import epsilon_of
@@ -32,12 +32,13 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Items
 from dualquery.table.records import Records
+from dualquery.types import silent
 from experiments.data import Data, kept
 from experiments.processes import peak_bytes
 

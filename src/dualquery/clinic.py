@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.example import Chance, words
+from dualquery.types import Integers
 
 STAYS = 6_000
 SEED = 15
@@ -44,9 +45,6 @@ def edited(draft: str) -> str:
     """The schema that a person who knows the clinic makes of a draft."""
     lines = [EDITED.get(line, line) for line in draft.splitlines()]
     return "\n".join([*lines, *(f'[[rule]]\nsays = "{rule}"' for rule in RULES)]) + "\n"
-
-
-Ints = NDArray[np.int64]
 
 
 def stays(number: int = STAYS, seed: int = SEED) -> pa.Table:
@@ -99,7 +97,7 @@ def _dates(chance: Chance, number: int) -> pa.Array:
     return pa.array([str(each) for each in np.datetime64("2022-01-01") + moved])
 
 
-def _incomes(chance: Chance, age: Ints, male: NDArray[np.bool_]) -> pa.Array:
+def _incomes(chance: Chance, age: Integers, male: NDArray[np.bool_]) -> pa.Array:
     """Whole euros: nothing for children and many others, few very large ones, some unknown."""
     earned = np.where(male, 26_000, 23_000) * np.exp2(1.25 * chance.bell())
     none = (age < 15) | (chance.uniform() < np.where(age < 25, 0.5, 0.12))

@@ -1,24 +1,21 @@
-"""Counting on a cluster of two real executor processes gives the numbers of one machine, whatever happens to them."""
+"""Counting by Spark gives the numbers of one machine; `test_spark_cluster` has executors, and kills one."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.distances import distances_to
@@ -35,14 +32,14 @@ pytest.importorskip("pyspark")
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     pytest.skip("there is no Java here; install openjdk-17-jre-headless", allow_module_level=True)
 
-from dualquery.counting import spark_session
+from dualquery.counting import spark as spark_module
 
-CLUSTER = "local-cluster[2,1,2048]"
+MASTER = "local[2]"
 
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    opened = spark_session.open_session(CLUSTER)
+    opened = spark_module.open_session(MASTER)
     yield opened
     opened.stop()
 
@@ -61,10 +58,10 @@ def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_two_executors_count_as_one_machine(
+def test_spark_counts_as_one_machine(
     session: Any, table: pa.Table, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frame = spark_session.spark_frame(str(folder / "part-*.parquet"), ["age", "sex"], CLUSTER)
+    frame = spark_module.spark_frame(str(folder / "part-*.parquet"), ["age", "sex"], MASTER)
     assert is_spark_frame(frame)
     inside, outside = MemoryCounter(encode(table, PEOPLE)), SparkCounter(frame, PEOPLE)
     assert outside.true_rows == 4000
@@ -106,35 +103,6 @@ def test_persons_are_brought_together_before_their_records_are_limited(
     assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
 
 
-def test_an_executor_that_is_killed_changes_nothing(session: Any, table: pa.Table, folder: Path) -> None:
-    counter = SparkCounter(session.read.parquet(str(folder)), PEOPLE)
-    group = from_spec(PEOPLE.domain, ["marginals:3"]).groups[0]
-    expected = MemoryCounter(encode(table, PEOPLE)).true_counts(group)
-    (executor, *others) = executor_processes()
-    assert others
-    killed = threading.Event()
-
-    def kill() -> None:
-        executor.kill()
-        killed.set()
-
-    threading.Timer(0.3, kill).start()
-    while not killed.is_set():  # before it, and during it
-        assert np.array_equal(counter.true_counts(group), expected)
-    for _ in range(3):  # and after it
-        assert np.array_equal(counter.true_counts(group), expected)
-
-
-def executor_processes() -> list[psutil.Process]:
-    """The executors of the cluster that this process has started."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # one that has ended since
-            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
-                found.append(process)
-    return found
-
-
 def test_a_release_from_a_spark_frame_is_that_of_the_table(
     session: Any, table: pa.Table, folder: Path
 ) -> None:
@@ -163,42 +131,42 @@ def test_a_part_without_a_column_or_of_another_kind_is_named(
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     pa.parquet.write_table(table.drop_columns(["age"]), tmp_path / "part-9.parquet")
     with pytest.raises(DataError, match=r"part-9\.parquet.*no column 'age'"):
-        spark_session.spark_frame(str(tmp_path), ["age", "sex"], CLUSTER)
+        spark_module.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
     texts = table.set_column(1, "age", table.column("age").cast(pa.string()))
     pa.parquet.write_table(texts, tmp_path / "part-9.parquet")
     with pytest.raises(DataError, match=r"part-9\.parquet.*column 'age' holds string"):
-        spark_session.spark_frame(str(tmp_path), ["age", "sex"], CLUSTER)
+        spark_module.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
     (tmp_path / "part-9.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(DualQueryError, match="part-9"):
-        spark_session.spark_frame(str(tmp_path), ["age", "sex"], CLUSTER)
+        spark_module.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
 
 
 def test_what_spark_cannot_read_is_said_in_one_sentence(session: Any, tmp_path: Path) -> None:
     with pytest.raises(DualQueryError, match="PATH_NOT_FOUND"):
-        spark_session.spark_frame(str(tmp_path / "nothing"), ["age"], CLUSTER)
+        spark_module.spark_frame(str(tmp_path / "nothing"), ["age"], MASTER)
     with pytest.raises(DataError, match="is Parquet"):
-        spark_session.spark_frame("people.csv", ["age"], CLUSTER)
+        spark_module.spark_frame("people.csv", ["age"], MASTER)
 
 
 def test_without_java_the_thing_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(DualQueryError, match="openjdk-17-jre-headless"):
-        spark_session.open_session("local[1]")
+        spark_module.open_session("local[1]")
 
 
 def test_a_master_that_is_none_is_named() -> None:
     with pytest.raises(DualQueryError, match="'flink' is none of them"):
-        spark_session.open_session("flink")
+        spark_module.open_session("flink")
     with pytest.raises(DualQueryError, match="no Spark Connect server answers at"):
-        spark_session.open_session("sc://127.0.0.1:1")
+        spark_module.open_session("sc://127.0.0.1:1")
 
 
 def test_release_engine_spark(session: Any, table: pa.Table, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "schema.toml").write_text(schema_text(PEOPLE))
     command = ["release", f"{folder}/part-*.parquet", "--schema", str(tmp_path / "schema.toml"), "--queries"]
     command += ["marginals:2", "--epsilon", "1", "--seed", "1", "--synthetic-rows", "500", "--quiet"]
-    assert run([*command, "--engine", "spark", "--master", CLUSTER, "--out", str(tmp_path / "spark")]) == 0
+    assert run([*command, "--engine", "spark", "--master", MASTER, "--out", str(tmp_path / "spark")]) == 0
     assert run([*command, "--out", str(tmp_path / "here")]) == 0
     made = [json.loads((tmp_path / name / "certificate.json").read_text()) for name in ("spark", "here")]
     assert [each["engine"] for each in made] == ["Spark", "one machine"]
@@ -226,7 +194,7 @@ def test_a_job_that_dies_releases_and_charges_nothing(
         "--queries",
     ]
     command += ["marginals:2", "--epsilon", "1", "--delta", "1e-7", "--ledger", book, "--out"]
-    assert run([*command, str(tmp_path / "made"), "--engine", "spark", "--master", CLUSTER]) == 2
+    assert run([*command, str(tmp_path / "made"), "--engine", "spark", "--master", MASTER]) == 2
     assert "part-1.parquet" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
     assert run(["ledger", "show", book]) == 0

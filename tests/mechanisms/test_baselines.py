@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, QueryError
 from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
@@ -20,7 +20,7 @@ from dualquery.mechanisms.baselines import (
     joined,
 )
 from dualquery.mechanisms.choose import AnyMechanism
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -31,6 +31,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items, equal_width
 from dualquery.table.records import Records
+from dualquery.types import silent
 from experiments.svd_bound import svd_bound
 
 DOMAIN = Domain((Items("item", 5),))

@@ -8,12 +8,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import Effort
+from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import MeasuredTables
 from dualquery.fitting.shrink import points, shrunk
-from dualquery.mechanisms.mechanism import Task, shown, silent
+from dualquery.mechanisms.mechanism import Task, shown
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.small import (
     ByChosenPairs,
@@ -41,6 +41,7 @@ from dualquery.queries.tables import Tables, centred
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 KINDS = (*RELATIONS, *person_relations(2))
 

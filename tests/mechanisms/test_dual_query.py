@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Challenge
 from dualquery.mechanisms.dual_query import game
@@ -22,7 +22,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     round_steps,
     uniform,
 )
-from dualquery.mechanisms.mechanism import Task, affordable, shown, silent
+from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.oracles.clauses import value
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -33,6 +33,7 @@ from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 DOMAIN = Domain(
     (

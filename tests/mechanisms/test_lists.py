@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 
 import dualquery
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
-from dualquery.mechanisms.lists.artefact import CellFractions
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
-from dualquery.mechanisms.noisy_cells import told_counts
+from dualquery.mechanisms.mechanism import Outcome, Task
+from dualquery.mechanisms.noisy_cells import CellFractions, told_counts
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.cell_statistics import LazyCells
@@ -30,6 +29,7 @@ from dualquery.releases.make import release
 from dualquery.table.codes import codes_table
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
+from dualquery.types import silent
 
 TABLE = codes_table({"icd": 8, "born": (1900, 2030)})
 BUDGET = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dualquery.beliefs.factored import Factored
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.mwem import MWEM, automatic_rounds, belief_of, mwem, parameters_of
 from dualquery.mechanisms.rounds import AskedQueries, AskedTables, QuestionKind, asked_of, usual_kind
 from dualquery.mechanisms.wishes import MwemWishes
@@ -28,6 +28,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 BINARY = Domain((Items("item", 8),))
 MIXED = Domain(

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import Countable, Integers
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Countable, MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.baselines import IndependentParameters
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown, silent
+from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown
 from dualquery.mechanisms.projection.small import ByChosenPairs
 from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.special import SPECIAL
@@ -32,6 +31,7 @@ from dualquery.randomness import SeededEntropy
 from dualquery.releases.number_of_records import known_rows, measures_rows, price_of_rows
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
+from dualquery.types import Integers, silent
 
 MIXED = Domain((Categorical("a", ("x", "y", "z")), equal_width("c", 0, 10, 5), Items("item", 3)))
 BINARY = Domain((Items("item", 6),))

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Outcome, Task, silent
+from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.pmw import PMW, best_rounds, draw_price, promised_error, rounds_for
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition, rho_of
@@ -22,6 +22,7 @@ from dualquery.queries.families import from_spec
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 DOMAIN = Domain((Items("item", 6),))
 WORKLOAD = from_spec(DOMAIN, "marginals:2")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, determined, interactions_told, reconstructed
 from dualquery.mechanisms.choose import choose
-from dualquery.mechanisms.mechanism import Plan, Task, affordable, silent
+from dualquery.mechanisms.mechanism import Plan, Task, affordable
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.pure import CHOSEN_TRIPLES, BySignedTables, Shape, measure, plan_signed
 from dualquery.privacy.budget import Accounting, Budget
@@ -29,6 +29,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 
 def domain_of(*sizes: int) -> Domain:

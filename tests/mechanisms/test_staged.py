@@ -6,11 +6,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.fitting import fit
-from dualquery.fitting.effort import Effort
+from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured
-from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection import tables
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.tables import plan_tables
@@ -26,6 +26,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
+from dualquery.types import silent
 from tests.privacy.watched import WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
 PACE = Effort.of(3000)

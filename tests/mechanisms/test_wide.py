@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.wide import (
@@ -21,7 +21,7 @@ from dualquery.fitting.wide import (
     spectrum_of,
     upper_quantile,
 )
-from dualquery.mechanisms.mechanism import Task, affordable, silent
+from dualquery.mechanisms.mechanism import Task, affordable
 from dualquery.mechanisms.projection.baskets import LONG, ByItems, asks_about_pairs
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.tables import ByTables
@@ -37,6 +37,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 ADD_REMOVE = Neighbours.ADD_REMOVE
 WIDTH, ROWS = 260, 4000

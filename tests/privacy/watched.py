@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Integers
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Countable, MemoryCounter
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.events import Concentrated, Event, Fire
 from dualquery.privacy.ledger import Ledger, Reservation
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import Integers
 
 Diary = list[str]  # "pay", "read", "draw", in the order in which they happened
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.mechanism import Mechanism, Task, silent
+from dualquery.mechanisms.mechanism import Mechanism, Task
 from dualquery.mechanisms.mwem import MWEM
 from dualquery.mechanisms.pmw import PMW
 from dualquery.mechanisms.projection.game import PROJECTION
@@ -37,25 +37,15 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import Balance, GroupCounts
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.families import from_texts
-from dualquery.queries.group import (
-    NO_PREDICATES,
-    Digest,
-    Group,
-    Integers,
-    ProductRows,
-    Progress,
-    Sample,
-    no_progress,
-    refuse_products,
-)
+from dualquery.queries.group import NO_PREDICATES, NONE, Digest, Group, ProductRows, Sample, refuse_products
 from dualquery.queries.language.reader import parse
-from dualquery.queries.predicates import NONE
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables, attribute_codes
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.records import Records, SparseItems
+from dualquery.types import Done, Integers, no_progress, silent
 
 DOMAIN = Domain(
     (
@@ -87,7 +77,7 @@ class Graded:
     def size(self) -> int:
         return len(self.attribute)
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         counts = np.zeros(self.size, np.int64)
         for q, j in enumerate(self.attribute.tolist()):
             counts[q] = self.values[q, attribute_codes(records, [j])[0]].sum()

@@ -7,9 +7,9 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
-from dualquery.mechanisms.mechanism import Task, silent
+from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -22,6 +22,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
+from dualquery.types import silent
 
 DOMAIN = Domain(tuple(Categorical(f"a{j}", tuple("vwxyz"[:size])) for j, size in enumerate((2, 3, 5))))
 

@@ -14,7 +14,7 @@ import dualquery
 from dualquery import Accounting, Budget, Neighbours, Records, Schema, example
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes, RowsWishes
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import rho_of
@@ -23,6 +23,7 @@ from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.tables import Tables
 from dualquery.table.schema import parse_schema
+from dualquery.types import Progress
 
 PEOPLE = 500
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,9 +21,12 @@ alphabet = st.lists(
 )
 
 
-@given(alphabet, st.integers(1, 3), st.integers(1, 9))
-@settings(max_examples=1500)
-def test_the_checker_knows_the_grammar(parts: list[bytes], width: int, piece: int) -> None:
+@pytest.mark.parametrize("many", [200, pytest.param(1500, marks=pytest.mark.long)])
+def test_the_checker_knows_the_grammar(many: int) -> None:
+    settings(max_examples=many)(given(alphabet, st.integers(1, 3), st.integers(1, 9))(checked))()
+
+
+def checked(parts: list[bytes], width: int, piece: int) -> None:
     text = b"".join(parts)
     checker = Checker(ord(","), width=width, longest=10**6, skipped=0, where="it")
     try:
@@ -35,12 +39,17 @@ def test_the_checker_knows_the_grammar(parts: list[bytes], width: int, piece: in
     assert found == slow_records(text, ord(","), width)
 
 
-@given(alphabet, st.integers(1, 3))
-@settings(max_examples=400)
-def test_the_parser_finds_the_records_that_the_checker_counts(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], width: int
-) -> None:
-    path = tmp_path_factory.mktemp("t") / "t.csv"
+@pytest.mark.parametrize("many", [60, pytest.param(400, marks=pytest.mark.long)])
+def test_the_parser_finds_the_records_that_the_checker_counts(tmp_path: Path, many: int) -> None:
+    @given(alphabet, st.integers(1, 3))
+    @settings(max_examples=many)
+    def parsed(parts: list[bytes], width: int) -> None:
+        parses_as_checked(tmp_path / "t.csv", parts, width)
+
+    parsed()
+
+
+def parses_as_checked(path: Path, parts: list[bytes], width: int) -> None:
     names = [f"n{i}" for i in range(width)]
     text = ",".join(names).encode() + b"\n" + b"".join(parts)
     path.write_bytes(text)

@@ -15,6 +15,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from tests.table.formats import AWKWARD, COLUMNS, as_csv, saved
 
+HOW_OFTEN = pytest.mark.parametrize("many", [60, pytest.param(600, marks=pytest.mark.long)])
 SMALL = Domain((COLUMNS["text"], COLUMNS["whole"]))
 
 
@@ -37,20 +38,16 @@ cells = st.lists(st.sampled_from([*AWKWARD, "", '""', '","', '\n"']), min_size=2
 wild_csv = st.lists(st.sampled_from([b'"', b'""', b",", b"\n", b"a", b'",', b',"', b"\r"]), max_size=12)
 
 
-@given(cells, st.integers(0, 5), wild_csv)
-@settings(max_examples=600)
-def test_no_bytes_of_a_csv_record_reach_another(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], place: int, wild: list[bytes]
-) -> None:
-    rows = [as_csv([{"text": text, "whole": 1}], ["text", "whole"]).partition(b"\n")[2] for text in texts]
-    others_stay(
-        tmp_path_factory.getbasetemp(),
-        "wild.csv",
-        SMALL,
-        [b"text,whole\n", *rows, b""],
-        place % len(rows),
-        b"".join(wild) + b"\n",
-    )
+@HOW_OFTEN
+def test_no_bytes_of_a_csv_record_reach_another(tmp_path: Path, many: int) -> None:
+    @given(cells, st.integers(0, 5), wild_csv)
+    @settings(max_examples=many)
+    def others(texts: list[str], place: int, wild: list[bytes]) -> None:
+        rows = [as_csv([{"text": text, "whole": 1}], ["text", "whole"]).partition(b"\n")[2] for text in texts]
+        parts = [b"text,whole\n", *rows, b""]
+        others_stay(tmp_path, "wild.csv", SMALL, parts, place % len(rows), b"".join(wild) + b"\n")
+
+    others()
 
 
 wild_json = st.lists(
@@ -59,28 +56,32 @@ wild_json = st.lists(
 )
 
 
-@given(cells, st.integers(0, 5), wild_json, st.booleans())
-@settings(max_examples=600)
-def test_no_bytes_of_a_json_record_reach_another(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], place: int, wild: list[str], lines: bool
-) -> None:
-    rows = [json.dumps({"text": text, "whole": 1}) for text in texts]
-    place %= len(rows)
-    head, between, tail = ("", "\n", "\n") if lines else ("[", ",", "]")
-    written = [row + (between if i < len(rows) - 1 else "") for i, row in enumerate(rows)]
-    replaced = "".join(wild) + (between if place < len(rows) - 1 else "")
-    parts = [part.encode() for part in (head, *written, tail)]
-    others_stay(tmp_path_factory.getbasetemp(), "wild.json", SMALL, parts, place, replaced.encode())
+@HOW_OFTEN
+def test_no_bytes_of_a_json_record_reach_another(tmp_path: Path, many: int) -> None:
+    @given(cells, st.integers(0, 5), wild_json, st.booleans())
+    @settings(max_examples=many)
+    def others(texts: list[str], place: int, wild: list[str], lines: bool) -> None:
+        rows = [json.dumps({"text": text, "whole": 1}) for text in texts]
+        place %= len(rows)
+        head, between, tail = ("", "\n", "\n") if lines else ("[", ",", "]")
+        written = [row + (between if i < len(rows) - 1 else "") for i, row in enumerate(rows)]
+        replaced = "".join(wild) + (between if place < len(rows) - 1 else "")
+        parts = [part.encode() for part in (head, *written, tail)]
+        others_stay(tmp_path, "wild.json", SMALL, parts, place, replaced.encode())
+
+    others()
 
 
-@given(
-    st.lists(st.lists(st.integers(1, 9), max_size=3), min_size=1, max_size=5), st.integers(0, 4), st.binary()
-)
-@settings(max_examples=200)
-def test_no_bytes_of_a_transaction_reach_another(
-    tmp_path_factory: pytest.TempPathFactory, baskets: list[list[int]], place: int, wild: bytes
-) -> None:
-    rows = [" ".join(map(str, basket)).encode() + b"\n" for basket in baskets]
-    parts = [b"", *rows, b""]
-    domain = Domain((COLUMNS["item"],))
-    others_stay(tmp_path_factory.getbasetemp(), "wild.dat", domain, parts, place % len(rows), wild + b"\n")
+baskets_of_items = st.lists(st.lists(st.integers(1, 9), max_size=3), min_size=1, max_size=5)
+
+
+@HOW_OFTEN
+def test_no_bytes_of_a_transaction_reach_another(tmp_path: Path, many: int) -> None:
+    @given(baskets_of_items, st.integers(0, 4), st.binary())
+    @settings(max_examples=many)
+    def others(baskets: list[list[int]], place: int, wild: bytes) -> None:
+        rows = [" ".join(map(str, basket)).encode() + b"\n" for basket in baskets]
+        domain = Domain((COLUMNS["item"],))
+        others_stay(tmp_path, "wild.dat", domain, [b"", *rows, b""], place % len(rows), wild + b"\n")
+
+    others()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dualquery.audits import files, mechanisms, slots, special, thresholds, verbs
-from dualquery.audits.case import AuditError, Case, Finding, Verdict, judged
-from dualquery.audits.chance import stream
+from dualquery.audits import curator, releases, sessions
+from dualquery.audits.case import AuditError, Case, Finding, Verdict, judged, stream
+from dualquery.types import Progress
 
 CONFIDENCE = 0.999  # that no claim which holds is called broken, over all cases of an audit
 FEWEST_RUNS = 40
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,9 @@ class Audit:
 def all_cases() -> list[Case]:
     """Every case: what the curator says, what mechanisms release, what folders show."""
     return [
-        *verbs.cases(),
-        *thresholds.cases(),
-        *slots.cases(),
-        *mechanisms.cases(),
-        *special.cases(),
-        *files.cases(),
+        *curator.cases(),
+        *sessions.cases(),
+        *releases.cases(),
     ]
 
 

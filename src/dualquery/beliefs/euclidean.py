@@ -37,10 +37,9 @@ from numpy.typing import NDArray
 from dualquery.beliefs.factored import Products
 from dualquery.compiled import njit
 from dualquery.game.moves import HeardQuery
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
-
-Reals = NDArray[np.float64]
+from dualquery.types import Reals
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from dualquery.compiled import njit, popcount
 from dualquery.queries.cuts import Bits, Cuts
 from dualquery.queries.workload import Workload
-
-Array = NDArray[np.float64]
+from dualquery.types import Reals
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,10 @@ class Rectangles:
 
     sources: Bits
     targets: Bits
-    heights: Array
-    told: Array
+    heights: Reals
+    told: Reals
 
-    def answers(self, workload: Workload) -> Array:
+    def answers(self, workload: Workload) -> Reals:
         """The fraction of each cut."""
         found = []
         for group in workload.groups:
@@ -83,7 +82,7 @@ class CutMatrix:
         return Rectangles(self._cuts.sources[rows], self._cuts.targets[rows], heights, self._answers.copy())
 
 
-def crossing(sources: Bits, targets: Bits, heights: Array, cuts: Cuts) -> Array:
+def crossing(sources: Bits, targets: Bits, heights: Reals, cuts: Cuts) -> Reals:
     """What a sum of rectangles sends across each cut."""
     out = np.zeros(cuts.size)
     for source, target, height in zip(sources, targets, heights.tolist(), strict=True):
@@ -134,7 +133,7 @@ class Pairs:
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
-    extra: Array
+    extra: Reals
 
     @staticmethod
     def none() -> Pairs:
@@ -146,17 +145,17 @@ class Fitted:
     """The parts of W."""
 
     classes: NDArray[np.int64]
-    leaves: Array
-    enters: Array
-    blocks: Array
+    leaves: Reals
+    enters: Reals
+    blocks: Reals
     pairs: Pairs
 
-    def expected(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Array:
+    def expected(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Reals:
         """The block model between all of some vertices and all of some others."""
         between = self.blocks[self.classes[source][:, None], self.classes[target][None, :]]
         return self.leaves[source][:, None] * self.enters[target][None, :] * between
 
-    def between(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Array:
+    def between(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Reals:
         """The block model of some pairs."""
         return (
             self.leaves[source]
@@ -169,9 +168,9 @@ class Fitted:
 class MeasuredGraph:
     """What was measured: degrees, blocks, all edges; the variance of each kind, and of a seen pair."""
 
-    leaving: Array
-    entering: Array
-    blocks: Array  # without loops
+    leaving: Reals
+    entering: Reals
+    blocks: Reals  # without loops
     loops: float
     total: float
     degree_variance: float
@@ -253,7 +252,7 @@ class _Fit:
         extra = self.weight - fitted.between(self.source, self.target)
         return replace(fitted, pairs=Pairs(self.source, self.target, extra))
 
-    def _move(self, kind: int, wanted: Array, variance: float) -> Array:
+    def _move(self, kind: int, wanted: Reals, variance: float) -> Reals:
         """One step of the multipliers of one kind of sums; what they moved by."""
         size, place = len(wanted), self.places[kind]
         whole = self._model(kind)
@@ -271,11 +270,11 @@ class _Fit:
         """Where the block model has a hole: also in its blocks, at loops."""
         return self.block if kind == 2 else self.places[kind]
 
-    def _seen(self) -> Array:
+    def _seen(self) -> Reals:
         between = self.blocks.ravel()[self.block]
         return self.leaves[self.source] * self.enters[self.target] * between
 
-    def _model(self, kind: int) -> Array:
+    def _model(self, kind: int) -> Reals:
         """The sums of the block model, pairs that were seen among them."""
         many = len(self.blocks)
         out = np.bincount(self.classes, weights=self.leaves, minlength=many)
@@ -287,7 +286,7 @@ class _Fit:
         mass = self.blocks * np.outer(out, into)
         return np.append(mass, 0.0) if kind == 2 else np.array([mass.sum()])
 
-    def _multiply(self, kind: int, factor: Array) -> None:
+    def _multiply(self, kind: int, factor: Reals) -> None:
         if kind == 0:
             self.leaves *= factor
         elif kind == 1:

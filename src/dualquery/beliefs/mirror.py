@@ -24,15 +24,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.multiplicative_weights import Schedule, feasible, nearest_probabilities
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import Heard
 from dualquery.table.domain import Domain
-
-Reals = NDArray[np.float64]
+from dualquery.types import Reals
 
 STEPS = 100  # of false position, to find λ in an interval of length one; about ten are needed
 CLOSE = 1e-13

@@ -31,7 +31,8 @@ from enum import Enum
 import numpy as np
 
 from dualquery.beliefs.factored import Factored
-from dualquery.game.moves import Cells, Heard, Loss
+from dualquery.game.moves import Heard, Loss
+from dualquery.types import Cells
 
 TINY = 1e-300  # a probability below this is taken as this, so that no quotient overflows
 

@@ -18,8 +18,8 @@ from dualquery.game.moves import HeardQuery
 from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.workload import Workload
 from dualquery.table.points import GRID, KNOTS
+from dualquery.types import Reals, Words
 
-Reals = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 
@@ -117,8 +117,6 @@ def _settle(start, functions, log, queries, values, weight, passes, tolerance): 
             return
 
 
-Cells = NDArray[np.uint64]
-
 FIRST_PLACES = 1 << 10
 FULL = 0.6  # of the places of the table may be taken
 
@@ -139,7 +137,7 @@ class TouchedWeights:
 
     def __init__(self, universe: float) -> None:
         self._universe = universe
-        self._keys: Cells = np.zeros(FIRST_PLACES, np.uint64)
+        self._keys: Words = np.zeros(FIRST_PLACES, np.uint64)
         self._taken: NDArray[np.bool_] = np.zeros(FIRST_PLACES, np.bool_)
         self._values: Reals = np.ones(FIRST_PLACES)
         self._touched = 0
@@ -154,12 +152,12 @@ class TouchedWeights:
     def bytes(self) -> int:
         return self._keys.nbytes + self._taken.nbytes + self._values.nbytes
 
-    def answers(self, start: NDArray[np.int64], cells: Cells) -> Reals:
+    def answers(self, start: NDArray[np.int64], cells: Words) -> Reals:
         """The fraction of each of several queries: query q accepts cells[start[q] : start[q + 1]], each once."""
         total = self._universe + self._surplus
         return _masses(self._keys, self._taken, self._values, start, cells) / total
 
-    def hear(self, cells: Cells, value: float, floor: float) -> float:
+    def hear(self, cells: Words, value: float, floor: float) -> float:
         """Make the answer to a query what was measured, kept away from 0 and 1; how far off it was."""
         while self._touched + len(cells) > FULL * len(self._keys):
             self._grow()

@@ -26,12 +26,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.group import Integers
 from dualquery.queries.kept_columns import KeptColumns
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import Question
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, rows_at, unpack_bits, with_more
+from dualquery.types import Integers
 
 Rows = NDArray[np.uint32]
 

@@ -12,10 +12,10 @@ from dualquery.cli import flags
 from dualquery.cli.flags import Engine, EngineFlag, MasterFlag, NamedTableFlag, source_of
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.types import Progress
 
 if TYPE_CHECKING:
     from dualquery.counting.counter import Counter
-    from dualquery.mechanisms.mechanism import Progress
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
     from dualquery.table.reading import AnyTable

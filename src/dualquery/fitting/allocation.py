@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dualquery.compiled import njit
 from dualquery.fitting.measured import HALF_NORMAL
 from dualquery.fitting.posteriors import one_thread
-from dualquery.game.moves import Cells, Set
+from dualquery.types import Cells, Reals, Set
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets are taken to depend no more than sampling makes them
 WORTHWHILE = 0.75  # a larger set is measured where that lowers its error to this part at most
@@ -37,30 +37,28 @@ BIN = 0.2  # of logarithms of fractions
 RAREST = 1e-8
 _DEVIATIONS = np.geomspace(1e-9, 1.0, 181)[::-1]  # s, from large to small: shares then grow
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Curves:
     """The error of each set (a row) at growing shares of the budget, from none on."""
 
     sets: tuple[Set, ...]
-    shares: Floats
-    errors: Floats
+    shares: Reals
+    errors: Reals
 
-    def at(self, shares: Floats) -> Floats:
+    def at(self, shares: Reals) -> Reals:
         """E_S(x), one share a set."""
         rows = zip(shares, self.shares, self.errors, strict=True)
         return np.array([np.interp(x, xs, es) for x, xs, es in rows])
 
-    def after(self, spent: Floats) -> Curves:
+    def after(self, spent: Reals) -> Curves:
         """The same for shares that come on top of these."""
         now = self.at(spent)[:, None]
         later = self.shares > spent[:, None]
         errors = np.where(later, self.errors, now)
         return Curves(self.sets, np.where(later, self.shares - spent[:, None], 0.0), errors)
 
-    def replaced(self, better: Mapping[Set, tuple[Floats, Floats]]) -> Curves:
+    def replaced(self, better: Mapping[Set, tuple[Reals, Reals]]) -> Curves:
         """With the curves (shares, errors) of some sets replaced, on as many points as the others have."""
         shares, errors = self.shares.copy(), self.errors.copy()
         for place, members in enumerate(self.sets):
@@ -75,12 +73,12 @@ class Curves:
 class Allocation:
     """A share for each set, the error that is left of it, and that of each table of the workload."""
 
-    shares: Floats
-    errors: Floats
-    tables: Floats
+    shares: Reals
+    errors: Reals
+    tables: Reals
 
 
-def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float, units: Floats) -> Curves:
+def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float, units: Reals) -> Curves:
     """E_S of every set. units[S] is the variance, in records², of a cell of its interaction for the whole
     budget.
     """
@@ -88,7 +86,7 @@ def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float
     widest = max(len(members) for members in sets)
     length = widest * (len(next(iter(bins.values()))) - 1) + 1
     errors, none = np.empty((len(sets), len(_DEVIATIONS))), np.empty(len(sets))
-    known: dict[Set, Floats] = {}
+    known: dict[Set, Reals] = {}
     by_order: dict[int, list[int]] = {}
     for place, members in enumerate(sets):
         by_order.setdefault(len(members), []).append(place)
@@ -111,13 +109,13 @@ def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float
     )
 
 
-def _histogram(fractions: Cells) -> Floats:
+def _histogram(fractions: Cells) -> Reals:
     """How many values have −log p in each bin. Products of tables are convolutions of these."""
     place = np.rint(-np.log(np.maximum(fractions, RAREST)) / BIN).astype(np.int64)
     return np.bincount(place, minlength=math.ceil(-math.log(RAREST) / BIN) + 1).astype(np.float64)
 
 
-def _convolved(members: Set, bins: Mapping[int, Floats], known: dict[Set, Floats]) -> Floats:
+def _convolved(members: Set, bins: Mapping[int, Reals], known: dict[Set, Reals]) -> Reals:
     """The histogram of a product of one-way tables; those of all that it begins with are kept."""
     if len(members) == 1:
         return bins[members[0]]
@@ -126,10 +124,10 @@ def _convolved(members: Set, bins: Mapping[int, Floats], known: dict[Set, Floats
     return known[members]
 
 
-def _squared_misfit(means: Floats, order: int, rows: float) -> Floats:
+def _squared_misfit(means: Reals, order: int, rows: float) -> Reals:
     """t² of cells of these means."""
     dependence = DEPENDENCE if order == 2 else 0.0
-    squared: Floats = (dependence * means) ** 2 + np.minimum(means / rows, (2 * means) ** 2)
+    squared: Reals = (dependence * means) ** 2 + np.minimum(means / rows, (2 * means) ** 2)
     return squared
 
 
@@ -148,11 +146,11 @@ class Workloads:
         self._table, self._set = np.array(inside, np.int64).reshape(-1, 2).T
         self._tables, self._sets = len(tables), len(sets)
 
-    def errors(self, of_sets: Floats) -> Floats:
+    def errors(self, of_sets: Reals) -> Reals:
         """L_T."""
         return np.sqrt(np.bincount(self._table, of_sets[self._set] ** 2, minlength=self._tables))
 
-    def weights(self, of_sets: Floats) -> Floats:
+    def weights(self, of_sets: Reals) -> Reals:
         """w_B = Σ_{T ⊇ B} E_B L_T^(p−2)."""
         tables = np.maximum(self.errors(of_sets), np.finfo(np.float64).tiny) ** (POWER - 2)
         return np.bincount(self._set, of_sets[self._set] * tables[self._table], minlength=self._sets).astype(
@@ -166,7 +164,7 @@ def allocate(
     budget: float,
     *,
     allowed: NDArray[np.bool_] | None = None,
-    unmeasured: Floats | None = None,
+    unmeasured: Reals | None = None,
 ) -> Allocation:
     """Shares that sum to the budget. Larger sets that would gain too little are dropped, and the rest tried
     again.
@@ -187,7 +185,7 @@ def allocate(
 
 def _optimum(
     curves: Curves, workload: Workloads, budget: float, kept: NDArray[np.bool_]
-) -> tuple[Floats, Floats]:
+) -> tuple[Reals, Reals]:
     """Weights, then the shares that are best for them, some times over. Shares are points of the curves."""
     steps = np.diff(curves.shares, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):

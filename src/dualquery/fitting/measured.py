@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Cells, Set
 from dualquery.table.domain import Domain
+from dualquery.types import Cells, Set
 
 LEAST = 1e-12  # of a fraction: what is smaller is as good as none, and must not be divided by
 HALF_NORMAL = 0.8  # E|z| of a standard normal

@@ -25,21 +25,19 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from dualquery.compiled import njit
+from dualquery.fitting.fitter import RAREST
 from dualquery.fitting.measured import LEAST, MeasuredTables
-from dualquery.fitting.rows import RAREST
 from dualquery.fitting.shrink import FEW_STEPS, relative_posterior
-from dualquery.game.moves import Cells, Set
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.records import Records
+from dualquery.types import Cells, Reals, Set
 
 GUESS = 4.0  # observations that the guess of a covariance counts as
 LEAST_STRENGTH = 0.1  # of a_S at first, in units of the noise
 
-Matrix = NDArray[np.float64]
-
 
 @lru_cache(maxsize=256)
-def contrasts(size: int) -> Matrix:
+def contrasts(size: int) -> Reals:
     """Helmert's: size − 1 orthonormal columns, each orthogonal to the constant."""
     out = np.zeros((size, size - 1))
     for j in range(1, size):
@@ -76,7 +74,7 @@ class SeparablePrior:
             interactions, key=lambda s: shapes.index(interactions[s].shape)
         )  # alike side by side
         self._noise = np.array([variance[s] for s in self._pairs])
-        self._seen: dict[Set, Matrix] = {
+        self._seen: dict[Set, Reals] = {
             (i, j): self._basis[i].T
             @ (interactions[i, j] - centred(np.outer(ones[i], ones[j])))
             @ self._basis[j]
@@ -93,7 +91,7 @@ class SeparablePrior:
             self._values, self._vectors = _eigen(self._covariance)
         self._turned = {j: self._basis[j] @ self._vectors[j] for j in self._basis}
 
-    def _first_strength(self, guess: Mapping[int, Matrix]) -> NDArray[np.float64]:
+    def _first_strength(self, guess: Mapping[int, Reals]) -> NDArray[np.float64]:
         """a_S by moments: what is seen beyond the noise, in units of the guess."""
         size = np.array([self._seen[s].size for s in self._pairs])
         seen = np.array([(self._seen[s] ** 2).sum() for s in self._pairs]) - size * self._noise
@@ -101,7 +99,7 @@ class SeparablePrior:
         strength: NDArray[np.float64] = np.maximum(seen, LEAST_STRENGTH * size * self._noise) / scale
         return strength
 
-    def _improved(self, guess: Mapping[int, Matrix], steps: int) -> None:
+    def _improved(self, guess: Mapping[int, Reals], steps: int) -> None:
         """Steps of: the posterior of every pair, then a_S and Σ_i that make it most likely."""
         place = {j: number for number, j in enumerate(self._basis)}
         length = np.array([basis.shape[1] for basis in self._basis.values()], np.int64)
@@ -151,7 +149,7 @@ class SeparablePrior:
         return out
 
 
-def _eigen(covariance: Mapping[int, Matrix]) -> tuple[dict[int, Matrix], dict[int, Matrix]]:
+def _eigen(covariance: Mapping[int, Reals]) -> tuple[dict[int, Reals], dict[int, Reals]]:
     values, vectors = {}, {}
     for j, each in covariance.items():
         found, vectors[j] = np.linalg.eigh((each + each.T) / 2)

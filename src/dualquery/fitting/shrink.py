@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.fitting.measured import LEAST
-from dualquery.game.moves import Cells
+from dualquery.types import Cells
 
 Prior = Callable[[Any], tuple[Cells, Cells]]  # centres and variances of some numbers, (numbers ×) components
 

@@ -19,17 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
-from dualquery.fitting.effort import Chains, Effort, Progress
+from dualquery.fitting.cpu import CPU
+from dualquery.fitting.fit import passes, told
+from dualquery.fitting.fitter import Effort, Fitter, ItemTargets, Rows
 from dualquery.fitting.measured import Measured
-from dualquery.fitting.rows import ItemRowDataPlayer, ResidualQueryPlayer
 from dualquery.fitting.shrink import CLEAR, multiples
-from dualquery.game.moves import Residual, Transcript
-from dualquery.game.play import play
 from dualquery.queries.binary import GRID, SHIFT, Axes, Binary
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems, pack_bits, unpack_bits
-
-Numbers = NDArray[np.float64]
+from dualquery.types import Done, Reals, Words
 
 LENGTH_STEP = 1.02  # from one edge of a length to the next
 EDGES = (-20, 90)  # steps below and above the expected length
@@ -51,7 +49,7 @@ def length_edges(expected: float, longest: int) -> NDArray[np.int64]:
 
 
 def upper_quantile(
-    noisy: Numbers, deviation: float, edges: NDArray[np.int64], total: float, tail: float
+    noisy: Reals, deviation: float, edges: NDArray[np.int64], total: float, tail: float
 ) -> int | None:
     """The first edge above which at most about a share `tail` of the records lie; None where there is none.
 
@@ -68,26 +66,26 @@ def upper_quantile(
 class Spectrum:
     """Axes along which records spread more than independent attributes would, the strongest first."""
 
-    strengths: Numbers  # λ, per record
-    directions: Numbers  # attributes × axes, orthonormal
+    strengths: Reals  # λ, per record
+    directions: Reals  # attributes × axes, orthonormal
 
     @property
     def axes(self) -> int:
         return len(self.strengths)
 
     @property
-    def scaled(self) -> Numbers:
+    def scaled(self) -> Reals:
         """λ^(−¼) U: half-way to equal spread along all axes."""
-        scaled: Numbers = self.directions * self.strengths**-0.25
+        scaled: Reals = self.directions * self.strengths**-0.25
         return scaled
 
-    def own_noise(self, spread: Numbers) -> Numbers:
+    def own_noise(self, spread: Reals) -> Reals:
         """The variance along each scaled axis that the attributes' own chance brings, given each one's p(1 − p)."""
-        own: Numbers = (self.scaled**2 * spread[:, None]).sum(axis=0)
+        own: Reals = (self.scaled**2 * spread[:, None]).sum(axis=0)
         return own
 
 
-def spectrum_of(upper: Numbers, deviation: float, spread: Numbers, total: float) -> Spectrum:
+def spectrum_of(upper: Reals, deviation: float, spread: Reals, total: float) -> Spectrum:
     """The eigenvalues of the covariances that stand out of their noise.
 
     `upper` are the covariances above the diagonal, with noise of this deviation; sampling adds p(1 − p)/√n. The
@@ -112,8 +110,8 @@ def spectrum_of(upper: Numbers, deviation: float, spread: Numbers, total: float)
 class CentreTotals:
     """Noisy sums of a round of k-means: records and places of each centre, and the squared length of all places."""
 
-    counts: Numbers
-    sums: Numbers  # centres × axes
+    counts: Reals
+    sums: Reals  # centres × axes
     squares: float
     count_noise: float
     sum_noise: float
@@ -130,7 +128,7 @@ class CentreTotals:
             rounds[0].sum_noise / root,
         )
 
-    def centres(self, before: Numbers, spread: float) -> Centres:
+    def centres(self, before: Reals, spread: float) -> Centres:
         """Means where there are records enough for one; other centres stay where they were."""
         means = Centres(
             self.sums / np.maximum(self.counts, 1.0)[:, None], self.counts, self.count_noise, self.sum_noise
@@ -142,15 +140,15 @@ class CentreTotals:
 class Centres:
     """Where records lie along the axes: centres, how many records each has, and the noise of both."""
 
-    places: Numbers  # centres × axes
-    counts: Numbers
+    places: Reals  # centres × axes
+    counts: Reals
     count_noise: float
     sum_noise: float  # of the sum over the records of a centre, along one axis
 
     @property
-    def noise(self) -> Numbers:
+    def noise(self) -> Reals:
         """The length of the noise of each centre."""
-        length: Numbers = self.sum_noise * np.sqrt(self.places.shape[1]) / np.maximum(self.counts, 1.0)
+        length: Reals = self.sum_noise * np.sqrt(self.places.shape[1]) / np.maximum(self.counts, 1.0)
         return length
 
     def alive(self, spread: float) -> NDArray[np.bool_]:
@@ -163,7 +161,7 @@ class Centres:
         squares = (self.places**2).sum(axis=1) - np.minimum(self.noise, spread) ** 2
         return float((counts * squares).sum() / max(1.0, counts.sum()))
 
-    def reseeded(self, spread: float, around: Numbers, rng: np.random.Generator) -> Numbers:
+    def reseeded(self, spread: float, around: Reals, rng: np.random.Generator) -> Reals:
         """Where to look next: each centre without records moves close to one that has many, to split it."""
         places, dead = self.places.copy(), np.flatnonzero(~self.alive(spread))
         weight = np.where(self.alive(spread), np.maximum(self.counts, 0), 0)
@@ -174,7 +172,7 @@ class Centres:
             )
         return places
 
-    def merged(self, spread: float, own: Numbers) -> NDArray[np.int64]:
+    def merged(self, spread: float, own: Reals) -> NDArray[np.int64]:
         """Which centres stay: from the largest on, those that lie clearly apart from all that stay already."""
         kept: list[int] = []
         noise, near = self.noise, WIDE * float(np.sqrt(own.mean()))
@@ -196,7 +194,7 @@ class Around:
 
     few: Binary
     places: NDArray[np.int64]  # of these attributes among all
-    fractions: Numbers
+    fractions: Reals
     spectrum: Spectrum
 
     @property
@@ -205,19 +203,19 @@ class Around:
         return Axes(self.few, on_grid(self.fractions), directions)
 
     @property
-    def mean(self) -> Numbers:
+    def mean(self) -> Reals:
         """Of the places: what rounding the centre to the grid leaves."""
-        mean: Numbers = (self.fractions - on_grid(self.fractions) / GRID) @ self.spectrum.scaled
+        mean: Reals = (self.fractions - on_grid(self.fractions) / GRID) @ self.spectrum.scaled
         return mean
 
     @property
-    def own(self) -> Numbers:
+    def own(self) -> Reals:
         """The variance along each axis that is the attributes' own chance."""
         return self.spectrum.own_noise(self.fractions * (1 - self.fractions))
 
     @property
-    def variances(self) -> Numbers:
-        variances: Numbers = np.sqrt(self.spectrum.strengths) + self.own
+    def variances(self) -> Reals:
+        variances: Reals = np.sqrt(self.spectrum.strengths) + self.own
         return variances
 
     @property
@@ -231,16 +229,16 @@ class Around:
         return math.ceil(GRID**2 * self.length**2 * (1 + 2 * math.sqrt(2 / self.spectrum.axes)))
 
 
-def on_grid(numbers: Numbers) -> NDArray[np.int64]:
+def on_grid(numbers: Reals) -> NDArray[np.int64]:
     return np.round(GRID * numbers).astype(np.int64)
 
 
-def settled(ones: Measured) -> Numbers:
+def settled(ones: Measured) -> Reals:
     """Fractions drawn together by how much of what sets them apart is noise, and within 0 and 1."""
     middle = float(ones.values.mean())
     seen = float(ones.values.var())
     kept = max(0.0, 1 - float(ones.variance) / max(seen, 1e-300))
-    within: Numbers = np.clip(middle + kept * (ones.values - middle), 0.0, 1.0)
+    within: Reals = np.clip(middle + kept * (ones.values - middle), 0.0, 1.0)
     return within
 
 
@@ -248,33 +246,33 @@ def settled(ones: Measured) -> Numbers:
 class NoisySums:
     """What came back of `ClassSums`: weights and sums of each class, in records, and the noise of a sum."""
 
-    weights: Numbers
-    sums: Numbers  # classes × attributes
+    weights: Reals
+    sums: Reals  # classes × attributes
     deviation: float
 
     @staticmethod
-    def of(numbers: Numbers, deviation: float, classes: int, most: int, count_factor: int) -> NoisySums:
+    def of(numbers: Reals, deviation: float, classes: int, most: int, count_factor: int) -> NoisySums:
         """From the numbers as they were counted, the weights of records being up to `most`."""
         table = numbers.reshape(classes, -1)
         weights = np.maximum(table[:, 0] / (most * max(1, count_factor)), 1.0)
         return NoisySums(weights, table[:, 1:] / (most * GRID), deviation / (most * GRID))
 
-    def means(self, centre: Numbers, weights: Numbers | None = None) -> Measured:
+    def means(self, centre: Reals, weights: Reals | None = None) -> Measured:
         """The mean of x in each class, given the centre that was taken off."""
         held = self.weights if weights is None else weights
         return Measured("means", centre + self.sums / held[:, None], (self.deviation / held) ** 2)
 
 
-def shrunk_towards(middle: Numbers, means: Measured) -> Numbers:
+def shrunk_towards(middle: Reals, means: Measured) -> Reals:
     """Each class's deviations from the middle, shrunk by how much of what is seen of them is noise."""
     deviations = means.values - middle
     seen = (deviations**2).mean(axis=1)
     kept = np.maximum(0.0, 1 - means.variance / np.maximum(seen, 1e-300))
-    shrunk: Numbers = deviations * kept[:, None]
+    shrunk: Reals = deviations * kept[:, None]
     return shrunk
 
 
-def consistent(shares: Numbers, means: Measured, others: Measured) -> Numbers:
+def consistent(shares: Reals, means: Measured, others: Measured) -> Reals:
     """Means of classes whose average is the total, both by their noise.
 
     `others` is the total as measured otherwise. The classes' own average tC has variance Σ π²v; the joined total
@@ -287,12 +285,9 @@ def consistent(shares: Numbers, means: Measured, others: Measured) -> Numbers:
     moved = Measured("means", means.values + part[:, None] * (total - own.values), means.variance)
     deviations = shrunk_towards(total, moved)
     deviations -= shares @ deviations
-    within: Numbers = np.clip(total + deviations, 0.0, 1.0)
+    within: Reals = np.clip(total + deviations, 0.0, 1.0)
     return within
 
-
-Numbers = NDArray[np.float64]
-Words = NDArray[np.uint64]
 
 NEWTON_STEPS = 8
 LONGEST_STEP = 1.0
@@ -309,7 +304,7 @@ class Mixture:
     """Shares of the classes, and in each the chance of every attribute."""
 
     attributes: NDArray[np.int64]
-    shares: Numbers
+    shares: Reals
     means: NDArray[np.float32]  # attributes × classes
     noise: NDArray[np.float32]  # of the means of each class
 
@@ -376,7 +371,7 @@ def _spread(mine: NDArray[np.int64], words: Words) -> Words:
     return out
 
 
-def latent_places(spectrum: Spectrum, centres: Centres, number: int, rng: np.random.Generator) -> Numbers:
+def latent_places(spectrum: Spectrum, centres: Centres, number: int, rng: np.random.Generator) -> Reals:
     """Places t along the scaled axes: around the centres, with the covariance √λ that the spectrum says, exactly."""
     share = np.maximum(centres.counts, 1.0) / np.maximum(centres.counts, 1.0).sum()
     wanted = np.sqrt(spectrum.strengths)
@@ -389,18 +384,18 @@ def latent_places(spectrum: Spectrum, centres: Centres, number: int, rng: np.ran
     t = t + rng.standard_normal(t.shape) * np.maximum(rest, 0.05 * np.sqrt(wanted))
     t -= t.mean(axis=0)
     values, vectors = np.linalg.eigh(t.T @ t / number)
-    whitened: Numbers = t @ ((vectors / np.sqrt(values)) @ vectors.T) * np.sqrt(wanted)
+    whitened: Reals = t @ ((vectors / np.sqrt(values)) @ vectors.T) * np.sqrt(wanted)
     return whitened
 
 
-def shrunk_by_axis(covariances: Numbers, deviation: float) -> Numbers:
+def shrunk_by_axis(covariances: Reals, deviation: float) -> Reals:
     """Covariances with the axes, each axis shrunk by how much of what is seen along it is noise."""
     seen = (covariances**2).mean(axis=0)
-    shrunk: Numbers = covariances * np.maximum(0.0, 1 - deviation**2 / np.maximum(seen, 1e-300))
+    shrunk: Reals = covariances * np.maximum(0.0, 1 - deviation**2 / np.maximum(seen, 1e-300))
     return shrunk
 
 
-def matched(fractions: Numbers, covariances: Numbers, places: Numbers) -> NDArray[np.float32]:
+def matched(fractions: Reals, covariances: Reals, places: Reals) -> NDArray[np.float32]:
     """The chance of each attribute at each place: logistic, with these means and covariances over the places.
 
     Newton's method on the convex Σ_t log(1 + exp(a + b·t)) − a·mean − b·covariance, in steps of bounded length.
@@ -421,7 +416,7 @@ def matched(fractions: Numbers, covariances: Numbers, places: Numbers) -> NDArra
     return out
 
 
-def _matched(theta: Numbers, target: Numbers, with_one: Numbers, products: Numbers) -> Numbers:
+def _matched(theta: Reals, target: Reals, with_one: Reals, products: Reals) -> Reals:
     size = with_one.shape[1]
     for _ in range(NEWTON_STEPS):
         chance = _chance(theta, with_one)
@@ -433,8 +428,8 @@ def _matched(theta: Numbers, target: Numbers, with_one: Numbers, products: Numbe
     return _chance(theta, with_one)
 
 
-def _chance(theta: Numbers, with_one: Numbers) -> Numbers:
-    chance: Numbers = 1 / (1 + np.exp(-np.clip(theta @ with_one.T, -FARTHEST, FARTHEST)))
+def _chance(theta: Reals, with_one: Reals) -> Reals:
+    chance: Reals = 1 / (1 + np.exp(-np.clip(theta @ with_one.T, -FARTHEST, FARTHEST)))
     return chance
 
 
@@ -471,16 +466,20 @@ def shrunk_pairs(
 
 
 def fit_items(
-    measured: MeasuredItems, effort: Effort, rng: np.random.Generator, progress: Progress
-) -> Transcript[Residual, Chains]:
-    """Play the residual of items and pairs against chains of rows."""
+    measured: MeasuredItems,
+    effort: Effort,
+    rng: np.random.Generator,
+    progress: Done,
+    fitter: Fitter = CPU,
+) -> Rows:
+    """Rows fitted to the items that matter and to their pairs."""
     fitted = len(measured.pair)
     single = measured.single[:fitted]
     start = (rng.random((effort.chains, effort.chain_rows, fitted)) < single).astype(np.uint8)
     weight = (measured.noise_of_pair / measured.noise_of_single) ** 2
-    temperatures = effort.temperatures(measured.noise_of_pair)
-    data_player = ItemRowDataPlayer(single, measured.pair, weight, 1.0, start, rng)
-    return play(ResidualQueryPlayer(temperatures), data_player, rounds=len(temperatures), progress=progress)
+    targets = ItemTargets(single, measured.pair, weight, 1.0)
+    heat, tick = effort.temperatures(measured.noise_of_pair), told(progress, effort.rounds)
+    return effort.released(passes(fitter, targets, start, heat, rng, tick))
 
 
 def item_records(

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.types import Cells
+
 Record = NDArray[np.int32]  # one value an attribute
-Cells = NDArray[np.float64]  # a table over some attributes, one axis an attribute
-Set = tuple[int, ...]  # of attributes
 
 
 @dataclass(frozen=True)

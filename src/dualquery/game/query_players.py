@@ -17,7 +17,6 @@ from typing import Generic, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Integers
 from dualquery.errors import BudgetError
 from dualquery.game.moves import Asked, Challenge, Gives, Record, Replied, Takes, Transcript
 from dualquery.privacy.curator import Curator, Surprise, ThresholdLaw
@@ -26,6 +25,7 @@ from dualquery.privacy.scores import Score, SignedErrors
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.privacy.statistics import Statistic
 from dualquery.queries.workload import Workload
+from dualquery.types import Integers
 
 
 class Questions(Protocol[Gives, Takes]):

@@ -24,8 +24,7 @@ from dualquery.errors import QueryError
 from dualquery.queries.group import Group
 from dualquery.table.decoding import decode
 from dualquery.table.records import Records
-
-Fractions = NDArray[np.float64]
+from dualquery.types import Fractions
 
 
 class Artefact(Protocol):

@@ -33,7 +33,7 @@ from dualquery.errors import BudgetError
 from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Run, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Run, Step, Task, hidden
 from dualquery.mechanisms.outcomes import released, synthetic_rows
 from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of
 from dualquery.mechanisms.wishes import NoWishes, RowsWishes
@@ -57,6 +57,7 @@ from dualquery.privacy.statistics import (
 from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import Progress
 
 HADAMARD_PASSES = 100  # gentle ones, at most
 LEAST_GAIN = 0.05  # of a pass: by how much of the noise the mean gap must shrink

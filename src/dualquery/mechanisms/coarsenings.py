@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from dualquery.beliefs.graphs import Fitted, MeasuredGraph, Pairs, fit, product_model
 from dualquery.errors import BudgetError
 from dualquery.fitting.shrink import learned, posterior
-from dualquery.mechanisms.graphs.artefact import WeightedGraph
-from dualquery.mechanisms.graphs.classes import classes_of
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.graphs import WeightedGraph, classes_of
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.special_statistics import CoarseEdgeCounts
-from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
+from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph
+from dualquery.types import Progress, Reals
 
 FINE = 64  # by which the smallest multiplier is multiplied, so that shares are met and noise is fine
 SHARES = {
@@ -42,8 +42,6 @@ MOST_CLASSES = 40
 PARTS = 8  # of the pairs, by what is expected of them, each with a prior of its own
 AGAIN = 3  # times that extras and the block model are fitted to each other
 LEAST_EXTRA = 0.3  # deviations of a pair: below, it is left to the block model
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,13 +157,13 @@ def run(
     return Outcome(artefact=WeightedGraph(domain, fitted, float(task.rows), chosen.block_noise, spread))
 
 
-def _plausible(noisy: Array, deviation: float) -> Array:
+def _plausible(noisy: Reals, deviation: float) -> Reals:
     """Degrees drawn towards their mean, and not negative."""
     mean = np.full(len(noisy), max(0.0, float(noisy.mean())))
     return np.maximum(mean + excess(noisy, mean, deviation), 0.0)
 
 
-def _total(task: Task, between: Array, deviation: float) -> tuple[float, float]:
+def _total(task: Task, between: Reals, deviation: float) -> tuple[float, float]:
     """The weight of all edges, and its variance: their number where none has a weight, else the sum of the blocks."""
     domain = task.domain
     assert isinstance(domain, Graph)
@@ -174,7 +172,7 @@ def _total(task: Task, between: Array, deviation: float) -> tuple[float, float]:
     return float(task.rows), task.rows_variance or 0.0
 
 
-def _extras(fitted: Fitted, likely: LikelyPairs, noisy: Array, deviation: float) -> Pairs:
+def _extras(fitted: Fitted, likely: LikelyPairs, noisy: Reals, deviation: float) -> Pairs:
     """The pairs that were seen to differ from the block model, by how much; alike are those of like expectation."""
     source, target = likely.pairs()
     mean = fitted.between(source, target)
@@ -202,7 +200,7 @@ BINS = 1500  # of alike numbers, each worked out once
 WIDTH = 0.3  # of a component, as a part of where it lies
 
 
-def excess(noisy: Array, mean: Array, deviation: float) -> Array:
+def excess(noisy: Reals, mean: Reals, deviation: float) -> Reals:
     """What noisy numbers are likely to be beyond a public mean: the posterior mean of θ (`fitting.shrink`).
 
     Components lie at zero and around ± a geometric grid, the wider the farther out. Most pairs of vertices have no
@@ -218,7 +216,7 @@ def excess(noisy: Array, mean: Array, deviation: float) -> Array:
     support = np.concatenate([[0.0], -grid[::-1], grid])
     same = np.ones(len(centre))
 
-    def prior(some: object) -> tuple[Array, Array]:
+    def prior(some: object) -> tuple[Reals, Reals]:
         return support, WIDTH**2 * support**2
 
     law = learned(centre, same, prior, first=0.9, weight=held[held > 0].astype(float))

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualquery.beliefs.universes import Columns, CoordinateWeights, HeardDistance
-from dualquery.counting.counter import Integers
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
-from dualquery.mechanisms.distances.artefact import DistanceCurves
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
+from dualquery.mechanisms.distance_curves import DistanceCurves
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 from dualquery.mechanisms.rounds import PricedRounds, RoundParameters
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting
@@ -30,6 +29,7 @@ from dualquery.privacy.statistics import Balance
 from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.workload import Workload
 from dualquery.table.points import GRID, KNOTS, Points
+from dualquery.types import Integers, Progress
 
 PASSES = 3
 MOST_ROUNDS = 60

@@ -39,13 +39,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.effort import REPLICAS
-from dualquery.mechanisms.artefact import Artefact, Fractions, SyntheticRecords
-from dualquery.queries.draws import Stream
+from dualquery.fitting.fitter import REPLICAS
+from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.queries.group import Group
-from dualquery.queries.random_families import mixed_questions
+from dualquery.queries.random_families import Stream, mixed_questions
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, SparseItems
+from dualquery.types import Fractions, Integers, Progress, silent
 
 LEVEL = 0.95
 STUDENT = 2.306004135204166  # t_{.975, 8}: the quantile of Student's law with 2 · REPLICAS degrees of freedom
@@ -187,8 +187,8 @@ def _folded(answers: Fractions) -> Fractions:
 
 
 if TYPE_CHECKING:  # a release that is read again needs the tables, and no mechanism
-    from dualquery.counting.counter import Countable, Integers
-    from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
+    from dualquery.counting.counter import Countable
+    from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 
 MOST_DRAWN = 1_000_000  # rows, and bytes; of a larger table each row drawn stands for several records
 MOST_BYTES = 100_000_000
@@ -215,7 +215,7 @@ class Repeated:
     """A counter of rows that each stand for so many records."""
 
     def __init__(self, rows: Records, times: int) -> None:
-        from dualquery.counting.memory import MemoryCounter
+        from dualquery.counting.counter import MemoryCounter
 
         self._counter = MemoryCounter(rows)
         self._times = times
@@ -274,7 +274,6 @@ def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:
 
 def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Records, seed: int) -> Records:
     """What the mechanism makes of a table drawn; its number of records is told as that of the private one was."""
-    from dualquery.mechanisms.mechanism import silent
     from dualquery.privacy.curator import Curator
     from dualquery.privacy.ledger import Ledger
     from dualquery.privacy.scores import MOST_PUBLIC_ROWS

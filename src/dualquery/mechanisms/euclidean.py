@@ -21,10 +21,10 @@ import numpy as np
 
 from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDensity
 from dualquery.beliefs.multiplicative_weights import nearest_probabilities
-from dualquery.counting.counter import Integers
 from dualquery.errors import BudgetError, DualQueryError, QueryError
-from dualquery.fitting.effort import Effort
-from dualquery.fitting.rows import Targets, play_residual, product_start
+from dualquery.fitting.cpu import CPU
+from dualquery.fitting.fit import passes, product_start, told
+from dualquery.fitting.fitter import Effort, Targets
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import HeardQuery
 from dualquery.game.play import play
@@ -32,7 +32,7 @@ from dualquery.game.query_players import BestResponseQueryPlayer, Questions
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
 from dualquery.mechanisms.wishes import EuclideanWishes
@@ -43,10 +43,11 @@ from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
 from dualquery.privacy.statistics import SHORT, Interactions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
+from dualquery.types import Integers, Progress, Set
 
 FINE = 1 << 12  # multipliers are whole numbers about as large as this
 
@@ -85,8 +86,6 @@ class OneWayTables:
 MOST_CELLS = 4_000_000  # of the tables that rows are fitted to
 COLD = 1e-4  # temperature of the fit, as a fraction of the rows
 
-Set = tuple[int, ...]
-
 
 def tables_of(workload: Workload) -> list[Set]:
     """The sets that queries ask about and the pairs and single attributes within."""
@@ -113,20 +112,13 @@ def rows_of(
     domain, sets = workload.domain, tables_of(workload)
     tables = Tables(domain, tuple(sets))
     answers = density.answers(Workload(domain, (tables,), "tables"))
-    targets = Targets(domain.sizes.astype(np.int64))
+    ones, effort = density.base.ones, Effort.of(rows)
+    targets = Targets(domain.sizes, ones)
     for t, members in enumerate(sets):
         targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
-    effort = Effort.of(rows)
-    start = product_start(domain, density.base.ones, effort, rng)
-    heat = effort.temperatures(COLD, 1.0)
-    fitted = play_residual(
-        targets,
-        density.base.ones,
-        start,
-        heat,
-        rng,
-        lambda done, total: progress("fitting rows", done, total),
-    )
+    start, heat = product_start(domain, ones, effort, rng), effort.temperatures(COLD, 1.0)
+    tick = told(lambda done, total: progress("fitting rows", done, total), effort.rounds)
+    fitted = passes(CPU, targets, start, heat, rng, tick)
     return Records.from_rows(domain, effort.released(fitted))
 
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualquery.beliefs.graphs import CutMatrix, HeardCut, Rectangles
-from dualquery.counting.counter import Integers
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
-from dualquery.mechanisms.graphs.rectangles import RectangleGraph
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
+from dualquery.mechanisms.graphs import RectangleGraph
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 from dualquery.mechanisms.rounds import PricedRounds, RoundParameters
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting
@@ -31,6 +30,7 @@ from dualquery.privacy.statistics import Balance
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.workload import Workload
 from dualquery.table.graph import Graph
+from dualquery.types import Integers, Progress
 
 MOST_ROUNDS = 200
 

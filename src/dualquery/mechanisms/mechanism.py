@@ -22,7 +22,7 @@ import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.data_players import Snapshot
-from dualquery.mechanisms.artefact import Artefact, Fractions
+from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.wishes import flags_of
 from dualquery.privacy.accounting import refuse_nothing
 from dualquery.privacy.budget import Accounting, Budget
@@ -32,14 +32,10 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
+from dualquery.types import Fractions, Progress
 
-Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
 Wishes = TypeVar("Wishes")  # what a user may ask a mechanism for (`wishes`)
 Parameters = TypeVar("Parameters")  # what a run of it goes by
-
-
-def silent(_stage: str, _done: int, _total: int) -> None:
-    """Tells nobody."""
 
 
 @dataclass(frozen=True)

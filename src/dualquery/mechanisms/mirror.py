@@ -21,13 +21,14 @@ from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, choice
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice
 from dualquery.mechanisms.mwem import PASSES, MwemParameters, mwem
 from dualquery.mechanisms.mwem import plan as plan_of_mwem
 from dualquery.mechanisms.rounds import QuestionKind, usual_kind
 from dualquery.mechanisms.wishes import MirrorWishes, MwemWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
+from dualquery.types import Progress
 
 MOST_CELLS = 1 << 20  # of the universe: every step looks at every cell
 USUAL_NORM = 1.5

@@ -58,7 +58,7 @@ from dualquery.game.query_players import BestResponseQueryPlayer, Questions
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.baselines import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
 from dualquery.mechanisms.mwem import PASSES
 from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
 from dualquery.mechanisms.wishes import MonomialWishes
@@ -67,11 +67,10 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
-from dualquery.queries.disjunctions import attributes_of_disjunctions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.families import attributes_of_disjunctions
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
-
-Reals = NDArray[np.float64]
+from dualquery.types import Progress, Reals
 
 WIDEST = 64  # attributes of a disjunction for which polynomials are looked for
 ENOUGH = 0.01  # the error that a degree must reach

@@ -31,7 +31,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.game.data_players import Belief, LearningDataPlayer
 from dualquery.game.moves import Heard
 from dualquery.game.query_players import BestResponseQueryPlayer, Questions
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, choice, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, choice, hidden
 from dualquery.mechanisms.outcomes import Iterate, Iterates, play_iterates, synthetic_rows
 from dualquery.mechanisms.rounds import Asked, AskedTables, QuestionKind, asked_of, usual_kind
 from dualquery.mechanisms.wishes import MwemWishes
@@ -45,6 +45,7 @@ from dualquery.privacy.scores import rate_within, selection_event
 from dualquery.privacy.selection import Rate
 from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.tables import Tables
+from dualquery.types import Progress
 
 PASSES = 10  # over all measurements a round; they often agree before that
 SELECTION_SHARE = Fraction(3, 5)  # of a round's budget, where parities are measured

@@ -17,11 +17,12 @@ from dualquery.errors import DualQueryError
 from dualquery.game.moves import Asked
 from dualquery.game.play import DataPlayer, QueryPlayer, play
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Outcome, Progress, Task
+from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.queries.rules import obeyed
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
 from dualquery.table.records import Records
+from dualquery.types import Progress
 
 FEWEST_ROWS = 20_000  # of synthetic data
 MOST_ROWS = 10**7  # by default; more may be asked for

@@ -48,10 +48,10 @@ from dualquery.errors import QueryError
 from dualquery.fitting.shrink import shrunk as shrunk_by
 from dualquery.fitting.shrink import spreads
 from dualquery.fitting.wide import MeasuredItems
-from dualquery.mechanisms.artefact import BareAnswers, Fractions
+from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.baselines import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
 from dualquery.mechanisms.monomials import checked_width
 from dualquery.mechanisms.projection.baskets import (
     MOST_PAIRED,
@@ -78,11 +78,11 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.disjunctions import attributes_of_disjunctions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.families import attributes_of_disjunctions
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
+from dualquery.types import Fractions, Progress, Reals
 
-Reals = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
@@ -239,8 +239,6 @@ TOP = 20  # items whose triples are measured
 CUT_OFF = 0.004  # of the records may hold more items than count
 CUT_OFF_PAIRS = 0.03  # the same among pairs
 TRIPLES = "measure parities of three of the items that matter most"
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

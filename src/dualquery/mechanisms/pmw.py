@@ -29,7 +29,7 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Loss
 from dualquery.game.query_players import ComplainingQueryPlayer
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, choice, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, choice, hidden
 from dualquery.mechanisms.outcomes import Iterate, play_iterates, synthetic_rows
 from dualquery.mechanisms.rounds import AskedQueries
 from dualquery.mechanisms.wishes import PmwWishes
@@ -39,6 +39,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate
+from dualquery.types import Progress
 
 FAILURE = 0.05  # β: all draws are as good as the theorem says, except with this probability
 MOST_ROUNDS = 20_000

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
-from dualquery.counting.counter import Integers
 from dualquery.errors import QueryError
 from dualquery.game.moves import Heard, HeardQuery, Loss
 from dualquery.mechanisms.mechanism import Step, Task, hidden
@@ -30,11 +29,11 @@ from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, sel
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.privacy.statistics import Balance, TableCells
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.group import padded
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE, padded
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
+from dualquery.types import Integers, Set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +111,6 @@ class NumberedQueries:
 
 
 MOST_SETS = 2_000_000  # of attributes, all subsets counted
-
-Set = tuple[int, ...]
 
 
 class QuestionKind(Enum):

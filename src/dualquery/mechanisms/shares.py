@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables
-from dualquery.game.moves import Set
 from dualquery.mechanisms.mechanism import Step, Task
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -40,9 +39,9 @@ from dualquery.privacy.statistics import (
     interaction_length,
     interaction_scale,
 )
-from dualquery.queries.group import distinct_sets
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE, distinct_sets
 from dualquery.table.domain import Domain
+from dualquery.types import Set
 
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"

@@ -21,9 +21,8 @@ from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import HeardQuery
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer, Questions
-from dualquery.mechanisms.lists.artefact import CellFractions
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task, hidden
-from dualquery.mechanisms.noisy_cells import lists_of
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
+from dualquery.mechanisms.noisy_cells import CellFractions, lists_of
 from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting
@@ -32,6 +31,7 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
 from dualquery.queries.lists import Catalogue, Lists
+from dualquery.types import Progress
 
 MOST_ROUNDS = 200  # by default; n ε / 200 where that is less
 

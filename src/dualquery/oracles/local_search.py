@@ -19,12 +19,10 @@ its solution as well as from home.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dualquery.compiled import njit
-from dualquery.oracles.clauses import Clauses, Flags, Ints, Longs, Optimality, Words, merge
+from dualquery.oracles.clauses import Clauses, Response, merge
 from dualquery.oracles.presolve import Components, enumerate_small, presolve, split, unpeel
 from dualquery.oracles.problem import (
     Problem,
@@ -37,21 +35,13 @@ from dualquery.oracles.problem import (
     shift,
     truths,
 )
+from dualquery.types import Flags, Integers, Ints, Words
 
 BLOCK = 128  # variables whose best moves are kept as one maximum, so that a scan skips most of them
 LONGEST = 200  # flips that a choice stays forbidden, before chance adds up to half as many
 NOWHERE = -(2**62)  # below every gain
 BASIS = 2**21  # words of 64 coefficients that the elimination may keep
 EFFORT = 2**25  # words that it may add up
-
-
-@dataclass(frozen=True)
-class Response:
-    """A record, what it scores, and whether that is known to be the most."""
-
-    record: Ints
-    value: int
-    status: Optimality
 
 
 def best_response(
@@ -76,8 +66,7 @@ def best_response(
     value = int(return_home(problem, choice))
     record = np.array(fallback, np.int32)
     record[meaning.attribute] = meaning.value[choice]
-    proven = bool(settled.all()) or value == clauses.ceiling
-    return Response(record, value, Optimality.OPTIMAL if proven else Optimality.FEASIBLE)
+    return Response(record, value, value if settled.all() else clauses.ceiling)
 
 
 def _maximise(parts: Components, flips: int, chance: Words) -> tuple[Flags, Ints]:
@@ -110,7 +99,7 @@ def _mark(listed: Ints, is_listed: Flags, count: int, item: int) -> int:
 
 
 @njit(cache=True)
-def _random_peak(values: Longs, chance: Words) -> int:
+def _random_peak(values: Integers, chance: Words) -> int:
     """Where the largest value stands, at random among equals."""
     most = np.int64(NOWHERE)
     for i in range(len(values)):  # two scans without branches, which compile to vector instructions
@@ -135,7 +124,7 @@ def search(
     flips: int,
     chance: Words,
     choice: Ints,
-) -> tuple[Longs, Longs]:
+) -> tuple[Integers, Integers]:
     """Tabu search in the components that are not skipped, from `choice`, which is improved in place.
 
     Returns what each component is worth in the end, and a bound that no assignment exceeds.

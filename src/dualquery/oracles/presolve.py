@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.oracles.clauses import Flags, Ints, Longs, Words
 from dualquery.oracles.problem import Forward, Problem, complete, draw, grouped, rows_from, shift
+from dualquery.types import Flags, Integers, Ints, Words
 
 ENUMERABLE = 65_536  # joint assignments of a component that are all looked at
 OPEN, TRUE, FALSE = 0, 1, 2
@@ -39,7 +39,7 @@ class Rest(NamedTuple):
     decided: NDArray[np.int8]  # predicate → OPEN, TRUE or FALSE
     literals_left: Ints  # clause → open literals; below 2 where it is settled or linear
     odd: Flags  # clause → whether an odd number of its decided literals is true
-    linear: Longs  # choice → sum of the linear terms
+    linear: Integers  # choice → sum of the linear terms
     choice: Ints  # variable → its choice, as far as that is settled
     peeled: Ints  # rows of a clause, and its own variable's choices that are odd and even in it
 
@@ -225,7 +225,7 @@ def presolve(problem: Problem, chance: Words) -> Rest:
 
 @njit(cache=True)
 def lone_parity(
-    problem: Problem, struck: Flags, decided: NDArray[np.int8], literals_left: Ints, linear: Longs, v: int
+    problem: Problem, struck: Flags, decided: NDArray[np.int8], literals_left: Ints, linear: Integers, v: int
 ) -> tuple[int, int, int]:
     """The parity that alone depends on v, if v has no preference besides; and v's choices that change it.
 

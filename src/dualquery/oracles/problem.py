@@ -21,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dualquery.compiled import njit
-from dualquery.oracles.clauses import Clauses, Ints, Longs, Words, frozen
-from dualquery.queries.predicates import NONE
+from dualquery.oracles.clauses import Clauses, frozen
+from dualquery.queries.group import NONE
+from dualquery.types import Integers, Ints, Words
 
 
 class Problem(NamedTuple):
@@ -35,8 +36,8 @@ class Problem(NamedTuple):
     conjunctions: int
     first_choice: Ints  # variable → its choices, numbered in a row
     home: Ints  # variable → choice
-    linear: Longs  # choice → weight
-    weights: Longs  # clause → weight
+    linear: Integers  # choice → weight
+    weights: Integers  # clause → weight
     first_literal: Ints
     literal: Ints  # clause → literals, 2·predicate + negated
     variable: Ints  # predicate → its variable
@@ -52,8 +53,8 @@ Forward = tuple[
     int,
     Ints,
     Ints,
-    Longs,
-    Longs,
+    Integers,
+    Integers,
     Ints,
     Ints,
     Ints,
@@ -105,7 +106,7 @@ def differing(first_accepting: Ints, accepting: Ints, old: int, new: int, found:
 
 
 @njit(cache=True)
-def shift(table: Longs, first: Ints, accepted: Ints, p: int, by: int) -> None:
+def shift(table: Integers, first: Ints, accepted: Ints, p: int, by: int) -> None:
     """Add to the entries of all choices that predicate p accepts."""
     for i in range(first[p], first[p + 1]):
         table[accepted[i]] += by
@@ -258,12 +259,12 @@ def _code(values: Ints, place: int) -> int:
 def _compile(
     sizes: Ints,
     predicate_attribute: Ints,
-    predicate_start: Longs,
+    predicate_start: Integers,
     predicate_values: Ints,
     conjunctions: Ints,
-    weights: Longs,
+    weights: Integers,
     parities: Ints,
-    parity_weights: Longs,
+    parity_weights: Integers,
     fallback: Ints,
     chance: Words,
 ) -> tuple[Forward, Meaning]:

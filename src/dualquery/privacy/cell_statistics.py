@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Noise
 from dualquery.queries.lists import NamedCells
-from dualquery.table.codes import Cells
+from dualquery.types import Integers, Words
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class LazyCells:
         """Every cell that was read, with its noisy count. Whoever goes on later must keep this."""
         return self._told
 
-    def read(self, cells: Cells) -> Integers:
+    def read(self, cells: Words) -> Integers:
         """The noisy count of each cell: drawn now, or as it was drawn before."""
         fresh = np.array(sorted({int(cell) for cell in cells} - self._told.keys()), np.uint64)
         if len(fresh):

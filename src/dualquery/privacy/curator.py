@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError
 from dualquery.privacy.events import Concentrated, GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Allowance, Ledger
@@ -20,6 +20,7 @@ from dualquery.privacy.selection import Rate, Selected, draw
 from dualquery.privacy.statistics import Statistic
 from dualquery.privacy.thresholds import FarSide, Found
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 
 class ThresholdLaw(Protocol):

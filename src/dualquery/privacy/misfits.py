@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries.tables import Tables
+from dualquery.types import Integers
 
 
 @dataclass(frozen=True, eq=False)

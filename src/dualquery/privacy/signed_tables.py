@@ -14,12 +14,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.scores import FINE, TableErrors
 from dualquery.privacy.selection import Candidates, Scored
 from dualquery.queries.tables import Tables, signed, signed_shape
 from dualquery.table.domain import Domain
+from dualquery.types import Integers
 
 
 @dataclass(frozen=True)

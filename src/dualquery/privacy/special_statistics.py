@@ -7,10 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.queries.coarse_edges import CoarseEdges
+from dualquery.queries.cuts import CoarseEdges
 from dualquery.queries.distances import Factor, Knots
+from dualquery.types import Integers
 
 
 @dataclass(frozen=True)

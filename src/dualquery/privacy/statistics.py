@@ -19,13 +19,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.queries.group import Group
-from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
+from dualquery.types import Integers
 
 SHORT = 16  # values; along longer attributes an interaction is not centred before noise is added
 

@@ -44,9 +44,7 @@ from dualquery.privacy.events import Concentrated, Epoch, Fire
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import discrete_laplace
 from dualquery.randomness import Entropy
-
-Integers = NDArray[np.int64]
-Words = NDArray[np.uint64]
+from dualquery.types import Integers, Words
 
 _BITS = 128  # of a threshold, and of a draw
 _PRECISION = 256  # bits after the point while a table is made and checked

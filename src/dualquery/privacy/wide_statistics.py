@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isqrt
 
-from dualquery.counting.counter import Counter, Integers
+from dualquery.counting.counter import Counter
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries.binary import (
     Balances,
@@ -22,6 +22,7 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
+from dualquery.types import Integers
 
 
 def _l1(squared: int, numbers: int) -> int:

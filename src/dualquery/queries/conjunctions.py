@@ -23,32 +23,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, threads
-from dualquery.queries.bit_columns import bits_in_place, few, predicate_bits, slabs
-from dualquery.queries.group import (
-    NO_PREDICATES,
-    PAD,
-    Digest,
-    Integers,
-    Listed,
-    ProductRows,
-    Progress,
-    canonical_rows,
-    increasing_sets,
-    numbering_of,
-    sorted_rows,
-)
-from dualquery.queries.kernels import (
+from dualquery.queries.bit_columns import (
     add_truth,
+    bits_in_place,
     column_sums,
     count_blocked,
     count_direct,
     count_parities,
+    few,
     list_members,
+    predicate_bits,
+    slabs,
 )
-from dualquery.queries.language.texts import texts_of
-from dualquery.queries.predicates import NONE, Predicates, literal_truth
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    NONE,
+    PAD,
+    Digest,
+    Listed,
+    Predicates,
+    ProductRows,
+    canonical_rows,
+    increasing_sets,
+    literal_truth,
+    numbering_of,
+    sorted_rows,
+)
+from dualquery.queries.language.canonical import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, pack_bits
+from dualquery.types import Done, Integers
 
 BLOCK_BYTES = 1 << 20  # a block of all columns and negations: stays in the second-level cache
 BLOCK_WORDS_MOST = 128
@@ -71,7 +75,7 @@ class Conjunctions(Listed):
     def size(self) -> int:
         return len(self.literals)
 
-    def add_counts(self, records: Records, counts: Integers, progress: Progress) -> None:
+    def add_counts(self, records: Records, counts: Integers, progress: Done) -> None:
         order, literals, predicates = self._sorted
         sorted_counts = np.zeros(self.size, np.int64)
         in_place = bits_in_place(predicates, records)
@@ -203,7 +207,7 @@ class Parities(Listed):
     def size(self) -> int:
         return len(self.attributes)
 
-    def add_counts(self, records: Records, counts: Integers, progress: Progress) -> None:
+    def add_counts(self, records: Records, counts: Integers, progress: Done) -> None:
         used = np.unique(self.attributes[self.attributes >= 0])
         ones = Predicates(
             used.astype(np.int32), np.arange(len(used) + 1, dtype=np.int64), np.ones(len(used), np.int32)

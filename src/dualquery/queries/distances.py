@@ -29,19 +29,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.group import (
-    NO_PREDICATES,
-    Digest,
-    Integers,
-    Listed,
-    ProductRows,
-    Progress,
-    no_progress,
-    padded,
-    refuse_products,
-)
+from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
 from dualquery.table.points import GRID, Points
 from dualquery.table.records import Records
+from dualquery.types import Done, Integers, no_progress
 
 UNIT = 1 << 20
 
@@ -68,14 +59,14 @@ class Distances(Listed):
         """The columns that some query asks about."""
         return np.flatnonzero(self.shares[np.unique(self.which)].any(axis=0))
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         return self.rounded(self.sums(records, progress))
 
     def rounded(self, sums: Integers) -> Integers:
         """The floor of sums over all records."""
         return sums // self.grid
 
-    def sums(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def sums(self, records: Records, progress: Done = no_progress) -> Integers:
         """Σ_x v(x), which adds up over records."""
         total = np.zeros(self.size, np.int64)
         columns = self.columns.tolist()
@@ -163,7 +154,7 @@ class Knots:
     def size(self) -> int:
         return sum(len(factor) for factor in self.factors) + (self.total > 0)
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         parts = []
         for done, (j, factor) in enumerate(zip(self.columns, self.factors, strict=True)):
             codes = records.columns[j]

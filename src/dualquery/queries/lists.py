@@ -12,26 +12,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.group import (
-    NO_PREDICATES,
-    Digest,
-    Integers,
-    Listed,
-    ProductRows,
-    Progress,
-    no_progress,
-    padded,
-    refuse_products,
-)
-from dualquery.table.codes import Cells, CodeTable, cells_of
+from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
+from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.records import Records
+from dualquery.types import Done, Integers, Words, no_progress
 
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
     """Cells that somebody named, sorted, each with the texts of its record: a row a cell, a column a column."""
 
-    cells: Cells
+    cells: Words
     texts: NDArray[np.str_]
 
 
@@ -41,7 +32,7 @@ class Lists(Listed):
 
     domain: CodeTable
     start: NDArray[np.int64]
-    cells: Cells
+    cells: Words
     said: tuple[str, ...] = field(repr=False)
     catalogue: Catalogue = field(repr=False)
 
@@ -52,7 +43,7 @@ class Lists(Listed):
     def size(self) -> int:
         return len(self.start) - 1
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         held, times = np.unique(record_cells(records), return_counts=True)
         counts = np.concatenate([[0], np.cumsum(_found(held, times, self.cells))])
         return (counts[self.start[1:]] - counts[self.start[:-1]]).astype(np.int64)
@@ -101,7 +92,7 @@ class Lists(Listed):
         refuse_products("lists of records")
 
 
-def record_cells(records: Records) -> Cells:
+def record_cells(records: Records) -> Words:
     """The cell of each record."""
     columns = [codes for codes in records.columns if isinstance(codes, np.ndarray)]
     return cells_of(columns, records.rows)
@@ -111,14 +102,14 @@ def record_cells(records: Records) -> Cells:
 class NamedCells:
     """How many records lie in each of some distinct cells: a few cells of one histogram over the whole universe."""
 
-    cells: Cells
+    cells: Words
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         held, times = np.unique(record_cells(records), return_counts=True)
         return _found(held, times, self.cells).astype(np.int64)
 
 
-def _found(held: Cells, times: NDArray[np.integer], wanted: Cells) -> NDArray[np.integer]:
+def _found(held: Words, times: NDArray[np.integer], wanted: Words) -> NDArray[np.integer]:
     """The number at each wanted cell, nought where it is not held."""
     if not len(held):
         return np.zeros(len(wanted), np.int64)

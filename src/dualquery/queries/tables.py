@@ -30,22 +30,23 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
 from dualquery.queries.binary import bit_rows, count_binary_tables, fits
+from dualquery.queries.bit_columns import count_tables
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import (
+    NONE,
     Digest,
     Group,
-    Integers,
+    Predicates,
     ProductRows,
-    Progress,
     Sample,
-    no_progress,
+    equalities,
+    equality_literal,
     padded,
 )
-from dualquery.queries.kernels import count_tables
-from dualquery.queries.language.texts import texts_of
-from dualquery.queries.predicates import NONE, Predicates, equalities, equality_literal
+from dualquery.queries.language.canonical import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
+from dualquery.types import Done, Integers, Set, no_progress
 
 WORTH_COVERING = 20_000_000  # records times tables: from here on the search for a cover pays
 _TASTE = 1 << 14  # records that are looked at before all are told apart
@@ -83,7 +84,7 @@ class Tables:
         """The number of values along each attribute of a table."""
         return tuple(int(self.domain.sizes[j]) for j in self.sets[table])
 
-    def counts(self, records: Records, progress: Progress = no_progress) -> Integers:
+    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
         counts = np.zeros(self.size, np.int64)
         used = sorted({j for members in self.sets for j in members})
         if not used:
@@ -273,8 +274,6 @@ def signed_entries(sizes: Sequence[int]) -> int:
     """How many numbers a signed table has."""
     return prod(signed_shape(sizes))
 
-
-Set = tuple[int, ...]
 
 MOST_CELLS = 1 << 13  # of a covering table: its counts stay in the cache
 _AT_ONCE = 2048  # records whose cells are worked out before they are counted

@@ -17,12 +17,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Counter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import open_counter
 from dualquery.errors import DualQueryError, QueryError, ReleaseError
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.mechanism import Progress, silent
 from dualquery.queries.families import from_spec
 from dualquery.queries.group import Group
 from dualquery.queries.workload import Workload
@@ -45,6 +43,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
+from dualquery.types import Progress, silent
 
 STAMP = "not private: internal, do not publish"
 WORST = 5

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dualquery.counting.counter import Counter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
+from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.artefact import Filed
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.mechanism import Progress, Task, silent
+from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.outcomes import obeying
-from dualquery.privacy.book.book import Place
-from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -54,6 +52,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
+from dualquery.types import Progress, silent
 
 
 @for_callers

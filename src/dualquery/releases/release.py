@@ -15,17 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.artefact import Artefact, BareAnswers, Filed, Fractions, SyntheticRecords
+from dualquery.mechanisms.artefact import Artefact, BareAnswers, Filed, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
 from dualquery.queries.group import Group
 from dualquery.queries.language.canonical import Query
-from dualquery.queries.language.grouping import to_groups
-from dualquery.queries.language.reader import Reader
+from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.special import language_of
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.frames import answers_table, as_frame, cells_table
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
+from dualquery.types import Fractions
 
 if TYPE_CHECKING:
     import pandas

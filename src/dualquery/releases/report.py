@@ -437,7 +437,7 @@ def plotted(release: Release, by: str | Sequence[str], where: str | None) -> Fig
     domain, first = release.domain, members[0]
     if len(members) == 2:
         joint = shares.reshape([int(domain.sizes[j]) for j in members])
-        title, svg = _map(domain, *members, joint, PLOTTED_CELLS_A_SIDE)
+        title, svg = _map(domain, first, members[1], joint, PLOTTED_CELLS_A_SIDE)
         return Figure(f"{title}, in percent of the table{among}", svg)
     kept = _largest(shares, PLOTTED_BARS)
     bars = np.array([bar or 0.0 for bar in cells["bar"].to_pylist()])

@@ -29,14 +29,13 @@ from dualquery.table.cells import distinct, texts_of
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
 from dualquery.table.records import smallest_type
 from dualquery.table.toml_text import quoted
+from dualquery.types import Words
 
 LONGEST = 64  # characters of a text, at most
 TEXT_BITS = 62
 MOST_COLUMNS = 32
 MOST_NUMBERS = 2**53  # the ends of a range: beyond it a float no longer tells whole numbers apart
 _OPEN = ("any text",)  # stands for the values of a column that has no list
-
-Cells = NDArray[np.uint64]
 
 
 class Unlisted(Sequence[str]):
@@ -144,7 +143,7 @@ class CodeTable(Domain):
         return float(sum(np.log2(float(len(column.labels))) for column in self.columns))
 
 
-def cells_of(columns: Sequence[NDArray[np.unsignedinteger]], rows: int) -> Cells:
+def cells_of(columns: Sequence[NDArray[np.unsignedinteger]], rows: int) -> Words:
     """The cell of each record, from the codes of its columns: mixed one after the other (splitmix64)."""
     cells = np.full(rows, 0x9E3779B97F4A7C15, np.uint64)
     with np.errstate(over="ignore"):

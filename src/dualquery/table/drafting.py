@@ -29,6 +29,7 @@ from dualquery.table.notation import numbers_written
 from dualquery.table.persons import EACH, IDS, PERSONS, looks_like_id, no_unit, repeats
 from dualquery.table.schema import Schema
 from dualquery.table.special import SECTIONS
+from dualquery.types import Reals
 
 FEW = 20  # whole numbers with at most so many distinct values are categories
 MANY = 200  # texts with more distinct values are taken for names, ids or free text, and left out
@@ -111,11 +112,9 @@ BINS = 20
 DECADES = 25  # of a ladder by order of magnitude, on each side of 0: what is smaller still is next to 0
 UNEVEN = 0.5  # of the rows in one of BINS bins of equal width: these numbers are skewed
 
-Floats = NDArray[np.float64]
-
 
 def drafted_edges(
-    name: str, values: Floats, weights: NDArray[np.int64], quantiles: int | None, *, integer: bool
+    name: str, values: Reals, weights: NDArray[np.int64], quantiles: int | None, *, integer: bool
 ) -> tuple[float, ...]:
     """At quantiles where so many are wanted; by order of magnitude where numbers are skewed; else equal."""
     order = np.argsort(values)
@@ -131,7 +130,7 @@ def drafted_edges(
 
 
 def _at_quantiles(
-    values: Floats, shares: Floats, number: int, even: tuple[float, ...], *, integer: bool
+    values: Reals, shares: Reals, number: int, even: tuple[float, ...], *, integer: bool
 ) -> tuple[float, ...]:
     """Edges at the quantiles, rounded to two figures."""
     inner = values[np.searchsorted(shares, np.arange(1, number) / number)]
@@ -145,7 +144,7 @@ def _two_figures(x: float, *, integer: bool) -> float:
 
 
 def _by_magnitude(
-    values: Floats, shares: Floats, even: tuple[float, ...], *, integer: bool
+    values: Reals, shares: Reals, even: tuple[float, ...], *, integer: bool
 ) -> tuple[float, ...]:
     """0, and ± 1, 2 or 5 times powers of ten (or powers alone, where they span many) up to the largest number."""
     ladder: set[float] = set()
@@ -355,12 +354,12 @@ def _numeric(held: Cells, quantiles: int | None) -> Numeric | LeftOut | None:
     )
 
 
-def _read(held: Cells) -> tuple[Numeric, Floats, NDArray[np.bool_]]:
+def _read(held: Cells) -> tuple[Numeric, Reals, NDArray[np.bool_]]:
     """The texts as numbers, in the notation that understands most of them."""
     sign = next(
         (s for s in SIGNS if any(text.startswith(s) or text.endswith(s) for text in held.texts)), None
     )
-    best: tuple[Numeric, Floats, NDArray[np.bool_]] | None = None
+    best: tuple[Numeric, Reals, NDArray[np.bool_]] | None = None
     for comma in (False, True):
         column = Numeric(held.name, (0.0, 1.0), decimal_comma=comma, currency=sign)
         numbers, junk = numbers_written(column, list(held.texts))
@@ -370,7 +369,7 @@ def _read(held: Cells) -> tuple[Numeric, Floats, NDArray[np.bool_]]:
     return best
 
 
-def _number_markers(numbers: Floats) -> tuple[str, ...]:
+def _number_markers(numbers: Reals) -> tuple[str, ...]:
     """Negative numbers that stand for missing ones: all others are at least zero."""
     known = {float(each): each for each in NUMBER_MARKERS}
     negative = sorted(set(numbers[numbers < 0].tolist()))
@@ -378,7 +377,7 @@ def _number_markers(numbers: Floats) -> tuple[str, ...]:
     return markers if len(markers) == len(negative) and len(numbers) > len(negative) else ()
 
 
-def _is_id(held: Cells, values: Floats) -> bool:
+def _is_id(held: Cells, values: Reals) -> bool:
     """Whether whole numbers number the rows."""
     apart = len(values) == held.rows >= SOME_ROWS
     return apart and bool(IDS.search(held.name) or values.max() - values.min() + 1 == len(values))

@@ -33,7 +33,7 @@
     count = 17770
     first = 1                           # optional
 
-    [[rule]]                            # what a record can be (`table.rules`)
+    [[rule]]                            # what a record can be (`table.domain`)
     says = "age < 15 => income = 0"
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute

@@ -21,14 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.table.columns import Numeric, Spread, unit_bounds
+from dualquery.types import Integers, Reals
 
 STEEPEST = 5.0  # exponents beyond are taken for noise
 STEPS = 50  # of bisection
 WIDEST = 1e12  # a bin whose ends are further apart (as a ratio) is uniform
 FINER = 3  # more figures than the width of a bin has, where nobody says how many decimals
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def in_units(column: Numeric) -> bool:
@@ -36,7 +34,7 @@ def in_units(column: Numeric) -> bool:
     return column.integer or column.decimals is not None
 
 
-def bounds_of(column: Numeric) -> tuple[Floats, Floats]:
+def bounds_of(column: Numeric) -> tuple[Reals, Reals]:
     """The least and the largest number of each bin, in units where there are some."""
     if in_units(column):
         units = np.array(unit_bounds(column), np.float64)
@@ -45,20 +43,20 @@ def bounds_of(column: Numeric) -> tuple[Floats, Floats]:
     return edges[:-1], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])
 
 
-def spread(column: Numeric, codes: Ints) -> Floats:
+def spread(column: Numeric, codes: Integers) -> Reals:
     """A number for each code, inside its bin; in units where there are some."""
     return _spread_units(column, codes) if in_units(column) else _spread_numbers(column, codes)
 
 
-def _spread_units(column: Numeric, codes: Ints) -> Floats:
+def _spread_units(column: Numeric, codes: Integers) -> Reals:
     first, last = bounds_of(column)
     # A unit stands for the numbers from it to the next one.
     placed = np.floor(_placed(column, codes, first, last + 1.0))
-    inside: Floats = np.clip(placed, first[codes], last[codes])
+    inside: Reals = np.clip(placed, first[codes], last[codes])
     return inside
 
 
-def _spread_numbers(column: Numeric, codes: Ints) -> Floats:
+def _spread_numbers(column: Numeric, codes: Integers) -> Reals:
     low, high = np.array(column.edges[:-1]), np.array(column.edges[1:])
     below = np.nextafter(high, -np.inf)
     placed = np.clip(_placed(column, codes, low, high), low[codes], below[codes])
@@ -72,7 +70,7 @@ def _spread_numbers(column: Numeric, codes: Ints) -> Floats:
     return placed
 
 
-def _placed(column: Numeric, codes: Ints, low: Floats, high: Floats) -> Floats:
+def _placed(column: Numeric, codes: Integers, low: Reals, high: Reals) -> Reals:
     quantiles = _quantiles(column.name, codes, column.bins)
     a, b = low[codes], high[codes]
     placed = a * (1 - quantiles) + b * quantiles
@@ -89,14 +87,14 @@ def _placed(column: Numeric, codes: Ints, low: Floats, high: Floats) -> Floats:
     return placed
 
 
-def _one_side(low: Floats, high: Floats) -> NDArray[np.bool_]:
+def _one_side(low: Reals, high: Reals) -> NDArray[np.bool_]:
     """Which bins lie on one side of zero, and are not so wide that no power law is told apart."""
     nearer, farther = np.minimum(abs(low), abs(high)), np.maximum(abs(low), abs(high))
     sides: NDArray[np.bool_] = ((low > 0) | (high < 0)) & (farther / WIDEST < nearer)
     return sides
 
 
-def exponents(column: Numeric, counts: Ints) -> Floats:
+def exponents(column: Numeric, counts: Integers) -> Reals:
     """The exponent s of each bin's density |x|^s."""
     if column.spread is not None:
         return np.full(column.bins, -1.0 if column.spread is Spread.LOG else 0.0)
@@ -113,11 +111,11 @@ def exponents(column: Numeric, counts: Ints) -> Floats:
         if len(first) > 1 and ends[-1] > 0 and found[-2] < 0:
             # Where the law grows steeper towards the outer end, it does so beyond the last edge that has neighbours.
             total[place[-1]] += np.minimum(0.0, found[-1] - found[-2]) / 2
-    mean: Floats = total / np.maximum(number, 1.0)
+    mean: Reals = total / np.maximum(number, 1.0)
     return mean
 
 
-def _joint_exponent(a: Floats, b: Floats, c: Floats, left: Ints, right: Ints) -> Floats:
+def _joint_exponent(a: Reals, b: Reals, c: Reals, left: Integers, right: Integers) -> Reals:
     """The s for which ∫_b^c x^s dx / ∫_a^b x^s dx = right / left, by bisection; it grows with s."""
     wanted = np.log((right + 0.5) / (left + 0.5))
     end, start = c / b, a / b
@@ -130,11 +128,11 @@ def _joint_exponent(a: Floats, b: Floats, c: Floats, left: Ints, right: Ints) ->
         power = np.where(np.abs(power) < 1e-6, 1e-6, power)
         share = np.log((end**power - 1.0) / power) - np.log((1.0 - start**power) / power)
         low, high = np.where(share < wanted, middle, low), np.where(share < wanted, high, middle)
-    solved: Floats = (low + high) / 2
+    solved: Reals = (low + high) / 2
     return solved
 
 
-def _quantiles(name: str, codes: Ints, bins: int) -> Floats:
+def _quantiles(name: str, codes: Integers, bins: int) -> Reals:
     """(j + 1/2)/n for the j-th of the n records of a bin, in a random order that everybody can draw again."""
     seed = int.from_bytes(hashlib.sha256(name.encode("utf-8", errors="replace")).digest()[:8], "little")
     shuffled = np.random.default_rng(seed).random(len(codes))
@@ -143,5 +141,5 @@ def _quantiles(name: str, codes: Ints, bins: int) -> Floats:
     starts = np.cumsum(counts) - counts
     place = np.empty(len(codes), np.float64)
     place[order] = np.arange(len(codes)) - starts[codes[order]]
-    quantiles: Floats = (place + 0.5) / counts[codes]
+    quantiles: Reals = (place + 0.5) / counts[codes]
     return quantiles

@@ -27,7 +27,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     zeros,
 )
 from dualquery.mechanisms.dual_query.rehearsal import rehearse
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Step, Task, affordable, choice
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, affordable, choice
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.oracles.clauses import Clauses
 from dualquery.oracles.exact import exact_response
@@ -38,6 +38,7 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.selection import Rate
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
+from dualquery.types import Progress
 
 BLUR_MOST = 0.1  # a density blurred by more than this share of the table guides nobody
 EXACT_SECONDS = 5.0  # per round

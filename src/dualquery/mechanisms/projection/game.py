@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.effort import Effort
+from dualquery.fitting.fitter import Effort
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Progress, Task
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 from dualquery.mechanisms.projection.baskets import ByItems
 from dualquery.mechanisms.projection.plans import with_fewer_rows
 from dualquery.mechanisms.projection.pure import BySignedTables, plan_by_signed_tables
@@ -29,6 +29,7 @@ from dualquery.mechanisms.projection.wide import ByClasses, plan_wide, rather
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
+from dualquery.types import Progress
 
 Way = ByTables | ByChosenPairs | ByItems | ByClasses | BySignedTables
 

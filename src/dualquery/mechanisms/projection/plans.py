@@ -7,10 +7,10 @@ from typing import Any
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.measured import HALF_NORMAL
-from dualquery.game.moves import Set
 from dualquery.mechanisms.mechanism import Plan, Step, Task
 from dualquery.mechanisms.shares import Shares
 from dualquery.privacy.statistics import GroupCounts
+from dualquery.types import Set
 
 MEAN_ERROR, MAX_ERROR = (
     0.45,

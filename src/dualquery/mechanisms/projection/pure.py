@@ -25,10 +25,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Integers
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
-from dualquery.fitting.fit import RefittingDataPlayer
+from dualquery.fitting.fit import RefittingDataPlayer, product_start
+from dualquery.fitting.fitter import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
 from dualquery.fitting.measured import (
     Measured,
     MeasuredTables,
@@ -37,8 +36,6 @@ from dualquery.fitting.measured import (
     interactions_told,
     variance_told,
 )
-from dualquery.fitting.rows import product_start
-from dualquery.game.moves import Cells, Set
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.mechanism import Plan, Step, Task, hidden
@@ -64,6 +61,7 @@ from dualquery.privacy.selection import Rate, Selected
 from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
 from dualquery.queries.tables import Tables, signed_entries
 from dualquery.table.records import Records
+from dualquery.types import Cells, Integers, Set
 
 SHARE_OF_LARGER = 0.5  # for all sets of three and more, where all are measured
 SHARE_OF_TRIPLES = 0.12  # where a few are chosen

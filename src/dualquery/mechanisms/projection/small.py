@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.effort import COUNT_SECONDS, Effort, Fitting, Progress, Rows
-from dualquery.fitting.fit import fit
+from dualquery.fitting.fit import fit, product_start
+from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
-from dualquery.fitting.rows import product_start
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
-from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.plans import SHARE_OF_ONES, built
 from dualquery.mechanisms.shares import (
@@ -41,6 +39,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.misfits import Misfits, misfit_sensitivity
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
+from dualquery.types import Cells, Done, Set
 
 SHARE_OF_MISFITS = 0.07
 MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/how_it_works.md)
@@ -164,7 +163,7 @@ class ByChosenPairs:
         return {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)}
 
     def _fitting(self, measured: MeasuredTables) -> Fitting:
-        def fitted(effort: Effort, rng: np.random.Generator, progress: Progress) -> Rows:
+        def fitted(effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
             known = denoised(measured)
             if known.of_order(2):
                 return fit(known, effort, rng, progress, at_once=False, likely=LIKELY)

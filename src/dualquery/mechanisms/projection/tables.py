@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.allocation import Allocation, Curves, Floats, Workloads, allocate, predicted_curves
-from dualquery.fitting.effort import COUNT_SECONDS, Effort, Fitting
+from dualquery.fitting.allocation import Allocation, Curves, Workloads, allocate, predicted_curves
+from dualquery.fitting.cpu import all_binary
 from dualquery.fitting.fit import fit
+from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
-from dualquery.fitting.rows import all_binary
-from dualquery.game.moves import Cells, Set
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.plans import MAX_ERROR, MEAN_ERROR, SHARE_OF_ONES, built
 from dualquery.mechanisms.shares import (
@@ -49,9 +48,10 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.misfits import Misfits, misfit_sensitivity
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
+from dualquery.types import Cells, Reals, Set
 
 LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
 ROUGH_STEPS = 4  # of expectation and maximisation, where only shares follow from it
@@ -160,10 +160,10 @@ class StagedTables:
             known = known.joined(measured(4, settled[4]))
         return known, self._at_once(task, known), replace(self, settled=settled)
 
-    def _shares(self, of_sets: Floats) -> Shares:
+    def _shares(self, of_sets: Reals) -> Shares:
         return dict(zip(self.sets, of_sets.tolist(), strict=True))
 
-    def _first_half(self, wanted: Allocation) -> Floats:
+    def _first_half(self, wanted: Allocation) -> Reals:
         """Pairs first; larger sets where all pairs fit in."""
         assert self.halves is not None
         room, total = self.halves[0].share, sum(stage.share for stage in self.halves)
@@ -180,8 +180,8 @@ class StagedTables:
         ones: Mapping[int, Cells],
         curves: Curves,
         wanted: Allocation,
-        spent: Floats,
-    ) -> Floats:
+        spent: Reals,
+    ) -> Reals:
         """By what is still unknown of each pair, now that the first half has told how pairs depend."""
         assert self.halves is not None
         pairs = sets_of_at_most(known.of_order(2), task.domain.sizes, MOST_VALUES)
@@ -323,7 +323,7 @@ def _staged(
 def work_of(task: Task, sets: tuple[Set, ...]) -> NDArray[np.float64]:
     """How many values a row looks at for each set in a pass; a view costs some eight, whatever its size.
 
-    Rows of binary attributes look at a cube of the width (`fitting.rows`), about a tenth of a value a
+    Rows of binary attributes look at a cube of the width (`fitting.cpu`), about a tenth of a value a
     cell, whatever is measured.
     """
     sizes, width = task.domain.sizes, task.domain.width

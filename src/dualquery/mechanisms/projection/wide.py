@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import INTERPRETER_BYTES, Effort, Fitting, Progress
+from dualquery.fitting.fitter import INTERPRETER_BYTES, Effort, Fitting
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.wide import (
     TAIL,
@@ -33,7 +33,6 @@ from dualquery.fitting.wide import (
     Mixture,
     NoisySums,
     Spectrum,
-    Words,
     consistent,
     latent_places,
     length_edges,
@@ -95,8 +94,7 @@ from dualquery.queries.binary import (
     SecondMoments,
 )
 from dualquery.table.domain import Domain
-
-Numbers = NDArray[np.float64]
+from dualquery.types import Done, Reals, Words
 
 FEW = 400  # public random attributes on which structure is looked for
 ROUNDS = 8  # of noisy k-means
@@ -164,7 +162,7 @@ class Measuring:
         variance = np.asarray((noisy.deviation / (2 * self.total)) ** 2)
         return Measured("ones", (noisy.values / self.total + 1) / 2, variance)
 
-    def _longest(self, centred: Centred, fractions: Numbers, name: str) -> int:
+    def _longest(self, centred: Centred, fractions: Reals, name: str) -> int:
         """B²: squared lengths that all but about 2% of the records stay below."""
         steps = centred.centre.mean(axis=0)
         squares = (centred.centre.astype(np.float64) ** 2).mean(axis=0)
@@ -184,7 +182,7 @@ class Measuring:
             weight //= 2
         raise BudgetError(TOO_SMALL)
 
-    def _spectrum(self, few: Binary, fractions: Numbers) -> Spectrum | None:
+    def _spectrum(self, few: Binary, fractions: Reals) -> Spectrum | None:
         """Axes of the second moments; None where the neighbours leave no room to measure them."""
         centre = on_grid(fractions)
         centred = Centred(few, centre[None])
@@ -303,7 +301,7 @@ class Measuring:
         noise = np.full(number, math.sqrt(totals.variance))
         return self._made(np.full(number, 1 / number), matched(fractions, covariances, t), noise)
 
-    def _made(self, shares: Numbers, means: NDArray[np.floating], noise: Numbers) -> Mixture:
+    def _made(self, shares: Reals, means: NDArray[np.floating], noise: Reals) -> Mixture:
         return Mixture(
             self.binary.attributes, shares, np.ascontiguousarray(means, np.float32), noise.astype(np.float32)
         )
@@ -355,7 +353,7 @@ class ByClasses:
 def of_mixture(domain: Domain, mixture: Mixture) -> Fitting:
     """Rows are kept in bits, an attribute a row of words."""
 
-    def fit(effort: Effort, rng: np.random.Generator, tell: Progress) -> Words:
+    def fit(effort: Effort, rng: np.random.Generator, tell: Done) -> Words:
         tell(0, 1)
         words = mixture.rows(effort.rows, rng)
         tell(1, 1)

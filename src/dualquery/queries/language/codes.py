@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
 from dualquery.queries.language.vocabulary import quoted_where_needed, unknown_name
-from dualquery.queries.limits import check_count
 from dualquery.queries.lists import Catalogue, Lists, joined
-from dualquery.queries.workload import Workload
+from dualquery.queries.workload import Workload, check_count
 from dualquery.table.cells import plain, texts_of
-from dualquery.table.codes import Cells, CodeTable, cells_of
+from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.domain import Domain
 from dualquery.table.reading import read_table
 from dualquery.table.reading.source import WantedColumns
+from dualquery.types import Words
 
 LIST = "list"  # the column that names the lists of a file
 MOST_CELLS = 200_000_000
@@ -79,7 +79,7 @@ def lists_of(domain: CodeTable, source: object) -> Lists:
 
 
 def _listed(
-    domain: CodeTable, rank: NDArray[np.intp], cells: Cells, said: tuple[str, ...], texts: NDArray[np.str_]
+    domain: CodeTable, rank: NDArray[np.intp], cells: Words, said: tuple[str, ...], texts: NDArray[np.str_]
 ) -> Lists:
     """Lists from (list, cell) pairs; a cell that a list names twice is in it once."""
     order = np.lexsort((cells, rank))
@@ -104,7 +104,7 @@ def _columns(domain: CodeTable, source: object, more: tuple[str, ...]) -> NDArra
     return np.array([["" if text is None else str(text) for text in column] for column in columns]).T
 
 
-def _cells(domain: CodeTable, texts: NDArray[np.str_], where: str) -> Cells:
+def _cells(domain: CodeTable, texts: NDArray[np.str_], where: str) -> Words:
     """The cells of some records, or a QueryError at the first code that cannot occur."""
     codes = []
     for j, column in enumerate(domain.open_columns):
@@ -120,7 +120,7 @@ def _cells(domain: CodeTable, texts: NDArray[np.str_], where: str) -> Cells:
     return cells_of(codes, len(texts))
 
 
-def _catalogue(cells: Cells, texts: NDArray[np.str_]) -> Catalogue:
+def _catalogue(cells: Words, texts: NDArray[np.str_]) -> Catalogue:
     distinct, first = np.unique(cells, return_index=True)
     return Catalogue(distinct, texts[first])
 

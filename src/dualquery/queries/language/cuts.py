@@ -15,22 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.cuts import Cuts, cuts_of
-from dualquery.queries.draws import Stream, range_pairs
 from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
-from dualquery.queries.language.grouping import to_groups
-from dualquery.queries.language.reader import Reader
-from dualquery.queries.limits import check_count
-from dualquery.queries.workload import Workload
+from dualquery.queries.language.reader import Reader, to_groups
+from dualquery.queries.random_families import Stream, range_pairs
+from dualquery.queries.workload import Workload, check_count
 from dualquery.table.domain import Domain
 from dualquery.table.graph import Graph
+from dualquery.types import Flags
 
 EXAMPLE = "edges from {a, b} to {c}, or edges leaving {region = North}"
 _CONDITION = {"=", "!=", "<", ">", "<=", ">=", "&", "|", "!"}
-Members = NDArray[np.bool_]
 
 
 def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tuple[Cuts, ...]:
@@ -98,7 +95,7 @@ def _by_attribute(domain: Graph, name: str) -> Cuts:
     return cuts_of(domain, np.repeat(values, len(values), axis=0), np.tile(values, (len(values), 1)))
 
 
-def _read(domain: Graph, text: str, place: str) -> tuple[Members, Members]:
+def _read(domain: Graph, text: str, place: str) -> tuple[Flags, Flags]:
     try:
         return _Parser(domain, text).cut()
     except Fault as fault:
@@ -114,7 +111,7 @@ class _Parser:
         self._tokens = tokens_of(text)
         self._next = 0
 
-    def cut(self) -> tuple[Members, Members]:
+    def cut(self) -> tuple[Flags, Flags]:
         self._word("edges")
         token = self._take("word")
         how = token.text.lower()
@@ -129,7 +126,7 @@ class _Parser:
         sides = {"from": (first, other), "leaving": (first, other), "entering": (other, first)}
         return sides.get(how, (first, first))
 
-    def _set(self) -> Members:
+    def _set(self) -> Flags:
         opening = self._sign("{")
         inner: list[Token] = []
         depth = 1
@@ -147,7 +144,7 @@ class _Parser:
             return self._condition(self._text[opening.column + 1 : closing.column], opening)
         return self._listed(inner)
 
-    def _condition(self, text: str, opening: Token) -> Members:
+    def _condition(self, text: str, opening: Token) -> Flags:
         """The vertices whose public attributes satisfy a formula."""
         domain, held = self._domain.attributes, self._domain.held
         if domain is None or held is None:
@@ -160,7 +157,7 @@ class _Parser:
             group.add_answers(row.astype(np.int32), answer)
         return np.asarray(holds[which.ravel(), 0] > 0)
 
-    def _listed(self, tokens: list[Token]) -> Members:
+    def _listed(self, tokens: list[Token]) -> Flags:
         members = np.zeros(len(self._domain.vertices), np.bool_)
         if len(tokens) == 1 and (tokens[0].kind, tokens[0].text.lower()) == ("word", "everything"):
             return ~members
