@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.harness import Figure, data_folder, in_fresh_process, show
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.multiplicative_weights import ONCE, MultiplicativeWeights
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Heard
 from dualquery.game.play import played

@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Heard
 from dualquery.game.play import play

@@ -259,7 +259,7 @@ def source_of(table: str, named: str | None, schema: Schema, engine: Engine, mas
         return table_of(table, named)
     if named is not None:
         raise DataError("with --engine spark a table is Parquet, not one of a database; leave --table out")
-    from dualquery.counting.spark_session import spark_frame
+    from dualquery.counting.spark import spark_frame
 
     names = [column.name for column in schema.domain.columns]
     if schema.unit is not None and schema.unit not in names:

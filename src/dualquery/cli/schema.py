@@ -91,7 +91,7 @@ def check(
     ```
     """
     from dualquery.errors import SchemaError
-    from dualquery.queries.schema_check import checked
+    from dualquery.queries.rules import checked
 
     found = checked(schema, table)
     if not quiet:

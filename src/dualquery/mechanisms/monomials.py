@@ -67,8 +67,8 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
-from dualquery.queries.disjunctions import attributes_of_disjunctions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.families import attributes_of_disjunctions
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.types import Progress, Reals
 

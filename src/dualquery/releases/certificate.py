@@ -33,7 +33,7 @@ import numpy as np
 from dualquery import __version__
 from dualquery.errors import ReleaseError
 from dualquery.mechanisms.error_bars import LEVEL, CurvePoint, ErrorCurves, Replica, learned_curves
-from dualquery.queries.draws import Stream
+from dualquery.queries.random_families import Stream
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
