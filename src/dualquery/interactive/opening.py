@@ -48,15 +48,15 @@ from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
 from dualquery.randomness import entropy_from
 from dualquery.releases.arguments import for_callers
-from dualquery.releases.make import counting, public_schema, refuse_dropping
+from dualquery.releases.make import counting, public_schema
 from dualquery.releases.make import release as make_release
 from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.plan import warnings_of
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
+from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.source import Source
 from dualquery.types import silent
 
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
@@ -64,7 +64,7 @@ ORDER = 3  # of the tables that the first release is made for, or less where the
 
 @for_callers
 def online(
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     *,
     budget: Budget,
     domain: Domain | None = None,
@@ -93,7 +93,6 @@ def online(
     that takes more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
     """
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
-    refuse_dropping(public, budget.neighbours)
     check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
     private, others = seed is None and (release is None or release.certificate.private), published or {}
     if private:
@@ -149,7 +148,7 @@ def online(
 
 @for_callers
 def first_release(
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     *,
     budget: Budget,
     domain: Domain | None = None,

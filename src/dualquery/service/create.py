@@ -20,7 +20,7 @@ from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
-from dualquery.releases.make import counting, refuse_dropping
+from dualquery.releases.make import counting
 from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
@@ -61,7 +61,6 @@ def begin(
     if out.exists():
         raise DualQueryError(f"'{out}' exists already; name another file with --out")
     described = read_schema(schema)
-    refuse_dropping(described, neighbours)
     counter = counting(table, described, neighbours, None, progress)
     rows = shared_rows(counter, neighbours) or public_rows
     if delta is None and rows is None:

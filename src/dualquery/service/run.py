@@ -36,9 +36,9 @@ from dualquery.service.journal import LedgerJournal
 from dualquery.service.requests import Service
 from dualquery.service.settings import Settings
 from dualquery.table.domain import Domain
+from dualquery.table.reading.source import Source
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, read_schema
-from dualquery.table.source import Source
 from dualquery.types import silent
 
 

@@ -5,20 +5,19 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.fitting.cpu import signed_sums
-from dualquery.fitting.rows import (
+from dualquery.fitting.cpu import (
     BINARY_ATTRIBUTES,
-    BinaryRowDataPlayer,
-    RowDataPlayer,
-    Targets,
+    CPU,
     all_binary,
-    row_data_player,
+    binary_passes,
+    signed_sums,
+    table_passes,
 )
-from dualquery.game.moves import Residual, Transcript
+from dualquery.fitting.fitter import Targets
 from dualquery.queries.tables import centred
 
-NOTHING = Transcript()
 WIDTH = 6
+SEEDS = np.array([7, 8], np.uint64)
 
 
 def problem(seed, *, orders=(1, 2, 3)):
@@ -33,26 +32,23 @@ def problem(seed, *, orders=(1, 2, 3)):
             elif rng.random() < 0.6:
                 maker.add_interaction(members, centred(table), float(rng.uniform(0.5, 2)))
     maker.add_lean((0, 1), rng.normal(0, 1, (2, 2)), 0.002)
-    lean = {j: rng.dirichlet((2, 2)) for j in range(WIDTH)}
-    return maker, lean, rng.integers(0, 2, (2, 200, WIDTH)).astype(np.uint8)
+    maker.lean = {j: rng.dirichlet((2, 2)) for j in range(WIDTH)}
+    return maker, rng.integers(0, 2, (2, 200, WIDTH)).astype(np.uint8)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("orders", [(1,), (1, 2), (1, 2, 3)])
-def test_without_heat_both_data_players_move_alike(seed, orders):
-    targets, lean, start = problem(seed, orders=orders)
-    one = RowDataPlayer(targets, lean, start, np.random.default_rng(7))
-    two = BinaryRowDataPlayer(targets, lean, start, np.random.default_rng(7))
-    for _ in range(3):
-        assert np.array_equal(one.reply(NOTHING, Residual(0.0)), two.reply(NOTHING, Residual(0.0)))
+def test_without_heat_both_kernels_move_alike(seed, orders):
+    targets, start = problem(seed, orders=orders)
+    one, two = (kernel(targets, start, [0.0] * 3, SEEDS) for kernel in (table_passes, binary_passes))
+    assert all(np.array_equal(*both) for both in zip(one, two, strict=True))
 
 
 def test_with_heat_both_draw_from_the_same_distribution():
-    targets, lean, start = problem(1)
+    targets, start = problem(1)
     means = []
-    for kind in (RowDataPlayer, BinaryRowDataPlayer):
-        player = kind(targets, lean, start, np.random.default_rng(3))
-        rows = [player.reply(NOTHING, Residual(40.0)) for _ in range(60)][10:]
+    for kernel in (table_passes, binary_passes):
+        rows = list(kernel(targets, start, [40.0] * 60, SEEDS))[10:]
         signs = 1.0 - 2.0 * np.concatenate(rows, axis=1).reshape(-1, WIDTH)
         products = [
             signs[:, list(s)].prod(axis=1).mean() for o in (1, 2, 3) for s in combinations(range(WIDTH), o)
@@ -79,5 +75,5 @@ def test_which_rows_are_binary():
     assert not all_binary(np.full(50, 2), 4)
     assert not all_binary(np.array([2, 3]), 2)
     assert not all_binary(np.full(BINARY_ATTRIBUTES + 1, 2), 3)
-    targets, lean, start = problem(0)
-    assert isinstance(row_data_player(targets, lean, start, np.random.default_rng(0)), BinaryRowDataPlayer)
+    targets, start = problem(0)
+    assert CPU.fit(targets, start, [0.0], SEEDS).__name__ == "binary_passes"

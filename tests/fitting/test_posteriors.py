@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from dualquery.fitting import shrink
+from dualquery.fitting.cpu import CPU
 from dualquery.fitting.fit import PairTargets
+from dualquery.fitting.fitter import Targets
 from dualquery.fitting.measured import MeasuredTables
 from dualquery.fitting.posteriors import (
     SeparablePrior,
@@ -17,9 +19,7 @@ from dualquery.fitting.posteriors import (
     tree_lean,
     tree_of,
 )
-from dualquery.fitting.rows import Targets, row_data_player
 from dualquery.fitting.shrink import FAR, RATIOS, relative_posterior
-from dualquery.game.moves import Residual, Transcript
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Domain
 
@@ -179,14 +179,12 @@ def test_without_data_rows_are_drawn_from_the_tree(size):
     ones[2] = chain[1, 2].sum(axis=0)
     tree = tree_of({**chain, (0, 2): np.outer(ones[0], ones[2])}, ones)
     assert sorted(tree) == [(0, 1), (1, 2)]
-    maker, heat, rows = Targets(np.full(3, size, np.int64)), 0.01, 6000
+    maker, heat, rows = Targets(np.full(3, size), ones), 0.01, 6000
     for i, j in tree:
         maker.add_lean((i, j), tree_lean(chain[i, j], ones[i], ones[j], 1e-9), heat)
-    player = row_data_player(
-        maker, ones, rng.integers(0, size, (1, rows, 3)).astype(np.uint8), np.random.default_rng(5)
-    )
-    replies = [player.reply(Transcript(), Residual(rows * heat))[0] for _ in range(20)][4:]
-    drawn = np.concatenate(replies)
+    start = rng.integers(0, size, (1, rows, 3)).astype(np.uint8)
+    passes = list(CPU.fit(maker, start, [rows * heat] * 20, np.array([5], np.uint64)))[4:]
+    drawn = np.concatenate([chains[0] for chains in passes])
     joint = np.zeros((size,) * 3)
     np.add.at(joint, tuple(drawn.T), 1 / len(drawn))
     expected = chain[0, 1][:, :, None] * given[None]

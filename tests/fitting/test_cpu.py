@@ -1,6 +1,6 @@
 """Row-wise best responses: every move lowers the error, and threads change nothing."""
 
-from itertools import combinations
+from itertools import combinations, repeat
 
 import numba
 import numpy as np
@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.fitting.cpu import GUMBEL, LOGISTIC
-from dualquery.fitting.rows import (
-    ItemRowDataPlayer,
-    ResidualQueryPlayer,
-    RowDataPlayer,
-    RowLayout,
-    Targets,
-)
-from dualquery.game.moves import Residual, Transcript
+from dualquery.fitting.cpu import CPU, GUMBEL, LOGISTIC, binary_passes, spread, table_passes, views_of
+from dualquery.fitting.fitter import ItemTargets, Targets
+from dualquery.fitting.reference import ReferenceFitter
 
-NOTHING = Transcript()
 PASSES = 60  # of best responses; rows come to rest long before
+COLD = repeat(0.0)
+
+
+def seeds(seed, chains=1):
+    return np.random.default_rng(seed).integers(0, 1 << 63, chains, dtype=np.uint64)
 
 
 def histogram(rows, sizes, members):
@@ -77,11 +75,11 @@ def test_at_temperature_zero_no_pass_raises_the_error_and_the_last_one_changes_n
 ):
     interactions = list(combinations(range(len(sizes)), 3)) if with_interactions else []
     targets, start, tables, centred_ones = random_problem(seed, sizes, interactions=interactions)
-    player = RowDataPlayer(targets, {}, start, np.random.default_rng(seed))
+    passes = table_passes(targets, start, COLD, seeds(seed))
     before = squared_error(start[0], sizes, tables, centred_ones)
     rows = start[0]
     for _ in range(PASSES):
-        reply = player.reply(NOTHING, Residual(0.0))[0]
+        reply = next(passes)[0]
         after = squared_error(reply, sizes, tables, centred_ones)
         assert after <= before + 1e-3 * (1 + abs(before))
         if np.array_equal(reply, rows):
@@ -89,7 +87,7 @@ def test_at_temperature_zero_no_pass_raises_the_error_and_the_last_one_changes_n
         before, rows = after, reply
     else:
         pytest.fail("the rows do not come to rest")
-    assert np.array_equal(player.reply(NOTHING, Residual(0.0))[0], rows)
+    assert np.array_equal(next(passes)[0], rows)
     for r in range(0, len(rows), 6):  # and where they rest, no single change is better
         for j, size in enumerate(sizes):
             for value in range(size):
@@ -104,10 +102,10 @@ def test_every_single_move_lowers_the_error(seed):
     # One row: a pass is at most one move an attribute, each of them a best response.
     sizes = [3, 4]
     targets, start, tables, _ = random_problem(seed, sizes, rows=1)
-    player = RowDataPlayer(targets, {}, start, np.random.default_rng(seed))
+    passes = table_passes(targets, start, COLD, seeds(seed))
     before = squared_error(start[0], sizes, tables, {})
     for _ in range(3):
-        rows = player.reply(NOTHING, Residual(0.0))[0]
+        rows = next(passes)[0]
         after = squared_error(rows, sizes, tables, {})
         assert after <= before + 1e-4
         before = after
@@ -124,10 +122,8 @@ def test_a_small_table_is_recovered_exactly_when_there_is_no_noise():
     maker = Targets(np.array(sizes))
     maker.add_table((0, 1), truth / 100, 1.0)
     start = np.zeros((2, 100, 2), np.uint8)
-    player = RowDataPlayer(maker, {}, start, np.random.default_rng(0))
     # Two attributes must change together to get out of a corner: warmth first, then none.
-    for temperature in (3.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.0):
-        chains = player.reply(NOTHING, Residual(temperature))
+    *_, chains = table_passes(maker, start, (3.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.0), seeds(0, 2))
     for rows in chains:
         assert np.array_equal(histogram(rows, sizes, (0, 1)), truth)
 
@@ -139,8 +135,7 @@ def test_one_thread_and_two_give_the_same_rows():
         before = numba.get_num_threads()
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         try:
-            player = RowDataPlayer(targets, {}, start, np.random.default_rng(9))
-            return [player.reply(NOTHING, Residual(t)) for t in (5.0, 1.0, 0.0)]
+            return list(table_passes(targets, start, (5.0, 1.0, 0.0), seeds(9, 3)))
         finally:
             numba.set_num_threads(before)
 
@@ -151,7 +146,7 @@ def test_one_thread_and_two_give_the_same_rows():
 def test_chains_differ_and_rows_stay_in_the_domain():
     sizes = [4, 1, 3]
     targets, start, _, _ = random_problem(4, sizes, rows=200, chains=2)
-    chains = RowDataPlayer(targets, {}, start, np.random.default_rng(0)).reply(NOTHING, Residual(2.0))
+    (chains,) = table_passes(targets, start, [2.0], seeds(0, 2))
     assert not np.array_equal(chains[0], chains[1])
     assert chains.min() >= 0
     assert np.all(chains.reshape(-1, 3).max(axis=0) < sizes)
@@ -159,12 +154,12 @@ def test_chains_differ_and_rows_stay_in_the_domain():
 
 def test_without_pull_rows_follow_the_lean():
     sizes = np.array([3, 2])
-    maker = Targets(sizes)
+    lean = {0: np.array([0.7, 0.2, 0.1]), 1: np.array([0.9, 0.1])}
+    maker = Targets(sizes, lean)
     maker.add_table((0,), np.zeros(3), 0.0)
     maker.add_table((1,), np.zeros(2), 0.0)
-    lean = {0: np.array([0.7, 0.2, 0.1]), 1: np.array([0.9, 0.1])}
     start = np.zeros((1, 40_000, 2), np.uint8)
-    rows = RowDataPlayer(maker, lean, start, np.random.default_rng(1)).reply(NOTHING, Residual(1.0))
+    (rows,) = table_passes(maker, start, [1.0], seeds(1))
     for j, fractions in lean.items():
         seen = np.bincount(rows[0, :, j], minlength=len(fractions)) / rows.shape[1]
         assert np.abs(seen - fractions).max() < 0.012
@@ -187,13 +182,13 @@ def test_interaction_weights_are_the_centred_square():
 
 def test_layout_puts_the_moving_attribute_last():
     sizes = np.array([2, 3, 4])
-    layout = RowLayout(sizes, [(0, 1, 2), (1,)])
+    views = views_of(sizes, [(0, 1, 2), (1,)])
     cells = np.arange(24.0).reshape(2, 3, 4)
-    spread = layout.spread({(0, 1, 2): cells, (1,): np.arange(3.0)})
-    first = layout.offset[layout.copy[1]]  # the view of the first table in which its second attribute moves
-    assert np.array_equal(spread[first : first + 24].reshape(2, 4, 3), np.moveaxis(cells, 1, -1))
-    assert layout.cells == 3 * 24 + 3
-    assert layout.first_view.tolist() == [0, 1, 3, 4]
+    spreads = spread(views, [cells, np.arange(3.0)])
+    first = views.offset[views.copy[1]]  # the view of the first table in which its second attribute moves
+    assert np.array_equal(spreads[first : first + 24].reshape(2, 4, 3), np.moveaxis(cells, 1, -1))
+    assert views.offset[-1] == len(spreads) == 3 * 24 + 3
+    assert views.first_view.tolist() == [0, 1, 3, 4]
 
 
 @settings(max_examples=25, deadline=None)
@@ -212,16 +207,16 @@ def test_items_lower_their_error_too(seed, items):
         ones = weights[0] * np.sum((len(rows) * single - np.diagonal(counts)) ** 2)
         return ones + weights[1] * np.sum((len(rows) * pair - counts)[above] ** 2)
 
-    player = ItemRowDataPlayer(single, pair, *weights, start, rng)
+    passes = CPU.fit(ItemTargets(single, pair, *weights), start, COLD, seeds(seed))
     before = error(start[0])
     for _ in range(5):
-        rows = player.reply(NOTHING, Residual(0.0))[0]
+        rows = next(passes)[0]
         after = error(rows)
         assert after <= before + 1e-3 * (1 + before)
         before = after
     # At rest: no item of no row is better the other way.
     for _ in range(PASSES):
-        settled = player.reply(NOTHING, Residual(0.0))[0]
+        settled = next(passes)[0]
         if np.array_equal(settled, rows):
             break
         rows = settled
@@ -241,8 +236,41 @@ def test_tables_of_noise_are_quantiles():
     assert LOGISTIC.var() == pytest.approx(np.pi**2 / 3, rel=0.01)
 
 
-def test_the_query_player_follows_its_temperatures():
-    player = ResidualQueryPlayer([3.0, 1.0])
-    first = player.challenge(NOTHING)
-    transcript = NOTHING.append(first, np.zeros((1, 1, 1), np.uint8))
-    assert (first.temperature, player.challenge(transcript).temperature) == (3.0, 1.0)
+# ── The reference ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("heat", [(0.0, 0.0), (4.0, 1.0, 0.3)])
+def test_the_reference_fits_the_same_rows(seed, heat):
+    sizes = [4, 1, 3, 6]
+    targets, start, _, _ = random_problem(seed, sizes, interactions=[(0, 2, 3)], chains=2)
+    targets.lean = {0: np.array([0.4, 0.3, 0.2, 0.1]), 3: np.full(6, 1 / 6)}
+    compiled = table_passes(targets, start, heat, seeds(seed, 2))
+    plain = ReferenceFitter().fit(targets, start, heat, seeds(seed, 2))
+    for one, two in zip(compiled, plain, strict=True):
+        assert one.dtype == two.dtype
+        assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_reference_fits_the_same_binary_rows_where_nothing_is_drawn(seed):
+    targets, start, _, _ = random_problem(seed, [2] * 4, orders=(1, 2, 3), chains=2)
+    compiled = binary_passes(targets, start, [0.0] * 3, seeds(seed, 2))
+    plain = ReferenceFitter().fit(targets, start, [0.0] * 3, seeds(seed, 2))
+    assert all(np.array_equal(one, two) for one, two in zip(compiled, plain, strict=True))
+
+
+def test_with_heat_binary_rows_and_items_are_distributed_as_those_of_the_reference():
+    """Means of products over many passes; passes are close to independent at this heat."""
+    rng = np.random.default_rng(5)
+    binary, start, _, _ = random_problem(1, [2] * 3, rows=60)
+    binary.lean = {j: np.array([0.3, 0.7]) for j in range(3)}
+    single = np.array([0.3, 0.5, 0.2])
+    items = ItemTargets(single, np.outer(single, single) * 1.5, 1.5, 0.7)
+    for targets in (binary, items):
+        found = []
+        for fitter in (CPU, ReferenceFitter()):
+            chains = list(fitter.fit(targets, start, [20.0] * 300, seeds(int(rng.integers(99)))))[5:]
+            held = np.concatenate(chains, axis=1)[0].astype(float)
+            found.append(held.T @ held / len(held))
+        assert np.abs(found[0] - found[1]).max() < 0.02
