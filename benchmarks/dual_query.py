@@ -25,7 +25,7 @@ from benchmarks.harness import (
     show,
     table_path,
 )
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.game.data_players import BestResponseDataPlayer
 from dualquery.game.moves import Challenge, Record, Transcript
 from dualquery.game.query_players import LearningQueryPlayer
@@ -35,7 +35,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.predicates import literal_truth
+from dualquery.queries.group import literal_truth
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

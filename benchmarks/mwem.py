@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.harness import Figure, data_folder, in_fresh_process, show
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.multiplicative_weights import ONCE, MultiplicativeWeights
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.mechanism import Task

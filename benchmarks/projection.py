@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import RESULTS, Figure, data_folder, in_fresh_process, records_of, schema_path, show
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.error_bars import Draw, made_replicas
 from dualquery.mechanisms.mechanism import Plan, Task, shown

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness import Figure, data_folder, records_of, show
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget

@@ -18,7 +18,7 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.harness import Figure, in_fresh_process, records_of, show
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.example import SCHEMA, survey
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.game import PROJECTION

@@ -24,8 +24,8 @@ import numpy as np
 
 from benchmarks import large_table
 from benchmarks.harness import Figure, in_fresh_process, show
+from dualquery.counting.counter import SpilledCounter
 from dualquery.counting.opening import open_counter
-from dualquery.counting.spilled import SpilledCounter
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
 from dualquery.table.encoding import encode
@@ -138,8 +138,7 @@ def streaming(folder: Path, parts: int, specs: tuple[str, ...]) -> None:
 
 def spark(folder: Path) -> None:
     """Two executors of one core against one: the clock over several passes, when their processes are warm."""
-    from dualquery.counting.spark import SparkCounter
-    from dualquery.counting.spark_session import open_session
+    from dualquery.counting.spark import SparkCounter, open_session
 
     schema, rows = large_table.schema(), SPARK_PARTS * large_table.PART
     group = workload(TABLES).groups[0]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.queries.disjunctions import attributes_of_disjunctions, disjunctions
+from dualquery.queries.families import attributes_of_disjunctions, disjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, dual_query, search_oracle
 from dualquery.mechanisms.dual_query.parameters import ROUNDS_MOST, Free, from_budget, rate_of, uniform, zeros
 from dualquery.mechanisms.mechanism import Task

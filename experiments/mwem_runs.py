@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.baselines import HADAMARD, hadamard
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem import MWEM, belief_of, starting

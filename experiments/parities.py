@@ -13,7 +13,7 @@ from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.queries.conjunctions import Parities
 from dualquery.queries.families import marginals, parities
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records

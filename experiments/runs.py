@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.parameters import (
@@ -32,7 +32,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

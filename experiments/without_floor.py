@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.figure import Figure
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.example import SCHEMA, survey
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.game import PROJECTION

@@ -20,10 +20,12 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
     {"compiled", "errors", "randomness", "types"},
+    {"example"},
     {"table"},
     {"queries"},
     {"counting"},
     {"privacy"},
+    {"ledger"},
     {"game"},
     {"fitting"},
     {"oracles"},
@@ -31,9 +33,8 @@ STEPS = [
     {"mechanisms"},
     {"releases"},
     {"audits"},
-    {"example", "example_codes", "example_special"},
     {"clinic"},
-    {"asking"},
+    {"interactive"},
     {"service"},
     {"cli"},
     {"__main__"},
@@ -179,7 +180,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.game.data_players",
         "dualquery.game.data_players",
         "dualquery.game.play",
-        "dualquery.fitting.rows",
+        "dualquery.fitting.fitter",
         "dualquery.fitting.cpu",
         "dualquery.oracles.exact",
         "dualquery.oracles.local_search",
@@ -199,7 +200,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.game.data_players",
         "dualquery.beliefs.multiplicative_weights",
         "dualquery.oracles.local_search",
-        "dualquery.fitting.rows",
+        "dualquery.fitting.cpu",
         "dualquery.fitting.fit",
         "dualquery.fitting.measured",
     ],
@@ -210,7 +211,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "from dualquery.privacy.curator import Curator",
         "import dualquery.privacy.curator",
         "from dualquery.privacy import curator",
-        "from dualquery.counting.memory import MemoryCounter",
+        "from dualquery.counting.counter import MemoryCounter",
         "from dualquery import Budget",
         "import dualquery",
         "from dualquery.game.query_players import LearningQueryPlayer",  # through another
@@ -253,27 +254,28 @@ def test_every_way_to_name_the_truth_is_seen(line: str) -> None:
     assert true_names(line)
 
 
-def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:
-    users = {
-        name
-        for name, reached in GRAPH.items()
-        if "dualquery.counting.memory" in reached and part(name) != "audits"  # whose tables are invented
+def users_of(*names: str) -> set[str]:
+    """The modules that import one of these names from elsewhere, or reach it through a module."""
+    return {
+        module
+        for module, text in SOURCES.items()
+        for node in ast.walk(ast.parse(text))
+        if (isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & {*names})
+        or (isinstance(node, ast.Attribute) and node.attr in names)
     }
-    one_by_one = {name for name, reached in GRAPH.items() if "dualquery.counting.columns" in reached}
+
+
+def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:
     released = {
         "dualquery.mechanisms.error_bars",
-        "dualquery.asking.rehearsal",
+        "dualquery.service.run",
     }  # whose records are released ones
-    assert one_by_one - released == {"dualquery.asking.opening"}
-    assert users == {
-        "dualquery.counting.columns",
-        "dualquery.counting.opening",
-        "dualquery.releases.make",
-        "dualquery.releases.evaluate",
-        *released,
-    }
-    openers = {name for name, reached in GRAPH.items() if "dualquery.counting.opening" in reached}
-    assert openers == {"dualquery.releases.make", "dualquery.releases.evaluate"}
+    judged = {"dualquery.releases.make", "dualquery.releases.evaluate"}
+    counters = users_of("MemoryCounter", "SpilledCounter", "SparkCounter")
+    counters = {name for name in counters if part(name) != "audits"}  # whose tables are invented
+    assert counters == {"dualquery.counting.opening", *judged, *released}
+    assert users_of("open_counter") == judged
+    assert users_of("ColumnCounter") - released == {"dualquery.interactive.opening"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:

@@ -62,7 +62,9 @@ def test_a_step_lowers_relative_entropy_by_its_bound(seed: int, step: StepSize) 
         before = relative_entropy(truth, distribution)
         gap = update(distribution, Heard(TableQuery(members, query), np.array((query * table).sum())), step)
         after = relative_entropy(truth, distribution)
-        rate = min(step.value, StepSize.FULL.value)  # raking gains at least as much as the full step (Pinsker)
+        rate = min(
+            step.value, StepSize.FULL.value
+        )  # raking gains at least as much as the full step (Pinsker)
         assert before - after >= (rate - rate**2 / 8) * gap**2 - 1e-12
 
 

@@ -9,10 +9,8 @@ import pyarrow.parquet
 import pytest
 
 import dualquery
-from dualquery.counting.columns import ColumnCounter, on_disk
-from dualquery.counting.counter import Counter
-from dualquery.counting.memory import MemoryCounter
-from dualquery.counting.spilled import SpilledCounter
+from dualquery.counting.counter import Counter, MemoryCounter, SpilledCounter
+from dualquery.counting.opening import ColumnCounter, on_disk
 from dualquery.errors import DualQueryError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.distances import distances_to
@@ -32,14 +32,14 @@ pytest.importorskip("pyspark")
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     pytest.skip("there is no Java here; install openjdk-17-jre-headless", allow_module_level=True)
 
-from dualquery.counting import spark_session
+from dualquery.counting import spark as spark_module
 
 MASTER = "local[2]"
 
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    opened = spark_session.open_session(MASTER)
+    opened = spark_module.open_session(MASTER)
     yield opened
     opened.stop()
 
@@ -61,7 +61,7 @@ def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_spark_counts_as_one_machine(
     session: Any, table: pa.Table, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frame = spark_session.spark_frame(str(folder / "part-*.parquet"), ["age", "sex"], MASTER)
+    frame = spark_module.spark_frame(str(folder / "part-*.parquet"), ["age", "sex"], MASTER)
     assert is_spark_frame(frame)
     inside, outside = MemoryCounter(encode(table, PEOPLE)), SparkCounter(frame, PEOPLE)
     assert outside.true_rows == 4000
@@ -131,35 +131,35 @@ def test_a_part_without_a_column_or_of_another_kind_is_named(
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     pa.parquet.write_table(table.drop_columns(["age"]), tmp_path / "part-9.parquet")
     with pytest.raises(DataError, match=r"part-9\.parquet.*no column 'age'"):
-        spark_session.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
+        spark_module.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
     texts = table.set_column(1, "age", table.column("age").cast(pa.string()))
     pa.parquet.write_table(texts, tmp_path / "part-9.parquet")
     with pytest.raises(DataError, match=r"part-9\.parquet.*column 'age' holds string"):
-        spark_session.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
+        spark_module.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
     (tmp_path / "part-9.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(DualQueryError, match="part-9"):
-        spark_session.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
+        spark_module.spark_frame(str(tmp_path), ["age", "sex"], MASTER)
 
 
 def test_what_spark_cannot_read_is_said_in_one_sentence(session: Any, tmp_path: Path) -> None:
     with pytest.raises(DualQueryError, match="PATH_NOT_FOUND"):
-        spark_session.spark_frame(str(tmp_path / "nothing"), ["age"], MASTER)
+        spark_module.spark_frame(str(tmp_path / "nothing"), ["age"], MASTER)
     with pytest.raises(DataError, match="is Parquet"):
-        spark_session.spark_frame("people.csv", ["age"], MASTER)
+        spark_module.spark_frame("people.csv", ["age"], MASTER)
 
 
 def test_without_java_the_thing_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(DualQueryError, match="openjdk-17-jre-headless"):
-        spark_session.open_session("local[1]")
+        spark_module.open_session("local[1]")
 
 
 def test_a_master_that_is_none_is_named() -> None:
     with pytest.raises(DualQueryError, match="'flink' is none of them"):
-        spark_session.open_session("flink")
+        spark_module.open_session("flink")
     with pytest.raises(DualQueryError, match="no Spark Connect server answers at"):
-        spark_session.open_session("sc://127.0.0.1:1")
+        spark_module.open_session("sc://127.0.0.1:1")
 
 
 def test_release_engine_spark(session: Any, table: pa.Table, folder: Path, tmp_path: Path) -> None:

@@ -12,14 +12,13 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter, SpilledCounter
 from dualquery.counting.opening import block_rows, open_counter
-from dualquery.counting.spilled import SpilledCounter
 from dualquery.errors import DataError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.binary import HeldPairs
 from dualquery.queries.families import from_spec
-from dualquery.queries.itemsets import HeldPairs
 from dualquery.releases.make import release
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.encoding import bin_of, encode, record_blocks

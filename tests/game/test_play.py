@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.game.data_players import BestResponseDataPlayer, LearningDataPlayer
 from dualquery.game.moves import Challenge, Transcript
 from dualquery.game.play import play, played

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, QueryError
 from dualquery.game.moves import Heard, TableQuery
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords

@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import Effort
+from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import MeasuredTables
 from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown

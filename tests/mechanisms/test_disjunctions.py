@@ -10,7 +10,7 @@ import pytest
 
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.beliefs.universes import SignedMonomials
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import BareAnswers
@@ -29,8 +29,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.disjunctions import attributes_of_disjunctions, disjunctions
-from dualquery.queries.families import from_spec, from_texts
+from dualquery.queries.families import attributes_of_disjunctions, disjunctions, from_spec, from_texts
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from dualquery.counting.memory import MemoryCounter
-from dualquery.fitting.effort import REPLICAS
+from dualquery.counting.counter import MemoryCounter
+from dualquery.fitting.fitter import REPLICAS
 from dualquery.mechanisms import error_bars
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import UNIFORM
@@ -31,10 +31,9 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.draws import Stream
 from dualquery.queries.families import marginals
-from dualquery.queries.predicates import NONE
-from dualquery.queries.random_families import mixed_questions, random_conjunctions
+from dualquery.queries.group import NONE
+from dualquery.queries.random_families import Stream, mixed_questions, random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems

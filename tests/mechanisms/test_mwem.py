@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dualquery.beliefs.factored import Factored
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task

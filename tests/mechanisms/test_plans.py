@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import Countable
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Countable, MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.baselines import IndependentParameters
 from dualquery.mechanisms.choose import MECHANISMS

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task

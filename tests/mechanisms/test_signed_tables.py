@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, determined, interactions_told, reconstructed
 from dualquery.mechanisms.choose import choose

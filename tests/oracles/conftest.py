@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dualquery.oracles.clauses import Clauses
-from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.group import NONE, Predicates
 
 
 def _rows(rows: list[list[int]]) -> NDArray[np.int32]:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DataError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

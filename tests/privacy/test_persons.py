@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
 from dualquery.mechanisms.mechanism import Task
@@ -57,8 +57,8 @@ from dualquery.privacy.statistics import (
     number_of_records,
 )
 from dualquery.privacy.thresholds import HazardTest
+from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.queries.families import from_spec, parities
-from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.number_of_records import price_of_rows

@@ -33,8 +33,8 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.selection import SLACK, most_bits
 from dualquery.privacy.statistics import SHORT, Interactions, ItemCounts, PairCounts
+from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.queries.families import from_spec
-from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems
 

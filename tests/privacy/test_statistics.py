@@ -19,7 +19,7 @@ import numba
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy import cell_statistics as cell_statistics_module
 from dualquery.privacy import misfits as misfits_module
@@ -74,14 +74,15 @@ from dualquery.queries.binary import (
     ClassSums,
     Clip,
     CrossSums,
+    HeldItems,
     HeldLengths,
+    HeldPairs,
     Lengths,
     SecondMoments,
 )
-from dualquery.queries.coarse_edges import Blocks, CoarseEdges, LikelyPairs, degrees
+from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.distances import Distances, Knots
 from dualquery.queries.families import from_texts, parities
-from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import exp_minus

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Countable, MemoryCounter
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.events import Concentrated, Event, Fire
 from dualquery.privacy.ledger import Ledger, Reservation

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dualquery.queries import bit_columns, conjunctions
 from dualquery.queries.conjunctions import Conjunctions, Parities
-from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.group import NONE, Predicates
 from dualquery.queries.tables import Tables, distinct_rows
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records, SparseItems

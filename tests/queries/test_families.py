@@ -14,8 +14,8 @@ from scipy.stats import chisquare
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.families import from_file, from_spec, from_texts, marginals, parities
+from dualquery.queries.group import NONE
 from dualquery.queries.language.reader import parse
-from dualquery.queries.predicates import NONE
 from dualquery.queries.random_families import (
     random_conjunctions,
     random_literals,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
@@ -37,9 +37,8 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import Balance, GroupCounts
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.families import from_texts
-from dualquery.queries.group import NO_PREDICATES, Digest, Group, ProductRows, Sample, refuse_products
+from dualquery.queries.group import NO_PREDICATES, NONE, Digest, Group, ProductRows, Sample, refuse_products
 from dualquery.queries.language.reader import parse
-from dualquery.queries.predicates import NONE
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables, attribute_codes
 from dualquery.queries.workload import Workload

@@ -7,7 +7,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting, Budget

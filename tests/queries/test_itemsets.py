@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.fitting.wide import shrunk_pairs
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -15,8 +15,8 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.statistics import ItemCounts, PairCounts
-from dualquery.queries import itemsets as module
-from dualquery.queries.itemsets import HeldItems, HeldPairs
+from dualquery.queries import binary as module
+from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records, SparseItems

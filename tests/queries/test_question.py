@@ -7,8 +7,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from dualquery.counting.columns import ColumnCounter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
+from dualquery.counting.opening import ColumnCounter
 from dualquery.errors import QueryError
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.kept_columns import KeptColumns

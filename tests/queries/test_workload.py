@@ -14,9 +14,8 @@ from dualquery.errors import QueryError
 from dualquery.queries import workload as module
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.families import from_spec, from_texts, marginals, parities
-from dualquery.queries.group import ProductRows
+from dualquery.queries.group import NONE, Predicates, ProductRows
 from dualquery.queries.language.reader import parse
-from dualquery.queries.predicates import NONE, Predicates
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

@@ -24,11 +24,11 @@ from dualquery import (
     Schema,
 )
 from dualquery.cli import run
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import ReleaseError
+from dualquery.ledger.books import Books, create
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Mechanism
-from dualquery.privacy.book.books import Books, create
 from dualquery.privacy.conversion import rho_units_of
 from dualquery.releases.report import report_html
 from dualquery.releases.verify import audit

@@ -13,11 +13,10 @@ import dualquery
 from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError, Release, SchemaError
 from dualquery.beliefs.graphs import CutMatrix
 from dualquery.cli import run as run_command
-from dualquery.counting.memory import MemoryCounter
-from dualquery.counting.spilled import SpilledCounter
+from dualquery.counting.counter import MemoryCounter, SpilledCounter
 from dualquery.game.moves import Heard
 from dualquery.mechanisms.coarsenings import COARSENINGS, excess
-from dualquery.mechanisms.graphs.rectangles import RectangleGraph
+from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger

@@ -10,9 +10,8 @@ import psycopg
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import MemoryCounter, SpilledCounter
 from dualquery.counting.opening import open_counter
-from dualquery.counting.spilled import SpilledCounter
 from dualquery.errors import DataError
 from dualquery.queries.families import from_spec
 from dualquery.table.dates import dates
@@ -21,7 +20,7 @@ from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.postgresql import PostgresTable
 from dualquery.table.schema import Schema, schema_text
 from tests.counting.test_streams import PEOPLE, people
-from tests.privacy.book.conftest import Server, server  # noqa: F401 - a fixture
+from tests.ledger.conftest import Server, server  # noqa: F401 - a fixture
 
 ROWS = 3000
 

@@ -28,7 +28,7 @@ def test_too_many_tables_become_fewer_with_a_note() -> None:
 
 
 def test_the_plan_and_the_certificate_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dualquery.queries.limits.MOST_TABLES", 50)
+    monkeypatch.setattr("dualquery.queries.workload.MOST_TABLES", 50)
     domain = Domain(WIDE.columns[:10])
     frame = pd.DataFrame(
         np.random.default_rng(0).choice(["a", "b", "c"], (200, 10)), columns=list(domain.names())

@@ -22,7 +22,7 @@ import pytest
 import dualquery
 from dualquery import Domain
 from dualquery.errors import DataError
-from dualquery.queries.schema_check import checked
+from dualquery.queries.rules import checked
 from dualquery.table.columns import Column, Numeric
 from dualquery.table.dates import dates
 

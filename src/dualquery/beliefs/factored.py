@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.histogram import Histogram, Table
 from dualquery.compiled import njit, prange, threads
-from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.group import NONE, Predicates
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dualquery.beliefs.universes import Columns, CoordinateWeights
-from dualquery.mechanisms.distances.artefact import DistanceCurves
+from dualquery.mechanisms.distance_curves import DistanceCurves
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.outcomes import last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced

@@ -39,11 +39,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.effort import REPLICAS
+from dualquery.fitting.fitter import REPLICAS
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
-from dualquery.queries.draws import Stream
 from dualquery.queries.group import Group
-from dualquery.queries.random_families import mixed_questions
+from dualquery.queries.random_families import Stream, mixed_questions
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, SparseItems
 from dualquery.types import Fractions, Integers, Progress, silent
@@ -216,7 +215,7 @@ class Repeated:
     """A counter of rows that each stand for so many records."""
 
     def __init__(self, rows: Records, times: int) -> None:
-        from dualquery.counting.memory import MemoryCounter
+        from dualquery.counting.counter import MemoryCounter
 
         self._counter = MemoryCounter(rows)
         self._times = times

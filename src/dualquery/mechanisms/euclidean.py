@@ -23,8 +23,9 @@ import numpy as np
 from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDensity
 from dualquery.beliefs.multiplicative_weights import nearest_probabilities
 from dualquery.errors import BudgetError, DualQueryError, QueryError
-from dualquery.fitting.effort import Effort
-from dualquery.fitting.rows import Targets, play_residual, product_start
+from dualquery.fitting.cpu import CPU
+from dualquery.fitting.fit import passes, product_start, told
+from dualquery.fitting.fitter import Effort, Targets
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Outcome, Plan, Step, Task, hidden
@@ -36,7 +37,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.statistics import SHORT, Interactions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
@@ -105,20 +106,13 @@ def rows_of(
     domain, sets = workload.domain, tables_of(workload)
     tables = Tables(domain, tuple(sets))
     answers = density.answers(Workload(domain, (tables,), "tables"))
-    targets = Targets(domain.sizes.astype(np.int64))
+    ones, effort = density.base.ones, Effort.of(rows)
+    targets = Targets(domain.sizes, ones)
     for t, members in enumerate(sets):
         targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
-    effort = Effort.of(rows)
-    start = product_start(domain, density.base.ones, effort, rng)
-    heat = effort.temperatures(COLD, 1.0)
-    fitted = play_residual(
-        targets,
-        density.base.ones,
-        start,
-        heat,
-        rng,
-        lambda done, total: progress("fitting rows", done, total),
-    )
+    start, heat = product_start(domain, ones, effort, rng), effort.temperatures(COLD, 1.0)
+    tick = told(lambda done, total: progress("fitting rows", done, total), effort.rounds)
+    fitted = passes(CPU, targets, start, heat, rng, tick)
     return Records.from_rows(domain, effort.released(fitted))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dualquery.beliefs.graphs import CutMatrix, Rectangles
-from dualquery.mechanisms.graphs.rectangles import RectangleGraph
+from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.outcomes import last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced

@@ -55,8 +55,8 @@ from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import MonomialWishes
 from dualquery.privacy.curator import Curator
-from dualquery.queries.disjunctions import attributes_of_disjunctions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.families import attributes_of_disjunctions
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.types import Progress, Reals
 

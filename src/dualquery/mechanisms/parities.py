@@ -77,8 +77,8 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.disjunctions import attributes_of_disjunctions
-from dualquery.queries.predicates import NONE
+from dualquery.queries.families import attributes_of_disjunctions
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.types import Fractions, Progress, Reals
 

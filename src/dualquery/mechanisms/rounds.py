@@ -44,8 +44,7 @@ from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, sel
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.privacy.statistics import Balance, TableCells
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.group import padded
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE, padded
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain

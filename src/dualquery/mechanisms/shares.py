@@ -39,8 +39,7 @@ from dualquery.privacy.statistics import (
     interaction_length,
     interaction_scale,
 )
-from dualquery.queries.group import distinct_sets
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE, distinct_sets
 from dualquery.table.domain import Domain
 from dualquery.types import Set
 

@@ -17,9 +17,8 @@ import numpy as np
 
 from dualquery.beliefs.universes import TouchedLists, TouchedWeights
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.lists.artefact import CellFractions
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
-from dualquery.mechanisms.noisy_cells import lists_of
+from dualquery.mechanisms.noisy_cells import CellFractions, lists_of
 from dualquery.mechanisms.outcomes import last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import RoundsWishes

@@ -22,7 +22,7 @@ import numpy as np
 
 from dualquery.compiled import njit
 from dualquery.oracles.clauses import Clauses, frozen
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.types import Integers, Ints, Words
 
 

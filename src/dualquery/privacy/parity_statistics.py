@@ -10,7 +10,7 @@ import numpy as np
 from dualquery.counting.counter import Counter
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.predicates import NONE
+from dualquery.queries.group import NONE
 from dualquery.types import Integers
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dualquery.counting.counter import Counter
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.queries.coarse_edges import CoarseEdges
+from dualquery.queries.cuts import CoarseEdges
 from dualquery.queries.distances import Factor, Knots
 from dualquery.types import Integers
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import Counter
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.queries.group import Group
-from dualquery.queries.itemsets import HeldItems, HeldPairs
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain

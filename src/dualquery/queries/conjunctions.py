@@ -23,28 +23,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, threads
-from dualquery.queries.bit_columns import bits_in_place, few, predicate_bits, slabs
-from dualquery.queries.group import (
-    NO_PREDICATES,
-    PAD,
-    Digest,
-    Listed,
-    ProductRows,
-    canonical_rows,
-    increasing_sets,
-    numbering_of,
-    sorted_rows,
-)
-from dualquery.queries.kernels import (
+from dualquery.queries.bit_columns import (
     add_truth,
+    bits_in_place,
     column_sums,
     count_blocked,
     count_direct,
     count_parities,
+    few,
     list_members,
+    predicate_bits,
+    slabs,
 )
-from dualquery.queries.language.texts import texts_of
-from dualquery.queries.predicates import NONE, Predicates, literal_truth
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    NONE,
+    PAD,
+    Digest,
+    Listed,
+    Predicates,
+    ProductRows,
+    canonical_rows,
+    increasing_sets,
+    literal_truth,
+    numbering_of,
+    sorted_rows,
+)
+from dualquery.queries.language.canonical import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, pack_bits
 from dualquery.types import Done, Integers

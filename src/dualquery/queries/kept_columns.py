@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount
-from dualquery.queries.bit_columns import predicate_bits
-from dualquery.queries.group import Group, ProductRows
-from dualquery.queries.kernels import ALL_ONES
-from dualquery.queries.predicates import NONE, Predicates
+from dualquery.queries.bit_columns import ALL_ONES, predicate_bits
+from dualquery.queries.group import NONE, Group, Predicates, ProductRows
 from dualquery.queries.tables import Tables
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 from dualquery.types import Integers

@@ -21,8 +21,7 @@ from dualquery.errors import QueryError
 from dualquery.queries.group import Group
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
-from dualquery.queries.language.grouping import to_groups
-from dualquery.queries.language.reader import Reader
+from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.vocabulary import attribute_text
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain

@@ -1,11 +1,7 @@
-"""Families of queries that are drawn: random conjunctions, and random ranges.
+"""Families of queries that are drawn: random conjunctions, random ranges, and questions of every kind.
 
-The seed is public, and means the same queries on every machine. Queries are kept as drawn: where one comes
-twice, it is asked twice.
-
-Questions of every kind, drawn by public chance: what people may ask, to learn from how answers err.
-
-A question is a conjunction about some attributes. Of each it asks for a value, a range or a set, or for the negation.
+The seed is public, and means the same queries on every machine: the raw stream of PCG64 is one that numpy promises
+to keep, unlike the methods of its generators. Queries are kept as drawn: where one comes twice, it is asked twice.
 """
 
 from __future__ import annotations
@@ -17,12 +13,84 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.draws import Stream, Urn, range_pairs
+from dualquery.queries.group import NONE, Predicates, concatenated, equalities, equality_literal
 from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
-from dualquery.queries.limits import check_count, check_order
-from dualquery.queries.predicates import NONE, Predicates, concatenated, equalities, equality_literal
-from dualquery.queries.workload import Workload
+from dualquery.queries.workload import Workload, check_count, check_order
 from dualquery.table.domain import Domain
+
+_LONGEST_LOOKUP = 1 << 22
+
+
+class Stream:
+    """Public chance that is the same on every machine and with every version of numpy."""
+
+    def __init__(self, seed: int) -> None:
+        if seed < 0:
+            raise QueryError(f"the seed of a workload must not be negative, and {seed} is")
+        self._bits = np.random.PCG64(seed)
+
+    def below(self, bounds: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Integers in [0, bound), uniform up to bound / 2^53."""
+        raw: NDArray[np.uint64] = self._bits.random_raw(bounds.size).reshape(bounds.shape)
+        return ((raw >> np.uint64(11)) * 2.0**-53 * bounds).astype(np.int64)
+
+    def coins(self, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+        words = -(-int(np.prod(shape)) // 64)
+        raw: NDArray[np.uint64] = self._bits.random_raw(words).astype("<u8")
+        return np.unpackbits(raw.view(np.uint8), count=int(np.prod(shape))).reshape(shape).view(np.bool_)
+
+
+def range_pairs(
+    stream: Stream, steps: int, count: int, *, whole: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Uniform pairs first <= last below `steps`: the distinct firsts and lasts, and the place of each draw.
+
+    Without `whole`, the pair (0, steps − 1) is not drawn.
+    """
+    # Pair (first, last) has the number last·(last + 1)/2 + first.
+    begins = np.arange(steps) * np.arange(1, steps + 1) // 2
+    longest = int(begins[-1])
+    pair = stream.below(np.full(count, longest + steps - (not whole)))
+    if not whole:
+        pair += pair >= longest
+    distinct, which = np.unique(pair, return_inverse=True)
+    last = np.searchsorted(begins, distinct, side="right") - 1
+    return distinct - begins[last], last, which
+
+
+class Urn:
+    """Attributes drawn in proportion to integer weights, without replacement and without rejection.
+
+    Attribute j owns `weight` integers in a row. A later draw is a number below what is left; it is
+    pushed past the integers of each attribute already drawn that it has reached.
+    """
+
+    def __init__(self, weights: NDArray[np.int64]) -> None:
+        self._weights = weights
+        self._ends = np.cumsum(weights)
+        self._owner = (
+            np.repeat(np.arange(len(weights), dtype=np.int32), weights)
+            if self._ends[-1] <= _LONGEST_LOOKUP
+            else None
+        )
+
+    def draw(self, stream: Stream, k: int, count: int) -> NDArray[np.int64]:
+        """k attributes for each of `count` queries, increasing: one column a query."""
+        drawn = np.empty((k, count), np.int64)
+        left = np.full(count, self._ends[-1])
+        for i in range(k):
+            ball = stream.below(left)
+            for earlier in drawn[:i]:
+                weight = self._weights[earlier]
+                ball += np.where(ball >= self._ends[earlier] - weight, weight, 0)
+            drawn[i] = (
+                self._owner[ball] if self._owner is not None else np.searchsorted(self._ends, ball, "right")
+            )
+            left -= self._weights[drawn[i]]
+            for j in range(i):  # keep the attributes sorted
+                drawn[j], drawn[i] = np.minimum(drawn[j], drawn[i]), np.maximum(drawn[j], drawn[i])
+        return drawn
+
 
 MOST_RANGE_VALUES = 200_000_000
 _CELLS_AT_ONCE = 1 << 22

@@ -4,10 +4,14 @@ A rule over few attributes is a table of *structural zeros*: cells that hold nob
 what was measured of them is known to be noise (`zeros_of`), and at the end rows that are in one all the same are
 mended: one attribute of the rule gets a value drawn from the rows that agree on the others and keep all rules, the
 attribute on the right side of `=>` first. All of this is post-processing of released rows by public rules.
+
+`checked` tells whoever writes a schema what is missing in it. Where a table is given, what is said depends on its
+cells: it is internal, not to be published.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,14 +19,25 @@ from itertools import chain
 from math import prod
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.errors import QueryError, SchemaError
+from dualquery.errors import DataError, QueryError, SchemaError
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.reader import parse
+from dualquery.table.cells import plain
+from dualquery.table.columns import Categorical, Column
+from dualquery.table.dates import Dates
 from dualquery.table.domain import Dependency, Domain, Implication, Items, Numeric, Sum
+from dualquery.table.drafting import several_rows
+from dualquery.table.encoding import WantedColumns, encode
+from dualquery.table.files import choose
 from dualquery.table.records import ColumnCodes, Records, smallest_type
+from dualquery.table.schema import Schema, read_schema
+from dualquery.table.source import Source, read_table
 from dualquery.table.spread import bounds_of
+from dualquery.table.toml_text import quoted
+from dualquery.table.transactions import read_transactions
 
 MOST_CELLS = 2_000_000  # of a rule's table
 PASSES = 20
@@ -288,3 +303,131 @@ def _replace(
         row = possible_row(domain, rng)
         assert row is not None, "check_rules has refused the others"
         rows[bad] = row
+
+
+LONG = 1000  # values of an attribute: its tables are large, and their cells nearly empty
+
+
+@dataclass(frozen=True)
+class SchemaCheck:
+    """What was found: `problems` stand in the way of a release, `notes` do not."""
+
+    attributes: tuple[str, ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
+
+    @property
+    def wrong(self) -> str:
+        return "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+
+    def lines(self) -> list[str]:
+        out = [*self.attributes]
+        out += [f"to fix: {each}" for each in self.problems]
+        out += [f"note: {each}" for each in self.notes]
+        return [*out, "nothing is missing" if self.sound else f"{self.wrong} to fix"]
+
+
+def checked(schema: str | os.PathLike[str] | Schema, table: Source | None = None) -> SchemaCheck:
+    """What stands in a schema, what it lacks, and what of a table has no place in it."""
+    read = schema if isinstance(schema, Schema) else read_schema(schema)
+    domain = read.domain
+    problems, notes = [], [*read.doubts, *_notes(domain)]
+    if read.draft:
+        problems.append("the line draft = true: delete it once everything in the schema is public knowledge")
+    try:
+        check_rules(domain)
+    except SchemaError as error:
+        problems.append(str(error).partition("\n")[0])
+    if table is not None:
+        found, more = _compared(read, table)
+        problems += found
+        notes += more
+    return SchemaCheck(tuple(map(_described, domain.columns)), tuple(problems), tuple(notes))
+
+
+def _described(column: Column) -> str:
+    if isinstance(column, Items):
+        return f"{column.name}: {column.count:,} items"
+    size = len(column.labels)
+    if isinstance(column, Dates):
+        written = "" if column.format is None else f", written {column.example}"
+        kind = f"dates by {column.by}, {column.labels[0]} to {column.labels[column.bins - 1]}{written}"
+    elif isinstance(column, Numeric):
+        kind = f"numbers in {column.bins:,} bins"
+    else:
+        kind = "ordered categories" if column.ordered else "categories"
+    absent = "missing values allowed" if column.missing_code is not None else "no missing values"
+    return f"{column.name}: {kind}, {size:,} codes; {absent}"
+
+
+def _notes(domain: Domain) -> list[str]:
+    notes = []
+    for column in domain.columns:
+        size = len(column.labels)
+        if size == 1:
+            notes.append(f"'{column.name}' has one value only; leave it out")
+        elif size > LONG:
+            notes.append(f"'{column.name}' has {size:,} values; fewer would be answered better")
+        if isinstance(column, Numeric) and not column.clamp:
+            notes.append(
+                f"'{column.name}': what lies beyond its ends is an error; clamp = true sends it to them"
+            )
+        if isinstance(column, Categorical) and column.unknown is None and not column.ordered and size > 20:
+            notes.append(
+                f"'{column.name}': an unlisted value is an error; unknown = \"...\" gives it a place"
+            )
+    return notes
+
+
+def _compared(schema: Schema, table: Source) -> tuple[list[str], list[str]]:
+    """Every column by itself, so that all that is wrong is said at once; then the rules."""
+    problems, notes = [], []
+    read = _read(schema, table)
+    names = [name.strip() for name in read.column_names]
+    known = {column.name for column in schema.domain.columns} | {schema.unit}
+    if extra := [name for name in read.column_names if name.strip() not in known]:
+        notes.append(f"the table has columns that the schema leaves out: {', '.join(map(quoted, extra))}")
+    notes += several_rows(read, schema)
+    if schema.unit is not None and schema.unit.strip() not in names:
+        problems.append(f"the table has no column '{schema.unit}', which the schema calls its unit")
+    encoded: dict[str, np.ndarray] = {}
+    for column in schema.domain.columns:
+        if column.name not in names:
+            problems.append(f"the table has no column '{column.name}'")
+            continue
+        try:
+            (place,) = choose([column.name], read.column_names, "the table")
+            one = pa.table({column.name: plain(read.column(place))})
+            codes = encode(one, Domain((column,))).columns[0]
+        except DataError as error:
+            problems.append(str(error))
+            continue
+        if isinstance(codes, np.ndarray):
+            encoded[column.name] = codes
+    if not problems:
+        notes += _broken_rules(schema.domain, encoded, read.num_rows)
+    return problems, notes
+
+
+def _read(schema: Schema, table: Source) -> pa.Table:
+    """All columns of a table, read as for a release with this schema."""
+    wanted = WantedColumns.of(table, schema, owned=False)
+    if wanted.transactions:
+        assert isinstance(table, str | os.PathLike), "only a file can hold lines"
+        return read_transactions(table, wanted.names[0])
+    return read_table(table, lists=wanted.lists, encoding=schema.encoding)
+
+
+def _broken_rules(domain: Domain, encoded: dict[str, np.ndarray], rows: int) -> list[str]:
+    """How many rows break each rule; a public rule may be broken by few, and is then as wrong as they are many."""
+    out = []
+    for zeros in structural_zeros(domain):
+        codes = tuple(encoded[domain.name(j)].astype(np.int64) for j in zeros.members)
+        broken = int(zeros.impossible[codes].sum())
+        if broken:
+            out.append(f"{broken:,} of {rows:,} rows break the rule '{zeros.says}'")
+    return out

@@ -30,11 +30,20 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
 from dualquery.queries.binary import bit_rows, count_binary_tables, fits
+from dualquery.queries.bit_columns import count_tables
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.group import Digest, Group, ProductRows, Sample, padded
-from dualquery.queries.kernels import count_tables
-from dualquery.queries.language.texts import texts_of
-from dualquery.queries.predicates import NONE, Predicates, equalities, equality_literal
+from dualquery.queries.group import (
+    NONE,
+    Digest,
+    Group,
+    Predicates,
+    ProductRows,
+    Sample,
+    equalities,
+    equality_literal,
+    padded,
+)
+from dualquery.queries.language.canonical import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 from dualquery.types import Done, Integers, Set, no_progress

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Counter
-from dualquery.counting.memory import MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import open_counter
 from dualquery.errors import DualQueryError, QueryError, ReleaseError
 from dualquery.mechanisms.choose import MECHANISMS

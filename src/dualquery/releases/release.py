@@ -19,8 +19,7 @@ from dualquery.mechanisms.artefact import Artefact, BareAnswers, Filed, Syntheti
 from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
 from dualquery.queries.group import Group
 from dualquery.queries.language.canonical import Query
-from dualquery.queries.language.grouping import to_groups
-from dualquery.queries.language.reader import Reader
+from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.special import language_of
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.frames import answers_table, as_frame, cells_table

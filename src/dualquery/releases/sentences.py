@@ -11,7 +11,7 @@ from typing import Any
 from dualquery.privacy.budget import PROMISES_LITTLE
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.kinds import Called, called
+from dualquery.releases.special import Called, called
 
 _EVENT_WORDS = {
     "selection": ("draw", "of the exponential mechanism"),
@@ -148,6 +148,15 @@ def _for_instance(epsilon: float, records: str) -> list[str]:
 
 def _factor(epsilon: float) -> str:
     return number(float(f"{math.exp(epsilon):.3g}")) if epsilon < 50 else f"10^{epsilon / math.log(10):.0f}"
+
+
+def cost(certificate: Certificate) -> str:
+    """What was spent, of how much, in one line."""
+    spent, budget = certificate["spent"], certificate["budget"]
+    return (
+        f"ε = {number_above(spent['epsilon'])} of {number(budget['epsilon'])}, δ = {number(spent['delta'])}, "
+        f"neighbours {relation(certificate)}, accounting {budget['accounting']}"
+    )
 
 
 def price(certificate: Certificate) -> list[str]:

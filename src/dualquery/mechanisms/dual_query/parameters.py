@@ -49,7 +49,7 @@ from dualquery.privacy.scores import SignedErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Rate
 from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.predicates import Predicates
+from dualquery.queries.group import Predicates
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.effort import Effort, Fitting
+from dualquery.fitting.fitter import Effort, Fitting
 from dualquery.fitting.wide import (
     MeasuredItems,
     fit_items,
@@ -31,9 +31,8 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.statistics import ItemCounts, PairCounts, number_of_records
 from dualquery.privacy.wide_statistics import LengthCounts
-from dualquery.queries.binary import Binary, HeldLengths
-from dualquery.queries.itemsets import HeldItems, HeldPairs
-from dualquery.queries.predicates import NONE
+from dualquery.queries.binary import Binary, HeldItems, HeldLengths, HeldPairs
+from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 
@@ -108,7 +107,7 @@ class ByItems:
 
 def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
     return Fitting(
-        lambda effort, rng, tell: effort.released(fit_items(measured, effort, rng, tell)),
+        lambda effort, rng, tell: fit_items(measured, effort, rng, tell),
         lambda rows, rng: item_records(domain, rows, measured, rng),
     )
 

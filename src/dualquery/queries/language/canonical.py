@@ -1,4 +1,4 @@
-"""One query in canonical form, as data: what the language reads and prints, and groups are made of (`grouping`)."""
+"""One query in canonical form, as data: what the language reads and prints, and groups are made of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from dualquery.queries.group import NONE, ProductRows
 from dualquery.queries.language import vocabulary
 from dualquery.queries.language.vocabulary import attribute_text, condition_text
 from dualquery.table.domain import Domain
@@ -60,3 +63,32 @@ def canonical(accepted: int, size: int) -> tuple[tuple[int, ...], bool]:
     count = accepted.bit_count()
     negated = 2 * count > size or (2 * count == size and bool(accepted & 1))
     return tuple(vocabulary.codes_in(accepted ^ ((1 << size) - 1) if negated else accepted)), negated
+
+
+def texts_of(domain: Domain, rows: ProductRows) -> list[str]:
+    """The text of each query, in the order in which they were asked for; each condition is put into words once."""
+    texts = [""] * (len(rows.positions) + len(rows.parity_positions))
+    words: dict[int, str] = {}
+    # ¬Π f = some ¬f: in a complement every literal is flipped, and "or" joins them.
+    flipped = np.where(
+        rows.literals == NONE, np.int32(NONE), rows.literals ^ rows.complement[:, None].astype(np.int32)
+    )
+    for position, literals, complement in zip(
+        rows.positions.tolist(), flipped.tolist(), rows.complement.tolist(), strict=True
+    ):
+        conditions = []
+        for literal in literals:
+            if literal == NONE:
+                continue
+            text = words.get(literal)
+            if text is None:
+                predicate, negated = divmod(literal, 2)
+                values = tuple(rows.predicates.accepted(predicate).tolist())
+                attribute = int(rows.predicates.attribute[predicate])
+                text = words[literal] = Query((Literal(attribute, values, bool(negated)),)).text(domain)
+            conditions.append(text)
+        texts[position] = (" | " if complement else " & ").join(conditions)
+    for position, attributes in zip(rows.parity_positions.tolist(), rows.parities.tolist(), strict=True):
+        members = tuple(attribute for attribute in attributes if attribute != NONE)
+        texts[position] = Query((), parity=members).text(domain)
+    return texts

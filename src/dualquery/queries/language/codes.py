@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
 from dualquery.queries.language.vocabulary import quoted_where_needed, unknown_name
-from dualquery.queries.limits import check_count
 from dualquery.queries.lists import Catalogue, Lists, joined
-from dualquery.queries.workload import Workload
+from dualquery.queries.workload import Workload, check_count
 from dualquery.table.cells import plain, texts_of
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.domain import Domain

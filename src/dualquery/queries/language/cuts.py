@@ -18,12 +18,10 @@ import numpy as np
 
 from dualquery.errors import QueryError
 from dualquery.queries.cuts import Cuts, cuts_of
-from dualquery.queries.draws import Stream, range_pairs
 from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
-from dualquery.queries.language.grouping import to_groups
-from dualquery.queries.language.reader import Reader
-from dualquery.queries.limits import check_count
-from dualquery.queries.workload import Workload
+from dualquery.queries.language.reader import Reader, to_groups
+from dualquery.queries.random_families import Stream, range_pairs
+from dualquery.queries.workload import Workload, check_count
 from dualquery.table.domain import Domain
 from dualquery.table.graph import Graph
 from dualquery.types import Flags

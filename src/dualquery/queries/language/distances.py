@@ -18,11 +18,10 @@ import numpy as np
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.distances import Distances, distances_to, shares_of
-from dualquery.queries.draws import Stream
 from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
 from dualquery.queries.language.vocabulary import unknown_name
-from dualquery.queries.limits import check_count
-from dualquery.queries.workload import Workload
+from dualquery.queries.random_families import Stream
+from dualquery.queries.workload import Workload, check_count
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.table.points import GRID, Points

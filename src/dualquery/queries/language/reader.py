@@ -12,14 +12,21 @@
 
 A condition without operator is for items: `item[17]` is `item[17] = 1`. Every formula must be one
 product of conditions on single attributes or the complement of one (see `formula`). What is read
-is a `Query` in canonical form, so that queries with the same meaning are equal and print alike.
+is a `Query` in canonical form, so that queries with the same meaning are equal and print alike; queries that were
+read one by one become groups that are counted together (`to_groups`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import groupby
 from typing import NoReturn
 
+import numpy as np
+
 from dualquery.errors import QueryError
+from dualquery.queries.conjunctions import Conjunctions, Parities
+from dualquery.queries.group import Group, Predicates, negative, padded, positive
 from dualquery.queries.language import vocabulary
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.formula import (
@@ -287,3 +294,30 @@ class Reader:
         found = "the end of the query" if token.kind == "end" else f"'{token.text}'"
         hint = "; put quotes around it if it is part of a name or value" if token.kind in _SPECIAL else ""
         raise Fault(token.column, f"expected {description}, found {found}{hint}")
+
+
+def to_groups(domain: Domain, queries: Iterable[Query]) -> tuple[Group, ...]:
+    """The same queries as groups, in the same order: neighbours of one kind share a group."""
+    groups: list[Group] = []
+    for is_parity, run in groupby(queries, key=lambda query: bool(query.parity)):
+        if is_parity:
+            rows = [query.parity for query in run]
+            groups.append(Parities(domain, padded(rows)))
+        else:
+            groups.append(_conjunctions(domain, list(run)))
+    return tuple(groups)
+
+
+def _conjunctions(domain: Domain, queries: list[Query]) -> Conjunctions:
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    rows: list[tuple[int, ...]] = []
+    for query in queries:
+        row = []
+        for attribute, values, negated in query.literals:
+            number = numbers.setdefault((attribute, values), len(numbers))
+            row.append(negative(number) if negated else positive(number))
+        rows.append(tuple(row))
+    complement = np.array([query.complement for query in queries])
+    return Conjunctions(
+        domain, Predicates.of(list(numbers)), padded(rows), complement if complement.any() else None
+    )

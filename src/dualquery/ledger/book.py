@@ -1,0 +1,351 @@
+"""What a book is: a cap on all releases of one dataset, what is spent of it, and the charges in their order.
+
+The hash chain of a book: no charge can be changed, left out or put elsewhere without changing the head.
+
+    origin = SHA-256 of the book's own row,   hash_k = SHA-256(charge k with origin and hash_{k−1}),
+
+each over JSON with sorted keys and without blanks. Whoever rewrites the whole chain can still lie; a certificate
+holds the head as it was, so that one certificate is enough to find out (`releases.audit`).
+
+The ledger of a release that is charged to a book, whole, before it pays for anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from fractions import Fraction
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+from dualquery.errors import BudgetError, LedgerError
+from dualquery.privacy.accounting import pure_cap, rho_cap
+from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, renyi_epsilon, rho_units_of
+from dualquery.privacy.conversion import units as units_of
+from dualquery.privacy.events import Concentrated, Event, Fire
+from dualquery.privacy.ledger import Ledger, Reservation
+from dualquery.privacy.neighbours import Neighbours
+
+Place: TypeAlias = str | os.PathLike[str]  # of a ledger: a file or a URL
+
+FORMAT = 1
+MOST_UNITS = 2**62  # two of them still fit the 64 bits of a database
+LONGEST_NAME = 200
+
+
+class Currency(Enum):
+    """What a book adds up, in whole units of 10⁻¹²; one for its life."""
+
+    RHO = "rho"
+    EPSILON = "epsilon"
+    RENYI = "renyi"  # divergence at one whole order: what questions one at a time can be paid by
+
+    def price(self, budget: Budget, order: int = 1) -> int:
+        """What a release within a budget is charged: the most that its own ledger can pay, whatever it pays."""
+        if self is Currency.RENYI:
+            units = renyi_price(budget, order)
+        elif self is Currency.RHO and budget.accounting is Accounting.RENYI:
+            raise BudgetError(
+                "a service that answers questions is charged to a book for questions; make one with "
+                "`dualquery ledger create --questions`"
+            )
+        else:
+            units = rho_cap(budget) if self is Currency.RHO else pure_cap(budget)
+        if not 0 < units <= MOST_UNITS:
+            raise BudgetError(
+                f"a budget of epsilon = {budget.epsilon:g} is too small or too large to be charged"
+            )
+        return units
+
+
+@dataclass(frozen=True, kw_only=True)
+class Book:
+    """One dataset: everything released about it is (ε, δ)-DP together, between tables of one relation.
+
+    `neighbours` is the relation as it prints itself, `epsilon` and `delta` are the decimals that were asked for;
+    `cap` and `spent` are units of the currency: ρ, or pure ε where δ = 0. `nonce` tells apart two books of one name.
+    """
+
+    format: int
+    name: str
+    nonce: str
+    neighbours: str
+    currency: str
+    epsilon: str
+    delta: str
+    cap: int
+    created: str
+    origin: str  # the hash of all of the above: what the first charge follows
+    spent: int
+
+    @property
+    def order(self) -> int:
+        """The Rényi order at which a book adds up, where it adds up divergence; it follows from ε and δ."""
+        if self.currency != Currency.RENYI.value:
+            return 1
+        return best_order(epsilon=float(self.epsilon), delta=float(self.delta))
+
+    def price(self, budget: Budget) -> int:
+        """What a release, or a service, within a budget is charged."""
+        return Currency(self.currency).price(budget, self.order)
+
+    @property
+    def left(self) -> int:
+        return self.cap - self.spent
+
+    @property
+    def epsilon_spent(self) -> float:
+        """The ε of everything so far, at the δ of the cap, rounded up."""
+        if self.currency == Currency.EPSILON.value:
+            return self.spent / UNITS
+        if self.currency == Currency.RENYI.value:
+            spent = renyi_epsilon(Fraction(self.spent, UNITS), order=self.order, delta=float(self.delta))
+            return min(spent, float(self.epsilon))
+        return min(epsilon_of(Fraction(self.spent, UNITS), delta=float(self.delta)), float(self.epsilon))
+
+    @property
+    def epsilon_left(self) -> float:
+        """The largest ε, about, that one more release could have at the δ of the cap: never too large."""
+        if self.spent == 0:
+            return float(self.epsilon)
+        if self.currency == Currency.EPSILON.value:
+            return max(0.0, self.left / UNITS * (1 - 1e-12))
+        left = self.left // self.order  # as ρ
+        if left == 0:
+            return 0.0
+        found = epsilon_of(Fraction(left, UNITS), delta=float(self.delta))
+        while found > 0 and rho_units_of(epsilon=found, delta=float(self.delta)) > left:
+            found *= 1 - 1e-9
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """One release, charged before it read a count; never changed and never taken back."""
+
+    sequence: int  # 1, 2, 3, … in each book
+    day: str  # no time: beside that of the certificate it would say how long the run took
+    release: str  # a random number, which stands on the certificate too
+    what: str  # in words
+    units: int
+    spent_after: int
+    previous: str  # the hash of the charge before, or the origin of the book
+    hash: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A book and all its charges, which have been found to follow from each other."""
+
+    book: Book
+    charges: tuple[Charge, ...]
+
+    @property
+    def head(self) -> str:
+        """The hash that stands for everything charged so far."""
+        return self.charges[-1].hash if self.charges else self.book.origin
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a certificate says of its charge. Whoever keeps it can tell whether the book still contains it."""
+
+    book: Book
+    charge: Charge
+
+    def to_json(self) -> dict[str, str | int]:
+        currency = self.book.currency
+        return {
+            "name": self.book.name,
+            "origin": self.book.origin,
+            "release": self.charge.release,
+            "sequence": self.charge.sequence,
+            "head": self.charge.hash,
+            f"charged_{currency}": written(self.charge.units),
+            f"spent_{currency}": written(self.charge.spent_after),
+            f"cap_{currency}": written(self.book.cap),
+            "cap_epsilon_delta": f"{self.book.epsilon}, {self.book.delta}",
+        }
+
+
+def renyi_price(budget: Budget, order: int) -> int:
+    """What a budget may cost at a whole Rényi order: α times its ρ, or the cap of a service at its own order.
+
+    The divergence of every event, also of a fire, grows with the order (docs/certificate.md). So the cap of a
+    service at a larger order is a bound at this one, event by event; at a smaller one it says nothing.
+    """
+    if budget.accounting is not Accounting.RENYI:
+        return units_of(order * Fraction(rho_cap(budget), UNITS))
+    own = best_order(epsilon=budget.epsilon, delta=budget.delta)
+    if own < order:
+        raise BudgetError(
+            f"the book adds up Rényi divergence at the order {order}, and a service of epsilon = {budget.epsilon:g} "
+            f"and delta = {budget.delta:g} at {own}, which says nothing about a larger one; use the delta of the "
+            "book, and at most its epsilon"
+        )
+    return renyi_cap(epsilon=budget.epsilon, delta=budget.delta, order=own)
+
+
+def cap_units(
+    *, epsilon: float, delta: float, neighbours: Neighbours, questions: bool = False
+) -> tuple[Currency, int]:
+    """What (ε, δ) may be spent in a book: ρ = rho_of(ε, δ), or ε itself where δ = 0; for questions, divergence."""
+    if questions:
+        if delta == 0:
+            raise BudgetError(
+                "questions one at a time need a delta; give the book one, or leave --questions out"
+            )
+        service = Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=Accounting.RENYI)
+        return Currency.RENYI, Currency.RENYI.price(service, best_order(epsilon=epsilon, delta=delta))
+    accounting = Accounting.PURE if delta == 0 else Accounting.ZCDP
+    budget = Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+    currency = Currency.EPSILON if delta == 0 else Currency.RHO
+    return currency, currency.price(budget)
+
+
+def written(units: int) -> str:
+    """Units as an exact decimal number."""
+    return f"{units // UNITS}.{units % UNITS:012d}"
+
+
+def covers(book: Book) -> bool:
+    """Whether the cap in units still implies the (ε, δ) that the book names; true of every book ever created."""
+    epsilon, delta = float(book.epsilon), float(book.delta)
+    if delta == 0:
+        return book.currency == Currency.EPSILON.value and book.cap <= decimal(epsilon) * UNITS
+    cap = Fraction(book.cap, UNITS)
+    if book.currency == Currency.RENYI.value:
+        try:
+            implied = renyi_epsilon(cap, order=book.order, delta=delta)
+        except BudgetError:  # no book has such an ε and δ
+            return False
+    elif book.currency == Currency.RHO.value:
+        implied = epsilon_of(cap, delta=delta)
+    else:
+        return False
+    return implied <= epsilon * (1 + 1e-9)  # another library's logarithms
+
+
+def origin_of(book: Book) -> str:
+    """The hash of everything about a book that never changes."""
+    left_out = ("origin", "spent")
+    return _digest({f.name: getattr(book, f.name) for f in fields(Book) if f.name not in left_out})
+
+
+def hash_of(charge: Charge, *, origin: str) -> str:
+    """The hash of a charge, which includes the one before."""
+    row = {f.name: getattr(charge, f.name) for f in fields(Charge) if f.name != "hash"}
+    return _digest({**row, "book": origin})
+
+
+def verified(book: Book, charges: Sequence[Charge]) -> Statement:
+    """The book with its charges, or LedgerError: nothing was edited, left out, or added without being added up."""
+    _require(_readable(book) and covers(book) and origin_of(book) == book.origin, "its first line")
+    previous, spent = book.origin, 0
+    for number, charge in enumerate(charges, start=1):
+        follows = (
+            _sound(charge)
+            and charge.sequence == number
+            and charge.previous == previous
+            and charge.units > 0
+            and charge.spent_after == spent + charge.units
+            and charge.hash == hash_of(charge, origin=book.origin)
+        )
+        _require(follows, f"charge {number}")
+        previous, spent = charge.hash, charge.spent_after
+    _require(spent == book.spent <= book.cap, "what it says is spent")
+    return Statement(book, tuple(charges))
+
+
+def _readable(book: Book) -> bool:
+    """Whether a row can be read as a book of this version at all."""
+    if not _sound(book) or book.format != FORMAT or book.cap == 0:
+        return False
+    try:
+        epsilon, delta = float(book.epsilon), float(book.delta)
+    except ValueError:
+        return False
+    return 0 < epsilon < math.inf and 0 <= delta < 1
+
+
+def _sound(row: Book | Charge) -> bool:
+    """Whether numbers are whole and fit, and texts can be written down: a database may hold anything anywhere."""
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if field.type == "int":
+            if type(value) is not int or not 0 <= value <= MOST_UNITS:
+                return False
+        elif type(value) is not str or not value.isprintable():
+            return False
+    return True
+
+
+def check_name(name: str) -> str:
+    """The name of a dataset, or BudgetError."""
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise BudgetError(f"the name of a dataset has 1 to {LONGEST_NAME} printable characters")
+    return name
+
+
+def _digest(row: dict[str, object]) -> str:
+    text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _require(condition: bool, place: str) -> None:
+    if not condition:
+        raise LedgerError(
+            f"this ledger is not as it was written: {place} does not follow from the rest. It was edited or "
+            "damaged; charge nothing to it, and restore the last copy whose audit against all certificates passes"
+        )
+
+
+if TYPE_CHECKING:
+    from dualquery.ledger.books import Books
+
+
+class PrepaidLedger(Ledger):
+    """Nothing is drawn that was not charged here, and nothing is charged here before the book was charged, durably.
+
+    The book is charged with all that the budget allows, not with what the release turns out to spend: how much that
+    is may not be known before a count is read. Nothing comes back, whatever happens: a release that failed may have
+    failed because of what it saw.
+    """
+
+    def __init__(self, budget: Budget, *, books: Books, dataset: str | None) -> None:
+        super().__init__(budget)
+        self._books = books
+        self._dataset = dataset
+        self._entry: Entry | None = None
+        self._charging = Lock()
+        books.refuse_unaffordable(dataset, budget)
+
+    def prepay(self) -> Entry:
+        """The charge in the book; made now, if it has not been made."""
+        with self._charging:
+            if self._entry is None:
+                self._entry = self._books.charge_release(self._dataset, self.budget)
+            return self._entry
+
+    def charge(self, *events: Event) -> None:
+        self.prepay()
+        super().charge(*events)
+
+    def reserve(self, fire: Fire, *follow_up: Concentrated) -> Reservation:
+        self.prepay()
+        return super().reserve(fire, *follow_up)
+
+
+def ledger_of(budget: Budget, *, ledger: Place | None, dataset: str | None) -> Ledger:
+    """The ledger of a release: charged to a book where one is named."""
+    if ledger is None:
+        return Ledger(budget)
+    from dualquery.ledger.books import Books  # no database is loaded where none is asked for
+
+    return PrepaidLedger(budget, books=Books(ledger), dataset=dataset)

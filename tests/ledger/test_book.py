@@ -1,0 +1,447 @@
+"""A book: what it is charged with, what it refuses, and what its database refuses by itself."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import exc
+
+from dualquery import Accounting, Budget, BudgetError, DualQueryError, LedgerError, Neighbours
+from dualquery.ledger import storage
+from dualquery.ledger.book import Currency, PrepaidLedger, Statement, written
+from dualquery.ledger.books import Books, below, create
+from dualquery.ledger.storage import engine_of
+from dualquery.privacy.accounting import gaussian_rho_units, pure_cap, rho_cap
+from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of
+from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
+from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
+
+
+def budget(
+    epsilon: float = 0.5,
+    accounting: Accounting = Accounting.ZCDP,
+    neighbours: Neighbours = Neighbours.REPLACE,
+) -> Budget:
+    delta = 0.0 if accounting is Accounting.PURE else 1e-6
+    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+
+
+def open_book(place: str, *, epsilon: float = 1, delta: float = 1e-6, name: str = "people") -> Books:
+    create(place, name=name, epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE)
+    return Books(place)
+
+
+def test_a_new_book_has_its_whole_cap(place: str) -> None:
+    books = open_book(place)
+    statement = books.read()
+    assert statement.book.cap == rho_units_of(epsilon=1, delta=1e-6)
+    assert (statement.book.spent, statement.charges, statement.head) == (0, (), statement.book.origin)
+    assert books.names() == ["people"]
+    assert statement.book.epsilon_left == 1
+
+
+def test_charges_add_up_and_follow_each_other(place: str) -> None:
+    books = open_book(place)
+    heads = [books.read().head]
+    for number in range(1, 4):
+        entry = books.charge_release(None, budget(0.3))
+        assert entry.charge.sequence == number
+        assert entry.charge.previous == heads[-1]
+        assert entry.book.spent == number * rho_units_of(epsilon=0.3, delta=1e-6)
+        heads.append(entry.charge.hash)
+    statement = books.read("people")
+    assert statement.head == heads[-1]
+    assert len({charge.release for charge in statement.charges}) == 3
+
+
+def test_too_little_is_refused_with_what_is_left_and_what_is_left_is_accepted(place: str) -> None:
+    books = open_book(place)
+    books.charge_release(None, budget(0.8))
+    before = books.read()
+    with pytest.raises(BudgetError, match=r"too little is left .* release of epsilon = 0\.5") as refused:
+        books.charge_release(None, budget(0.8))
+    assert "\n" not in str(refused.value)
+    assert books.read() == before
+    left = float(below(before.book.epsilon_left))
+    books.charge_release(None, budget(left))
+    assert books.read().book.left < before.book.cap / 1000
+
+
+def test_the_last_unit_can_be_charged_and_no_more(place: str) -> None:
+    books = open_book(place)
+    cap = books.read().book.cap
+    for units in (0, -1, cap + 1, 2**62, 2**70):
+        with pytest.raises(BudgetError):
+            books.charge("people", units=units, what="too much")
+    books.charge("people", units=cap - 1, what="all but one")
+    with pytest.raises(BudgetError):
+        books.charge("people", units=2, what="two")
+    books.charge("people", units=1, what="one")
+    with pytest.raises(BudgetError, match="epsilon = 0 "):
+        books.charge("people", units=1, what="one more")
+    assert books.read().book.left == 0
+
+
+def test_several_books_in_one_ledger_do_not_mix(place: str) -> None:
+    books = open_book(place)
+    open_book(place, name="houses", epsilon=2)
+    with pytest.raises(LedgerError, match="people, houses"):
+        books.read()
+    with pytest.raises(LedgerError, match="people, houses"):
+        books.charge("cars", units=1, what="nothing")
+    with pytest.raises(LedgerError, match="already"):
+        open_book(place)
+    books.charge("houses", units=5, what="five")
+    assert [books.read(name).book.spent for name in books.names()] == [0, 5]
+
+
+def test_one_relation_for_the_life_of_a_book(place: str) -> None:
+    books = open_book(place)
+    with pytest.raises(BudgetError, match="neighbours 'replace'"):
+        books.charge_release(None, budget(neighbours=Neighbours.ADD_REMOVE))
+    assert books.read().book.spent == 0
+
+
+def test_a_book_of_pure_releases(place: str) -> None:
+    books = open_book(place, epsilon=0.3, delta=0)
+    for _ in range(3):
+        books.charge_release(None, budget(0.1, Accounting.PURE))
+    statement = books.read()
+    assert statement.book.spent == statement.book.cap == 3 * 10**11
+    assert statement.book.epsilon_left == 0
+    with pytest.raises(BudgetError, match="pure"):
+        books.charge_release(None, budget(0.001))
+
+
+@pytest.mark.parametrize("accounting", [Accounting.THEOREM_4_3, Accounting.RENYI])
+def test_what_does_not_add_up_is_refused(accounting: Accounting) -> None:
+    with pytest.raises(BudgetError, match="--questions" if accounting is Accounting.RENYI else "use zcdp"):
+        Currency.RHO.price(budget(accounting=accounting))
+    with pytest.raises(BudgetError, match="pure"):
+        Currency.EPSILON.price(budget(accounting=accounting))
+
+
+@settings(max_examples=12)
+@given(st.floats(0.01, 20), st.sampled_from([1e-3, 1e-6, 1e-12]), st.integers(1, 40))
+def test_no_gaussian_ledger_pays_more_than_its_release_was_charged(
+    epsilon: float, delta: float, number: int
+) -> None:
+    """The plan that uses up the budget: it stays below the charge, and not far below where noise is wide."""
+    given_budget = Budget(
+        epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=Accounting.GAUSSIAN
+    )
+    noises = [GaussianMeasurement(Fraction(2), Fraction(100 * (i + 1))) for i in range(number)]
+    factor = smallest_gaussian_scale(given_budget, noises)
+    ledger = Ledger(given_budget)
+    ledger.charge(*(GaussianMeasurement(n.sensitivity_squared, n.variance * factor) for n in noises))
+    paid = ledger.spent().rho_units
+    assert paid is not None
+    assert paid <= rho_cap(given_budget)
+    assert rho_cap(given_budget) >= rho_units_of(epsilon=epsilon, delta=delta)
+    if epsilon < 0.5:  # there the discrete noise is wide, and nearly as good as real noise
+        assert paid > 0.95 * rho_cap(given_budget) - 200
+
+
+def test_a_gaussian_ledger_refuses_rho_above_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its theorem says: the limit is part of the ledger, not an estimate of it."""
+    from dualquery.privacy import accounting
+
+    limit = rho_units_of(epsilon=0.5, delta=1e-6) + 10
+    monkeypatch.setattr(accounting, "gaussian_rho_units", lambda **_: limit)
+    paying = Ledger(budget(accounting=Accounting.GAUSSIAN))
+    paying.charge(GaussianMeasurement(Fraction(1), Fraction(UNITS, 2 * limit)))
+    assert paying.spent().rho_units == limit
+    with pytest.raises(BudgetError):
+        Ledger(budget(accounting=Accounting.GAUSSIAN)).charge(
+            GaussianMeasurement(Fraction(1), Fraction(UNITS, 2 * (limit + 1)))
+        )
+
+
+def test_prices() -> None:
+    assert rho_cap(budget(1.0)) == rho_units_of(epsilon=1.0, delta=1e-6)
+    assert rho_cap(budget(0.1, Accounting.PURE)) == 5 * 10**9  # ε²/2
+    assert pure_cap(budget(0.1, Accounting.PURE)) == 10**11
+    assert 1.1 < gaussian_rho_units(epsilon=1.0, delta=1e-6) / rho_cap(budget(1.0)) < 1.2
+    with pytest.raises(BudgetError):
+        Currency.EPSILON.price(budget(1e-13, Accounting.PURE))
+    with pytest.raises(BudgetError):
+        Currency.EPSILON.price(budget(1e9, Accounting.PURE))
+
+
+def test_what_is_left_and_spent_never_promise_too_much(tmp_path: Path) -> None:
+    books = open_book(str(tmp_path / "ledger"))
+    cap = books.read().book.cap
+    for _ in range(20):
+        book = books.charge("people", units=cap // 21, what="some").book
+        assert epsilon_of(Fraction(book.spent, UNITS), delta=1e-6) <= book.epsilon_spent <= 1
+        assert rho_units_of(epsilon=float(below(book.epsilon_left)), delta=1e-6) <= book.left
+
+
+def test_a_prepaid_ledger_charges_the_book_once_and_first(place: str) -> None:
+    books = open_book(place)
+    ledger = PrepaidLedger(budget(), books=books, dataset=None)
+    assert books.read().book.spent == 0
+    ledger.charge(LaplaceMeasurement(1, Fraction(1000)))
+    whole = rho_units_of(epsilon=0.5, delta=1e-6)
+    assert books.read().book.spent == whole
+    ledger.charge(LaplaceMeasurement(1, Fraction(1000)))
+    assert ledger.prepay().charge.sequence == 1
+    assert books.read().book.spent == whole
+
+
+def test_a_prepaid_ledger_pays_for_nothing_that_its_book_refuses(place: str) -> None:
+    books = open_book(place)
+    ledger = PrepaidLedger(budget(0.8), books=books, dataset="people")
+    books.charge_release(None, budget(0.8))  # somebody else was faster
+    for _ in range(2):
+        with pytest.raises(BudgetError, match="too little"):
+            ledger.charge(LaplaceMeasurement(1, Fraction(1000)))
+    assert ledger.events == ()
+    with pytest.raises(BudgetError, match="too little"):
+        PrepaidLedger(budget(0.8), books=books, dataset="people")
+
+
+FORBIDDEN = [
+    "UPDATE dualquery_books SET spent = spent - 1",
+    "UPDATE dualquery_books SET spent = cap + 1",
+    "UPDATE dualquery_books SET cap = cap * 2",
+    "UPDATE dualquery_books SET name = 'other'",
+    "UPDATE dualquery_books SET id = 7",
+    "DELETE FROM dualquery_books",
+    "UPDATE dualquery_charges SET units = 1",
+    "UPDATE dualquery_charges SET hash = hash",
+    "DELETE FROM dualquery_charges",
+    "DELETE FROM dualquery_charges WHERE sequence = 2",
+    "INSERT INTO dualquery_charges (book, sequence, day, release, what, units, spent_after, previous, hash) "
+    "SELECT book, 3, day, 'x', what, 1, spent_after, hash, 'x' FROM dualquery_charges WHERE sequence = 2",
+    "INSERT INTO dualquery_charges (book, sequence, day, release, what, units, spent_after, previous, hash) "
+    "SELECT book, 2, day, 'x', what, units, spent_after, previous, 'x' FROM dualquery_charges WHERE sequence = 2",
+    "INSERT INTO dualquery_books (format, name, nonce, neighbours, currency, epsilon, delta, cap, created, origin, "
+    "spent) SELECT format, 'y', nonce, neighbours, currency, epsilon, delta, cap, created, origin, 1 "
+    "FROM dualquery_books",
+]
+OF_A_FILE = [
+    "REPLACE INTO dualquery_books SELECT id, format, name, nonce, neighbours, currency, epsilon, delta, cap, "
+    "created, origin, 0 FROM dualquery_books",
+    "REPLACE INTO dualquery_charges SELECT id, book, sequence, day, release, what, 1, spent_after, previous, hash "
+    "FROM dualquery_charges",
+]
+OF_A_SERVER = ["TRUNCATE dualquery_charges", "TRUNCATE dualquery_books, dualquery_charges"]
+
+
+def test_the_database_itself_refuses_to_forget(place: str) -> None:
+    books = open_book(place)
+    for _ in range(2):
+        books.charge("people", units=1000, what="some")
+    before = books.read()
+    engine = engine_of(place)
+    more = OF_A_SERVER if engine.dialect.name == "postgresql" else OF_A_FILE
+    for statement in FORBIDDEN + more:
+        with pytest.raises(exc.DBAPIError), engine.begin() as connection:
+            connection.exec_driver_sql(statement)
+        assert books.read() == before, statement
+
+
+def test_spending_without_a_charge_is_found(place: str) -> None:
+    books = open_book(place)
+    with engine_of(place).begin() as connection:
+        connection.exec_driver_sql("UPDATE dualquery_books SET spent = spent + 1")
+    with pytest.raises(LedgerError, match="what it says is spent"):
+        books.read()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TRIGGER dualquery_charges_keep ON dualquery_charges",
+        "ALTER TABLE dualquery_charges DISABLE TRIGGER dualquery_charges_keep",
+        "ALTER TABLE dualquery_books DROP CONSTRAINT dualquery_within_the_cap",
+        "DROP TABLE dualquery_charges",
+        "CREATE TRIGGER dualquery_more BEFORE INSERT ON dualquery_books EXECUTE FUNCTION dualquery_refuse()",
+    ],
+)
+def test_a_server_without_its_guards_is_refused(server: Any, statement: str) -> None:
+    place = server.new_database()
+    books = open_book(place)
+    with engine_of(place).begin() as connection:
+        connection.exec_driver_sql(statement)
+    with pytest.raises(LedgerError, match="triggers were changed"):
+        books.charge("people", units=1, what="some")
+
+
+def test_a_charge_without_its_update_or_past_the_cap_is_refused_by_the_constraint(place: str) -> None:
+    """What would happen if our own condition were wrong: the database says no."""
+    books = open_book(place)
+    cap = books.read().book.cap
+    with pytest.raises(exc.IntegrityError), engine_of(place).begin() as connection:
+        connection.execute(sql.text("UPDATE dualquery_books SET spent = :x"), {"x": cap + 1})
+
+
+def test_places_that_are_no_ledger_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("not a ledger\n" * 1000)
+    empty = tmp_path / "empty"
+    empty.touch()
+    foreign = tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE dualquery_books (id INTEGER)")
+    connection.close()
+    places = [
+        text, empty, foreign, tmp_path, tmp_path / "missing", "mysql://u:secret@h/d", "://", "postgresql://",
+        "postgresql://nobody:secret@127.0.0.1:1/none", "postgresql://x:secret@h:port/d", "nonsense://x", "",
+    ]  # fmt: skip
+    for place in places:
+        with pytest.raises(DualQueryError) as refused:
+            Books(place).read()
+        assert "\n" not in str(refused.value)
+        assert "secret" not in str(refused.value)
+    assert not (tmp_path / "missing").exists()
+    for place in (text, foreign, tmp_path, tmp_path / "no" / "folder"):
+        with pytest.raises(LedgerError):
+            open_book(str(place))
+    open_book(str(empty)).charge("people", units=1, what="an empty file may become a ledger")
+
+
+def test_a_wrong_password_is_not_repeated(server: Any) -> None:
+    place = server.new_database().replace(server.password, "wrong-password")
+    with pytest.raises(LedgerError, match="cannot be reached") as refused:
+        Books(place).read()
+    assert "wrong-password" not in str(refused.value)
+
+
+def test_a_server_that_does_not_sync_is_refused(server: Any) -> None:
+    place = server.new_database()
+    books = open_book(place)
+    with engine_of(place).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ALTER SYSTEM SET fsync = off")
+        connection.exec_driver_sql("SELECT pg_reload_conf()")
+        try:
+            for _ in range(50):
+                try:
+                    books.charge("people", units=1, what="some")
+                except LedgerError as error:
+                    refused = str(error)
+                    break
+                connection.exec_driver_sql("SELECT pg_sleep(0.1)")
+            else:
+                pytest.fail("the server did not take the setting")
+            assert "fsync" in refused
+        finally:
+            connection.exec_driver_sql("ALTER SYSTEM RESET fsync")
+            connection.exec_driver_sql("SELECT pg_reload_conf()")
+            connection.exec_driver_sql("SELECT pg_sleep(0.5)")
+
+
+def test_a_file_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
+    if os.getuid() == 0:
+        pytest.skip("root may write everything")
+    books = open_book(str(tmp_path / "ledger"))
+    (tmp_path / "ledger").chmod(0o444)
+    assert isinstance(books.read(), Statement)
+    with pytest.raises(LedgerError, match="may not be written"):
+        books.charge("people", units=1, what="some")
+
+
+def test_a_locked_file_is_refused_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "PATIENCE", 0.1)
+    path = tmp_path / "ledger"
+    books = open_book(str(path))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerError, match="try again"):
+        books.charge("people", units=1, what="some")
+    other.close()
+    books.charge("people", units=1, what="some")
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 201, "\0"])
+def test_names_that_cannot_be_printed_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BudgetError):
+        open_book(str(tmp_path / "ledger"), name=name)
+
+
+def test_written_units_are_exact() -> None:
+    assert written(24355970359) == "0.024355970359"
+    assert written(12 * UNITS + 1) == "12.000000000001"
+
+
+# ── Books for questions ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def service(epsilon: float, delta: float = 1e-6) -> Budget:
+    return Budget(epsilon=epsilon, delta=delta, accounting=Accounting.RENYI)
+
+
+def questions_book(place: str) -> Books:
+    create(place, name="people", epsilon=2.0, delta=1e-6, neighbours=Neighbours.REPLACE, questions=True)
+    return Books(place)
+
+
+def test_one_book_holds_releases_and_a_service(place: str) -> None:
+    """All at one order: α ρ for a release, the cap of a service at its own, larger order."""
+    books = questions_book(place)
+    book = books.read().book
+    assert (book.currency, book.order) == ("renyi", best_order(epsilon=2.0, delta=1e-6))
+    assert book.cap == renyi_cap(epsilon=2.0, delta=1e-6, order=book.order)
+    assert book.price(budget(0.5)) == book.order * rho_units_of(epsilon=0.5, delta=1e-6)
+    assert book.price(service(2.0)) == book.cap
+    first = books.charge_release("people", budget(0.5)).charge
+    second = books.charge_release("people", service(1.0), kind="service").charge
+    assert (first.what.split(":")[0], second.what.split(":")[0]) == ("release", "service")
+    spent = books.read().book
+    assert spent.spent == first.units + second.units
+    assert 1.0 < spent.epsilon_spent <= 2.0
+    with pytest.raises(BudgetError, match="too little is left"):
+        books.charge_release("people", service(1.5), kind="service")
+    assert books.read().book == spent
+    books.charge_release("people", budget(float(below(spent.epsilon_left))))
+    assert books.read().book.left < book.cap / 100
+
+
+def test_what_no_book_for_questions_can_add_up_is_refused(place: str) -> None:
+    books = questions_book(place)
+    book = books.read().book
+    with pytest.raises(BudgetError, match="says nothing about a larger one"):
+        book.price(service(1.0, delta=0.1))
+    with pytest.raises(BudgetError, match="need a delta"):
+        create(place, name="b", epsilon=1, delta=0, neighbours=Neighbours.REPLACE, questions=True)
+    create(place, name="others", epsilon=2.0, delta=1e-6, neighbours=Neighbours.REPLACE)
+    with pytest.raises(BudgetError, match="--questions"):
+        books.charge_release("others", service(1.0), kind="service")
+    assert books.read("others").charges == ()
+
+
+def test_the_price_of_a_fire_grows_with_the_order() -> None:
+    """So that what a service pays at its own order covers what it costs at the smaller one of a book."""
+    for epsilon in (Fraction(1, 1000), Fraction(1, 200), Fraction(1, 60)):
+        prices = [fire_units(epsilon=epsilon, sensitivity=1, order=order) for order in range(2, 60)]
+        assert prices == sorted(prices)
+
+
+def test_a_ledger_from_before_books_for_questions_is_as_good_as_ever(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    old = tuple(text.replace(", 'renyi')", ")") for text in storage.definitions("sqlite"))
+    assert old != storage.definitions("sqlite")
+    with monkeypatch.context() as before:
+        before.setattr(storage, "definitions", lambda dialect: old)
+        books = open_book(str(tmp_path / "old.ledger"))
+    books.charge_release(None, budget(0.5))
+    assert len(books.read().charges) == 1
+    with pytest.raises(LedgerError, match="break its own rules"):
+        create(
+            str(tmp_path / "old.ledger"),
+            name="b",
+            epsilon=1,
+            delta=1e-6,
+            neighbours=Neighbours.REPLACE,
+            questions=True,
+        )
