@@ -158,7 +158,7 @@ class StreamingQueryPlayer(Generic[Asked, Replied]):
             if surprise is None:
                 self._told(believed, False)
                 continue
-            self._told(float(surprise.noisy), True)
+            self._told(float(surprise.noisy[0]), True)
             return question.heard(reply, surprise)
         raise StreamEnded
 

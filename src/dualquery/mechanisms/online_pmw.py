@@ -189,8 +189,8 @@ class ProductQuestion:
     def heard(self, reply: Factored, surprise: Surprise) -> Heard[TableQuery] | TableQuery:
         """The measurement; or, to the letter of the tutorial, the query or its negation as a loss."""
         if self._update is Update.RAKE:
-            return Heard(TableQuery(self._members, self._table), surprise.noisy / self._rows)
-        too_high = surprise.noisy < self.believed(reply)
+            return Heard(TableQuery(self._members, self._table), surprise.noisy[0] / self._rows)
+        too_high = surprise.noisy[0] < self.believed(reply)
         return TableQuery(self._members, self._table if too_high else 1.0 - self._table)
 
     def fits(self, reply: Factored) -> bool:
