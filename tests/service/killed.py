@@ -93,7 +93,7 @@ def arm(reaper: Reaper) -> None:
 
     around(Service, "_answer", at("arrived"), nothing)
     around(Online, "ask", at("asking"), at("found"))
-    around(Curator, "exceeds_anywhere", nothing, at("counted"))
+    around(Curator, "exceeds", nothing, at("counted"))
     around(LedgerJournal, "append", nothing, at("appended"))
     around(LedgerJournal, "sync", at("paying"), nothing)
     around(LedgerJournal, "tell", nothing, at("told"))

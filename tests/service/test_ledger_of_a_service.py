@@ -61,7 +61,7 @@ def test_a_stop_while_a_test_is_open_burns_one_fire(
     settings = make(place)
     token(settings)
     before = ledger_status(settings)
-    real = Curator.exceeds_anywhere
+    real = Curator.exceeds
 
     def and_then_stopped(self: Curator, *arguments: Any, **options: Any) -> Any:
         real(self, *arguments, **options)
@@ -69,7 +69,7 @@ def test_a_stop_while_a_test_is_open_burns_one_fire(
 
     for number in (1, 2):
         with opened(settings) as service:
-            monkeypatch.setattr(Curator, "exceeds_anywhere", and_then_stopped)
+            monkeypatch.setattr(Curator, "exceeds", and_then_stopped)
             with pytest.raises(LedgerError):
                 ask(service, "colour = c0")
             monkeypatch.undo()
@@ -135,7 +135,7 @@ def test_a_fire_is_on_disk_with_the_next_one_prepaid_before_another_test(make: M
 def test_nothing_is_tested_before_its_fire_is_on_disk(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = make()
     token(settings)
-    real = Curator.exceeds_anywhere
+    real = Curator.exceeds
     seen: list[bool] = []
 
     def watched(self: Curator, *arguments: Any, **options: Any) -> Any:
@@ -143,7 +143,7 @@ def test_nothing_is_tested_before_its_fire_is_on_disk(make: Make, monkeypatch: p
         seen.append(state.spent >= state.release + (state.fires + state.burned + 1) * state.price)
         return real(self, *arguments, **options)
 
-    monkeypatch.setattr(Curator, "exceeds_anywhere", watched)
+    monkeypatch.setattr(Curator, "exceeds", watched)
     with opened(settings) as service:
         ask(service, *small.questions(15, seed=4))
     assert len(seen) >= 10

@@ -183,7 +183,7 @@ def test_missed_ticks_are_counted_for_the_owner(make: Make, monkeypatch: pytest.
 
     settings = make()
     settings = replace(settings, http=replace(settings.http, quantum=0.2))
-    real = Curator.exceeds_anywhere
+    real = Curator.exceeds
 
     def slow(self: Curator, *arguments: Any, **options: Any) -> Any:
         time.sleep(0.7)
@@ -192,7 +192,7 @@ def test_missed_ticks_are_counted_for_the_owner(make: Make, monkeypatch: pytest.
     path = "/v1/datasets/people/budget"
     with running(settings, ada=1.0, steward="owner") as found:
         before = found.request("GET", path, who="steward")[1]["missed_ticks"]
-        monkeypatch.setattr(Curator, "exceeds_anywhere", slow)
+        monkeypatch.setattr(Curator, "exceeds", slow)
         assert found.ask("colour = c0")[0] == 200
         assert found.request("GET", path, who="steward")[1]["missed_ticks"] > before
         assert "missed_ticks" not in found.request("GET", path)[1]

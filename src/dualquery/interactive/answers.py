@@ -20,7 +20,7 @@ from dualquery.errors import BudgetError, QueryError
 from dualquery.interactive.journal import Answered, Fired
 from dualquery.mechanisms.error_bars import STUDENT, bar_from_mean, narrowest
 from dualquery.privacy.conversion import UNITS
-from dualquery.privacy.curator import TableSurprise
+from dualquery.privacy.curator import Surprise
 from dualquery.queries.kept_columns import KeptColumns
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.releases.release import Release, with_bar
@@ -246,7 +246,7 @@ def entry_of(answer: OnlineAnswer, version: int, note: str) -> Answered:
     return Answered(answer.question, answer.badge.value, digest, answer.bound, version, note)
 
 
-def fired_of(surprise: TableSurprise, slot: int, question: Question, note: str) -> Fired:
+def fired_of(surprise: Surprise, slot: int, question: Question, note: str) -> Fired:
     """A fire, as the journal has it."""
     found, noisy = surprise.found, tuple(surprise.noisy.tolist())
     return Fired(slot, question.text, found.cell, found.side.value, noisy, note)

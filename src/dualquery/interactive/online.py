@@ -282,7 +282,7 @@ class Online:
         hypotheses = in_records(mass, total, self.rule.rows)
         if not state.serving:
             self._sync(self._append(Serving()))
-        surprise = self._looking().exceeds_anywhere(
+        surprise = self._looking().exceeds(
             GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:

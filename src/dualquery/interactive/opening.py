@@ -54,9 +54,9 @@ from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.plan import warnings_of
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
+from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.source import Source
 from dualquery.types import silent
 
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
@@ -64,7 +64,7 @@ ORDER = 3  # of the tables that the first release is made for, or less where the
 
 @for_callers
 def online(
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     *,
     budget: Budget,
     domain: Domain | None = None,
@@ -152,7 +152,7 @@ def _stand(
 
 @for_callers
 def first_release(
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     *,
     budget: Budget,
     domain: Domain | None = None,
