@@ -23,9 +23,8 @@ from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Heard
 from dualquery.game.play import played
 from dualquery.game.query_players import BestResponseQueryPlayer
-from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.mechanism import AnyMechanism, Task
 from dualquery.mechanisms.mwem import MWEM, automatic_rounds, parameters_of
 from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of
 from dualquery.mechanisms.wishes import MwemWishes

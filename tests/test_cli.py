@@ -25,8 +25,7 @@ from dualquery.cli import run
 from dualquery.cli.flags import wish_flags
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
-from dualquery.mechanisms.special import SPECIAL
-from dualquery.mechanisms.wishes import WISHES, flags_of, size_in_bytes
+from dualquery.mechanisms.wishes import MECHANISMS, WISHES, flags_of, size_in_bytes
 from dualquery.privacy.conversion import rho_of
 
 PEOPLE = 600
@@ -377,7 +376,11 @@ def test_flags_of_other_mechanisms_are_refused(command: Run, place: Path, mechan
         sentence = f"{flag} means nothing to the mechanism '{mechanism}'; leave it out"
         refused(command(*plan_arguments(place, "--mechanism", mechanism, *given)), sentence)
     # A release asks first whether the mechanism plays the table.
-    said = "plays tables of" if mechanism in SPECIAL else "means nothing to the mechanism"
+    said = (
+        "plays tables of"
+        if MECHANISMS[mechanism].plays not in (None, ("records",))
+        else "means nothing to the mechanism"
+    )
     flag = "--" + foreign[0].replace("_", "-")
     arguments = release_arguments(place, place / "nothing")[: -len(QUICK)]
     given = [flag, words.get(foreign[0], 3)]

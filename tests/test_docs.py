@@ -12,9 +12,7 @@ import typer.main
 
 from dualquery.cli.app import app
 from dualquery.cli.flags import wish_flags
-from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.special import SPECIAL
-from dualquery.mechanisms.wishes import WISHES, Flag, flags_of
+from dualquery.mechanisms.wishes import MECHANISMS, WISHES, Flag, flags_of
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (dualquery.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -121,7 +119,7 @@ def test_the_page_of_mechanisms_has_every_one() -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "learners.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]+) \|", page.partition("\n## ")[0], re.MULTILINE)
     written = [name for row in rows for name in re.findall(r"`([a-z][a-z-]+)`", row)]
-    assert sorted(written) == sorted([*MECHANISMS, *SPECIAL])
+    assert sorted(written) == sorted(MECHANISMS)
 
 
 def test_the_version_is_one() -> None:

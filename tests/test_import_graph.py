@@ -20,7 +20,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
     {"compiled", "errors", "randomness", "types"},
-    {"example"},
+    {"example", "plots", "register"},
     {"table"},
     {"queries"},
     {"counting"},
@@ -31,6 +31,7 @@ STEPS = [
     {"oracles"},
     {"beliefs"},
     {"mechanisms"},
+    {"kinds"},
     {"releases"},
     {"audits"},
     {"clinic"},
@@ -97,8 +98,9 @@ def imported_by(nodes: Iterable[ast.AST]) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are written out"
             found |= {home_of(str(node.module), alias.name) for alias in node.names}
-        elif isinstance(node, ast.Constant) and node.value in PATHS and "." in node.value:
-            found.add(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named = node.value.partition(":")[0]  # "module:name", in a registry
+            found |= {named} & PATHS.keys() if "." in named else set()
     return {name for name in found if name.split(".")[0] == "dualquery"}
 
 

@@ -19,7 +19,9 @@ from dualquery.audits.events import aligned, choose_event, split
 from dualquery.audits.exact import law_of
 from dualquery.audits.pairs import ALONE, DUPLICATES, EXTREMES, FULL_BASKET, MANY, REPLACED, Pair
 from dualquery.cli import run
-from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.wishes import MECHANISMS
+
+OF_RECORDS = [name for name, each in MECHANISMS.items() if each.plays is None or "records" in each.plays]
 
 SEED = 2012
 
@@ -107,7 +109,7 @@ def test_pairs_are_neighbours(pair: Pair) -> None:
 
 def test_every_mechanism_is_audited() -> None:
     audited = {case.mechanism for case in all_cases() if case.quick or case.exact}
-    assert set(MECHANISMS) <= audited
+    assert set(OF_RECORDS) <= audited
     assert len({(case.mechanism, case.pair, case.exact is None) for case in all_cases()}) == len(all_cases())
 
 

@@ -20,8 +20,8 @@ from dualquery.audits.exact import exact_hazard, exact_selection
 from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, REPLACED
 from dualquery.counting import opening
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query import game as dual_query_game
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, determined, interactions_told, reconstructed
-from dualquery.mechanisms.choose import choose
+from dualquery.kinds.kind import choose
 from dualquery.mechanisms.mechanism import Plan, Task, affordable
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.pure import CHOSEN_TRIPLES, BySignedTables, Shape, measure, plan_signed

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError, DataError
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query.parameters import Learning, rate_of, round_steps
 from dualquery.mechanisms.mechanism import Plan, Task
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.accounting import mu_squared_units
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import (

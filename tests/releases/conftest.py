@@ -13,9 +13,8 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Records, Schema, example
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
-from dualquery.mechanisms.wishes import NoWishes, RowsWishes
+from dualquery.mechanisms.wishes import MECHANISMS, NoWishes, RowsWishes
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator

@@ -16,8 +16,8 @@ from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.events import Feature
 from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, MANY, REPLACED, Pair
 from dualquery.counting.counter import MemoryCounter
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Outcome, Task
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -20,7 +20,7 @@ from dualquery.audits.verbs import measurements
 from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.distance_curves import factored
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.special import SPECIAL
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -86,7 +86,7 @@ def runs_of(setting: SpecialSetting) -> Sampler:
     """Plan once, as the public would; run as often as asked; the adversary asks what is free afterwards."""
 
     def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
-        mechanism = SPECIAL[setting.mechanism]
+        mechanism = MECHANISMS[setting.mechanism]
         task = Task(setting.workload, setting.pair.public_rows, setting.budget)
         plan = mechanism.plan_for(task, setting.options)
         counter, claim = MemoryCounter(setting.pair.tables[side]), Claim(0.0)

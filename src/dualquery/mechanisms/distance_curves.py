@@ -41,7 +41,6 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.special_statistics import KnotSums
 from dualquery.queries.distances import UNIT, Distances, Factor, Knots
 from dualquery.queries.group import Group
-from dualquery.table.domain import Domain
 from dualquery.table.points import GRID, KNOTS, STEPS, Points
 from dualquery.types import Fractions, Progress, Reals
 
@@ -84,6 +83,7 @@ class DistanceCurves:
             out += part * np.interp(group.positions[:, j], places, curves[j])
         return out
 
+    @property
     def words(self) -> str:
         number = int((~np.isnan(self.distance[:, 0])).sum())
         return f"Distance curves of {number:,} column{'s' if number > 1 else ''}"
@@ -107,9 +107,8 @@ class DistanceCurves:
         return {FILE: self.to_arrow()}
 
     @staticmethod
-    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> DistanceCurves:
+    def of_files(domain: Points, tables: dict[str, pa.Table]) -> DistanceCurves:
         """What a folder holds."""
-        assert isinstance(domain, Points), "the schema says points"
         table = tables[FILE]
         names = np.array(table["column"].to_pylist())
         distance = np.full((domain.width, KNOTS + 1), np.nan)

@@ -33,7 +33,6 @@ from dualquery.queries.group import Group
 from dualquery.queries.lists import Catalogue, Lists, NamedCells, joined
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import CodeTable, cells_of
-from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.types import Fractions, Progress, Reals
 
@@ -75,6 +74,7 @@ class CellFractions:
         sums = np.concatenate([[0.0], np.cumsum(numbers[place])])
         return sums[group.start[1:]] - sums[group.start[:-1]]
 
+    @property
     def words(self) -> str:
         return f"{len(self.fraction):,} cell{'s' if len(self.fraction) != 1 else ''}"
 
@@ -90,9 +90,8 @@ class CellFractions:
         return {FILE: self.to_arrow()}
 
     @staticmethod
-    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> CellFractions:
+    def of_files(domain: CodeTable, tables: dict[str, pa.Table]) -> CellFractions:
         """What a folder holds."""
-        assert isinstance(domain, CodeTable), "the schema says codes"
         table = tables[FILE]
         names = [column.name for column in domain.columns]
         codes = encode(table.select(names), domain).columns

@@ -5,9 +5,10 @@ How many are too many is said here, too: a family is refused with its number of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +154,17 @@ class Workload:
                 place[id(group.predicates)] = sum(map(len, distinct))
                 distinct.append(group.predicates)
         return concatenated(distinct), [place[id(group.predicates)] for group in self.groups]
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """How the questions of one kind of table are written, and which families of them a SPEC may name."""
+
+    words: str  # what the questions are called
+    families: str  # the SPECs, with commas between them
+    example: Callable[[Any], str]  # a question that a domain can be asked
+    groups: Callable[[Any, Sequence[str], Sequence[str]], tuple[Group, ...]]  # of texts and places, in order
+    family: Callable[[Any, str], Workload | None]  # of a SPEC; None where it names no family
 
 
 def _renumbered(literals: NDArray[np.int32], first: int) -> NDArray[np.int32]:

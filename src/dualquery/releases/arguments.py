@@ -18,7 +18,7 @@ from numbers import Integral, Real
 from typing import Any, TypeVar, cast, get_type_hints
 
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
-from dualquery.mechanisms.wishes import WISHES, flags_of
+from dualquery.mechanisms.wishes import WISHES, flags_of, wishes_with
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.queries.families import from_spec, from_texts, names_family
 from dualquery.queries.workload import Workload
@@ -101,16 +101,15 @@ def checked_rows(name: str, value: int | None) -> int | None:
 
 def checked_wish(name: str, value: object) -> object:
     """An option of a mechanism with the type that its flag has; sizes may be texts like 2GB."""
-    for wishes in WISHES.values():
-        flag = flags_of(wishes).get(name)
-        if flag is None:
-            continue
-        if flag.parser is not None:
-            return flag.parser(value) if isinstance(value, str) else _of_kind(name, value, Integral)
-        kinds = {int: Integral, float: Real, str: str}
-        (kind,) = [each for each in kinds if each in get_type_hints(wishes)[name].__args__]
-        return _of_kind(name, value, kinds[kind])
-    return value
+    wishes = wishes_with(name)
+    if wishes is None:
+        return value
+    flag = flags_of(wishes)[name]
+    if flag.parser is not None:
+        return flag.parser(value) if isinstance(value, str) else _of_kind(name, value, Integral)
+    kinds = {int: Integral, float: Real, str: str}
+    (kind,) = [each for each in kinds if each in get_type_hints(wishes)[name].__args__]
+    return _of_kind(name, value, kinds[kind])
 
 
 def _of_kind(name: str, value: object, kind: type) -> object:

@@ -331,8 +331,7 @@ def _real(text: str) -> float:
 
 
 if TYPE_CHECKING:  # to read a certificate needs no mechanism
-    from dualquery.mechanisms.choose import AnyMechanism
-    from dualquery.mechanisms.mechanism import Plan
+    from dualquery.mechanisms.mechanism import AnyMechanism, Plan
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
     from dualquery.randomness import Entropy

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.mechanisms.choose import MECHANISMS, TIGHTEST_FIRST, AnyMechanism, choose
-from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
-from dualquery.mechanisms.special import SPECIAL
-from dualquery.mechanisms.wishes import WISHES, flags_of
+from dualquery.kinds.kind import TIGHTEST_FIRST, choose
+from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Task
+from dualquery.mechanisms.wishes import MECHANISMS, all_wishes, flags_of, wishes_with
 from dualquery.privacy.budget import Accounting, Budget, budget_warnings
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.workload import Workload
@@ -53,14 +52,13 @@ def plan_for(
 def named(mechanism: str) -> AnyMechanism:
     """The mechanism of this name, of whatever table it plays."""
     check_mechanism(mechanism)
-    return MECHANISMS.get(mechanism) or SPECIAL[mechanism]
+    return MECHANISMS[mechanism]
 
 
 def check_mechanism(name: str | None) -> None:
     """Refuse a name that no mechanism has; None leaves the choice to the program."""
-    known = [*MECHANISMS, *SPECIAL]
-    if name is not None and name not in known:
-        raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(known)}")
+    if name is not None and name not in MECHANISMS:
+        raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(MECHANISMS)}")
 
 
 def check_plays(name: str | None, kind: str) -> None:
@@ -72,9 +70,9 @@ def check_plays(name: str | None, kind: str) -> None:
 
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
     """Options given by name, after refusing names that no mechanism knows. None is as good as not given."""
-    known = list(dict.fromkeys(name for wishes in WISHES.values() for name in flags_of(wishes)))
     for name in options:
-        if name not in known:
+        if wishes_with(name) is None:
+            known = dict.fromkeys(name for wishes in all_wishes().values() for name in flags_of(wishes))
             raise DualQueryError(
                 f"there is no argument '{name}'; the options of mechanisms are {', '.join(known)}"
             )

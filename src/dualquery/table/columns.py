@@ -8,16 +8,44 @@ as null. Without, it is an error.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from typing import cast, overload
 
 from dualquery.errors import SchemaError
 
 MAXIMAL_BINS = 1_000_000
 MOST_UNITS = 10**15  # numbers of more digits are not all told apart by floats
+
+
+class Unlisted(Sequence[str]):
+    """The labels of a column that has too many to list: their number, and codes as texts."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        found = range(self._size)[place]
+        return str(found) if isinstance(found, int) else [str(each) for each in found]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(self._size))
+
+
+def unlisted(size: int) -> tuple[str, ...]:
+    """Labels as long as a tuple of so many, and not written out."""
+    return cast("tuple[str, ...]", Unlisted(size))
 
 
 @dataclass(frozen=True)

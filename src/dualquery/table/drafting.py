@@ -28,7 +28,6 @@ from dualquery.table.dates import Dates, Period, dates, period_in, period_of, pe
 from dualquery.table.notation import numbers_written
 from dualquery.table.persons import EACH, IDS, PERSONS, looks_like_id, no_unit, repeats
 from dualquery.table.schema import Schema
-from dualquery.table.special import SECTIONS
 from dualquery.types import Reals
 
 FEW = 20  # whole numbers with at most so many distinct values are categories
@@ -272,7 +271,7 @@ def several_rows(table: pa.Table, schema: Schema) -> list[str]:
 
     It looks at cells, so it is for the curator's eyes and goes into no release.
     """
-    if schema.unit is not None or schema.domain.kind in SECTIONS:
+    if schema.unit is not None or schema.domain.kind != "records":
         return []
     known = {column.name.strip() for column in schema.domain.columns}
     times = Counter(table.column_names)
