@@ -25,8 +25,8 @@ __version__ = "0.1.0"
 # fmt: off
 # isort: off
 if TYPE_CHECKING:  # every public name and its home, for whoever checks types and for `_HOMES`
-    from dualquery.asking.online import Online as Online
-    from dualquery.asking.opening import online as online
+    from dualquery.interactive.online import Online as Online
+    from dualquery.interactive.opening import online as online
     from dualquery.errors import (
         BudgetError as BudgetError, DataError as DataError, DualQueryError as DualQueryError,
         LedgerError as LedgerError, QueryError as QueryError, ReleaseError as ReleaseError,

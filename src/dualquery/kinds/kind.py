@@ -11,20 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from dualquery.errors import DualQueryError
 from dualquery.example import Example
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, Artefact, BareAnswers, SyntheticRecords
-from dualquery.mechanisms.mechanism import AnyMechanism, Plan, Task
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.plots import Figure
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.workload import Grammar
 from dualquery.register import KINDS
 from dualquery.table.domain import Domain
+
+if TYPE_CHECKING:
+    from dualquery.mechanisms.mechanism import AnyMechanism, Plan, Task
 
 TIGHTEST_FIRST = (Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE)  # where nobody names a mechanism
 Preferences = Sequence[

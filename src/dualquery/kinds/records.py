@@ -6,13 +6,17 @@ for each of its branches is in docs/evidence.md, made by `experiments/choosing.p
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dualquery import example
 from dualquery.errors import DualQueryError
 from dualquery.kinds.kind import Kind, Preferences
-from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.families import QUERIES
 from dualquery.table.domain import Domain
+
+if TYPE_CHECKING:
+    from dualquery.mechanisms.mechanism import Task
 
 # n ε / Δ, Δ by how far a neighbour moves a table: below it MWEM beats projection (docs/evidence.md)
 FEW_RECORDS = 600

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.effort import REPLICAS
+from dualquery.fitting.fitter import REPLICAS
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.queries.group import Group
 from dualquery.queries.random_families import Stream, mixed_questions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from dualquery.errors import DualQueryError
 from dualquery.register import Registry
@@ -215,12 +215,22 @@ MECHANISMS: Registry[AnyMechanism] = Registry(
 )
 
 
-def wishes_with(option: str) -> type | None:
-    """The wishes of a mechanism that has an option of this name; packages are asked where no built-in one has it."""
-    built_in = next((each for each in WISHES.values() if option in flags_of(each)), None)
-    return built_in or next((each for each in all_wishes().values() if option in flags_of(each)), None)
+class Option(NamedTuple):
+    """A wish by its name, as Python callers and the command line give it."""
+
+    flag: Flag
+    kind: type  # int, float or str
+    mechanisms: tuple[str, ...]  # that grant it
 
 
-def all_wishes() -> dict[str, type]:
-    """The wishes of every mechanism, those of packages behind the others."""
-    return WISHES | {name: each.wishes for name, each in MECHANISMS.added.items()}
+def options(*, packages: bool = False) -> dict[str, Option]:
+    """Every wish, in the order of the mechanisms; those of packages too, where they are to be asked."""
+    found: dict[str, Option] = {}
+    added = {name: each.wishes for name, each in MECHANISMS.added.items()} if packages else {}
+    for mechanism, wishes in (WISHES | added).items():
+        hints = get_type_hints(wishes)
+        for name, flag in flags_of(wishes).items():
+            (kind,) = (each for each in hints[name].__args__ if each is not type(None))
+            known = found.get(name, Option(flag, kind, ()))
+            found[name] = known._replace(mechanisms=(*known.mechanisms, mechanism))
+    return found
