@@ -40,7 +40,7 @@ from dualquery.audits.case import (
     Tell,
     pair_of,
 )
-from dualquery.counting.counter import Counter, Integers, MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.mechanisms.distance_curves import factored
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -72,7 +72,7 @@ from dualquery.randomness import Entropy, SeededEntropy
 from dualquery.table.codes import codes_table
 from dualquery.table.graph import graph_of
 from dualquery.table.points import GRID, STEPS, points_of
-from dualquery.types import Words
+from dualquery.types import Integers, Words
 
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)

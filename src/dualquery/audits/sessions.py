@@ -15,7 +15,7 @@ import numpy as np
 
 from dualquery.audits.case import ALONE, BITS, REPLACED, Case, Pair, Sampler, Shown, repeated
 from dualquery.audits.curator import OPPOSED, exact_hazard, pure
-from dualquery.counting.counter import Counter, Integers, MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw
@@ -27,6 +27,7 @@ from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import Epochs, HazardTest, Slot, SparseVector
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 NOTHING = -100.0  # stands for an answer that was not given
 LOUD = Fraction(

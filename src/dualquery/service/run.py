@@ -27,7 +27,6 @@ from dualquery.interactive.rule import MOST_ERROR, OnlineRule
 from dualquery.interactive.state import State
 from dualquery.ledger.chain import Witness
 from dualquery.ledger.journal import Storage
-from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
@@ -41,7 +40,7 @@ from dualquery.service.worker import Worker
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import read_schema
-from dualquery.types import silent
+from dualquery.types import Progress, silent
 
 
 @contextmanager
