@@ -33,7 +33,7 @@
     count = 17770
     first = 1                           # optional
 
-    [[rule]]                            # what a record can be (`table.rules`)
+    [[rule]]                            # what a record can be (`table.domain`)
     says = "age < 15 => income = 0"
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
@@ -53,8 +53,8 @@ from typing import Any
 from dualquery.errors import SchemaError
 from dualquery.table.column_text import column_in, entries
 from dualquery.table.domain import Domain, rule_entries, rule_in
-from dualquery.table.files import known_encoding
 from dualquery.table.persons import PERSONS, check_unit, no_unit
+from dualquery.table.reading.source import known_encoding
 from dualquery.table.special import SECTIONS, check_special, read_special, special_text
 from dualquery.table.toml_text import commented, document, only, optional, quoted, text, truth
 
@@ -118,11 +118,12 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     return parse_schema(written, origin=f"schema file '{path}'", folder=Path(path).parent)
 
 
-def parse_schema(written: str, *, origin: str, folder: Path | None = None) -> Schema:
-    """The schema that a TOML text describes. `origin` is for messages; files that it names lie in `folder`."""
-    marked = sum(line.rstrip().endswith(MARK) for line in written.splitlines() if line.strip()[:1] != "#")
+def parse_schema(written: str | Mapping[str, Any], *, origin: str, folder: Path | None = None) -> Schema:
+    """The schema that a TOML text, or its contents, describe. `origin` is for messages; its files lie in `folder`."""
+    lines = written.splitlines() if isinstance(written, str) else []
+    marked = sum(line.rstrip().endswith(MARK) for line in lines if line.strip()[:1] != "#")
     try:
-        said = document(written)
+        said = document(written) if isinstance(written, str) else written
     except ValueError as problem:
         raise SchemaError(f"{origin} {problem}") from None
     try:
