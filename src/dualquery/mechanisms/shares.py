@@ -327,7 +327,7 @@ SHARE_OF_ONES = 0.19  # of the budget, for one-way tables where there are enough
 LARGE_NOISE = 0.1  # of a cell, as a fraction of the table: little is left to be learned
 
 
-class Cost(NamedTuple):
+class FitCost(NamedTuple):
     """Of a release, as its plan predicts it."""
 
     seconds: float
@@ -349,14 +349,14 @@ def work_of(task: Task, sets: Sequence[Set]) -> Reals:
 
 def cost_of_fit(
     task: Task, sets: Sequence[Set], effort: Effort, noise: float, held: Sequence[Set] | None = None
-) -> Cost:
+) -> FitCost:
     """To count and fit tables over these sets; every cell lies in a view of each of its attributes.
 
     `held` are the sets that memory must have room for, where they are others.
     """
     sizes = task.domain.sizes.tolist()
     cells = {s: math.prod(sizes[j] for j in s) for s in (sets if held is None else held)}
-    return Cost(
+    return FitCost(
         effort.seconds(float(work_of(task, sets).sum()), noise) + task.rows * len(sets) * COUNT_SECONDS,
         effort.bytes(task.domain.width, sum(len(s) * number for s, number in cells.items())),
         max(cells, key=lambda s: (cells[s], s)),
@@ -370,7 +370,7 @@ def built(
     reason: str,
     steps: tuple[Step, ...],
     errors: tuple[float, float],
-    cost: Cost,
+    cost: FitCost,
     memory: int | None,
     notes: tuple[str, ...] = (),
 ) -> Plan[Any]:

@@ -27,7 +27,7 @@ from dualquery.fitting.wide import (
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.shares import (
     SHARE_OF_TOTAL,
-    Cost,
+    FitCost,
     Purse,
     Shares,
     built,
@@ -157,7 +157,7 @@ def plan_baskets(task: Task, wanted: ProjectionWishes, items_per_record: int) ->
         ),
         steps=shares.steps(),
         errors=(noise, 15 * noise),
-        cost=Cost(
+        cost=FitCost(
             effort.seconds(fitted / 2, noise) + task.rows * 2e-6 + width * 1e-4,
             effort.bytes(fitted, 2 * fitted**2) + 400 * task.rows,
         ),

@@ -45,7 +45,7 @@ from dualquery.mechanisms.shares import (
     NOTHING,
     SHARE_OF_TOTAL,
     TOO_SMALL,
-    Cost,
+    FitCost,
     built,
     cost_of_fit,
     laplace_at_once,
@@ -434,7 +434,7 @@ def cell_noise(plan: SignedPlan, task: Task) -> float:
     return 1 / math.sqrt(float(np.mean(precisions))) / task.rows
 
 
-def cost_of(plan: SignedPlan, task: Task, effort: Effort, noise: float) -> Cost:
+def cost_of(plan: SignedPlan, task: Task, effort: Effort, noise: float) -> FitCost:
     """Of the fit, its rehearsal, the counting and the rounds."""
     rounds = plan.rounds
     if rounds is None:
@@ -445,4 +445,4 @@ def cost_of(plan: SignedPlan, task: Task, effort: Effort, noise: float) -> Cost:
     refit = SCOUT.work * (visits * VISIT_SECONDS + 2e-6) + 0.1
     choosing = rounds.number * (refit + len(tables.sets) * (SCOUT.rows * COUNT_SECONDS + 3e-5))
     counting = task.rows * len(tables.sets) * COUNT_SECONDS
-    return Cost(fit.seconds + choosing + counting, fit.bytes + 32 * tables.size, fit.largest)
+    return FitCost(fit.seconds + choosing + counting, fit.bytes + 32 * tables.size, fit.largest)

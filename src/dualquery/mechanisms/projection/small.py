@@ -25,7 +25,7 @@ from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.shares import (
     SHARE_OF_ONES,
-    Cost,
+    FitCost,
     Stage,
     built,
     cost_of_fit,
@@ -339,7 +339,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
         ),
         steps=(first.step(), second.step(), last.step()),
         errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
-        cost=Cost(fit.seconds + counting, fit.bytes + 40 * candidates.size, fit.largest),
+        cost=FitCost(fit.seconds + counting, fit.bytes + 40 * candidates.size, fit.largest),
         memory=wanted.memory,
         notes=(
             "where no relationship is measured, only one-way tables are known, and answers about two attributes "

@@ -34,7 +34,7 @@ from dualquery.mechanisms.shares import (
     NOTHING,
     SHARE_OF_ONES,
     SHARE_OF_TOTAL,
-    Cost,
+    FitCost,
     Stage,
     built,
     cost_of_fit,
@@ -383,7 +383,7 @@ def cells_within(task: Task, effort: Effort, memory: int | None) -> int:
     return max(0, min(MOST_CELLS, spare // (3 * (4 * effort.chains + 8) + 24)))
 
 
-def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) -> Cost:
+def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) -> FitCost:
     """Time as the plan expects it, memory as it could be at most."""
     pairs = [s for s in expected.sets if len(s) == 2]
     held = (*(s for s in made.ones if s), *made.sets)
@@ -393,7 +393,7 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) 
     if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
     counted = 24 * sum(math.prod(task.domain.sizes[list(s)].tolist()) for s in made.larger)
-    return Cost(seconds, need + counted, largest)
+    return FitCost(seconds, need + counted, largest)
 
 
 def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:

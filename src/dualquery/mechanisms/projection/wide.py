@@ -61,7 +61,7 @@ from dualquery.mechanisms.projection.baskets import (
 from dualquery.mechanisms.shares import (
     SHARE_OF_TOTAL,
     TOO_SMALL,
-    Cost,
+    FitCost,
     Purse,
     Shares,
     built,
@@ -433,7 +433,9 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         ),
         steps=shares.steps(),
         errors=(mean, LARGEST * mean),
-        cost=Cost(5.0 + (task.rows + effort.rows) * asked * CELL_SECONDS, _class_bytes(task, effort, asked)),
+        cost=FitCost(
+            5.0 + (task.rows + effort.rows) * asked * CELL_SECONDS, _class_bytes(task, effort, asked)
+        ),
         memory=wanted.memory,
         notes=(*_notes(task, undecided, asked, rows, wanted), *plainer(task, shares, mean)),
     )
