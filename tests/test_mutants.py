@@ -512,8 +512,9 @@ SLOTS = [
     Mutant("a purchase is counted before it is written down", "interactive/online.py",
            "self._sync(self._append(charged))", "self._append(charged)",
            journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
-    Mutant("an unclean stop burns nothing", "interactive/opening.py", "state.open_slot is not None and state.serving",
-           "False", journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
+    Mutant("an unclean stop burns nothing", "interactive/opening.py",
+           "state.open_slot is not None and state.account.serving", "False",
+           journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
 ]  # fmt: skip
 
 MUTANTS = [
