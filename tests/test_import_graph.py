@@ -34,7 +34,6 @@ STEPS = [
     {"kinds"},
     {"releases"},
     {"audits"},
-    {"clinic"},
     {"interactive"},
     {"service"},
     {"cli"},

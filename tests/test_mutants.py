@@ -309,22 +309,22 @@ VERBS = [
         "privacy/curator.py",
         "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
         "        self._ledger.begin()\n"
-        "        (truth,) = question.of(self._counter).tolist()\n",
-        "        (truth,) = question.of(self._counter).tolist()\n"
+        "        numbers = questions.of(self._counter)\n",
+        "        numbers = questions.of(self._counter)\n"
         "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
         "        self._ledger.begin()\n",
         exceeds("a_hazard_test_is_paid_for_before_anything_is_read", "an_epoch_is_paid_for_before_anything_is_read"),
     ),
-    Mutant("exceeds hears questions that move too far", "privacy/curator.py", "if moved.l1 > law.sensitivity:",
-           "if moved.l1 > 2 * law.sensitivity:", exceeds("a_question_that_moves_too_far_is_refused")),
+    Mutant("exceeds hears questions that move too far", "privacy/curator.py", "if each > law.sensitivity:",
+           "if each > 2 * law.sensitivity:", exceeds("a_question_that_moves_too_far_is_refused")),
     Mutant("exceeds tells the truth", "privacy/curator.py",
-           "truth + int(noise.draw(1, self._entropy)[0])", "truth", exceeds("the_measured_number_is_fresh")),
+           "numbers + noise.draw(len(numbers), self._entropy)", "numbers", exceeds("the_measured_number_is_fresh")),
     Mutant(
         "hazard: returned before it is drawn",
         "privacy/thresholds.py",
-        "            side = self.draw(x, entropy)\n"
-        "            reservation.settle(fired=side is not None)\n"
-        "            return side\n",
+        "            found = self.draw(x, entropy)\n"
+        "            reservation.settle(fired=found is not None)\n"
+        "            return found\n",
         "            reservation.settle(fired=False)\n            return self.draw(x, entropy)\n",
         exceeds("a_fire_leaves_itself_and_its_measurement", "the_money_is_held_until_the_test_has_spoken"),
     ),
@@ -494,8 +494,7 @@ SLOTS = [
     Mutant("a table tells the truth", "privacy/curator.py", "numbers + noise.draw(len(numbers), self._entropy)",
            "numbers", whole_tables("a_fire_says_where_and_gives_all_cells_with_fresh_noise")),
     Mutant("a table may move too far", "privacy/curator.py",
-           "if questions.each(self.neighbours) > law.sensitivity:",
-           "if questions.each(self.neighbours) > 2 * law.sensitivity:",
+           "if each > law.sensitivity:", "if each > 2 * law.sensitivity:",
            whole_tables("a_question_that_moves_too_far_is_refused_before_it_is_read")),
     Mutant("counts: how far each moves where records are replaced", "privacy/statistics.py",
            "neighbours.largest(alone=self.group.unit, apart=self.group.unit)",
@@ -513,8 +512,9 @@ SLOTS = [
     Mutant("a purchase is counted before it is written down", "interactive/online.py",
            "self._sync(self._append(charged))", "self._append(charged)",
            journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
-    Mutant("an unclean stop burns nothing", "interactive/opening.py", "state.open_slot is not None and state.serving",
-           "False", journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
+    Mutant("an unclean stop burns nothing", "interactive/opening.py",
+           "state.open_slot is not None and state.account.serving", "False",
+           journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
 ]  # fmt: skip
 
 MUTANTS = [

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualquery.register import KINDS
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 # fmt: off
 # isort: off

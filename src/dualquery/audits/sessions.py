@@ -15,7 +15,7 @@ import numpy as np
 
 from dualquery.audits.case import ALONE, BITS, REPLACED, Case, Pair, Sampler, Shown, repeated
 from dualquery.audits.curator import OPPOSED, exact_hazard, pure
-from dualquery.counting.counter import Counter, Integers, MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw
@@ -27,6 +27,7 @@ from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import Epochs, HazardTest, Slot, SparseVector
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 NOTHING = -100.0  # stands for an answer that was not given
 LOUD = Fraction(
@@ -87,9 +88,9 @@ class Session:
                 surprise = curator.exceeds(statistic, hypothesis, law=law, noise=self.noise)
             except BudgetError:
                 break
-            said += "." if surprise is None else surprise.side.name[4:5] or surprise.side.name[0]
+            said += "." if surprise is None else surprise.found.side.name[4:5] or surprise.found.side.name[0]
             if surprise is not None and value == NOTHING:
-                value = float(surprise.noisy)
+                value = float(surprise.noisy[0])
         turned = _fires(said[:half]) - _fires(said[half:])
         return _shown(said, value, **{"fires, first half less second": turned})
 
@@ -122,7 +123,7 @@ class SlotSession:
                 if slot is None or slot.closed:
                     slot = Slot(curator.ledger, self.test.event, GaussianMeasurement(Fraction(1), LOUD))
                 law = slot.law(self.test)
-                surprise = curator.exceeds_anywhere(TABLE, hypotheses, law=law, noise=noise)
+                surprise = curator.exceeds(TABLE, hypotheses, law=law, noise=noise)
             except BudgetError:
                 break
             said += "." if surprise is None else str(surprise.found.cell)

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.group import Group
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
 from dualquery.types import Fractions
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """The fraction of the records that satisfy a query, and the 95% bar: how far off it may be, 19 times of 20."""
+    """The fraction of the records that satisfy a query, and the 95% bar: how far off it may be, in 19 of 20 cases."""
 
     query: str
     value: float

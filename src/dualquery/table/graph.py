@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, SchemaError
+from dualquery.table.columns import Unplaced
 from dualquery.table.domain import Categorical, Column, Domain, equal_width
 from dualquery.table.records import Records
 from dualquery.table.toml_text import listed, only, optional, quoted, required, text, truth, whole
@@ -51,6 +52,14 @@ KEYS = (
 @dataclass(frozen=True)
 class Vertex(Categorical):
     """A column of vertices."""
+
+    def advice(self, reason: Unplaced) -> str:
+        if reason is Unplaced.EMPTY:
+            return super().advice(reason)
+        return (
+            "holds vertices outside the declared set; declare them in [graph], or leave such edges "
+            "out of the table by a rule that looks at each edge alone"
+        )
 
 
 @dataclass(frozen=True)
@@ -195,7 +204,7 @@ def _from_file(
     name: str, columns: tuple[Column, ...], folder: Path | None
 ) -> tuple[tuple[str, ...], Records | None]:
     from dualquery.table.encoding import encode  # which reads schemas
-    from dualquery.table.source import read_table
+    from dualquery.table.reading import read_table
 
     if folder is None:
         raise SchemaError("[graph]: a schema that stands alone must list its vertices")

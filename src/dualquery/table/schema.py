@@ -33,7 +33,7 @@
     count = 17770
     first = 1                           # optional
 
-    [[rule]]                            # what a record can be (`table.rules`)
+    [[rule]]                            # what a record can be (`table.domain`)
     says = "age < 15 => income = 0"
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
@@ -52,14 +52,22 @@ from typing import Any
 
 from dualquery.errors import SchemaError
 from dualquery.register import KINDS
-from dualquery.table.column_text import column_in, entries
-from dualquery.table.domain import Column, Domain, rule_entries, rule_in
-from dualquery.table.files import known_encoding
+from dualquery.table.columns import Categorical, Items
+from dualquery.table.dates import Dates
+from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_in
 from dualquery.table.persons import PERSONS, check_unit, no_unit
-from dualquery.table.toml_text import commented, document, only, optional, quoted, text, truth
+from dualquery.table.reading.source import known_encoding
+from dualquery.table.toml_text import commented, document, only, optional, quoted, required, text, truth
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
 KEYS = ("draft", "table", "attribute", "rule")  # and the name of a kind of table
+COLUMNS: tuple[tuple[tuple[str, ...], type[Categorical | Numeric | Dates | Items]], ...] = (
+    (("values",), Categorical),
+    (("edges",), Numeric),
+    (("low", "high", "bins"), Numeric),
+    (("from", "to", "by"), Dates),
+    (("count",), Items),
+)  # of columns, by the keys that no other has
 MARK = "# from the data"  # behind each line of a draft that was read off the table
 
 
@@ -152,7 +160,7 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
         table["long"] = "true"
     if table:
         parts.append(_section("[table]", table))
-    parts += schema.domain.sections(lambda column: _section("[[attribute]]", entries(column)))
+    parts += schema.domain.sections(lambda column: _section("[[attribute]]", column.entries()))
     parts += [_section("[[rule]]", rule_entries(rule)) for rule in schema.domain.rules]
     return "\n\n".join(parts) + "\n"
 
@@ -201,6 +209,22 @@ def _of_kind(
         raise SchemaError(f"'{name}' must be a section, [{name}]")
     domain: type[Domain] = KINDS[name].domain
     return domain.read(section, columns, folder)
+
+
+def column_in(entry: Mapping[str, Any], place: int) -> Column:
+    """The column that an entry of the file describes: one key that only a kind has says which it is."""
+    name = required(entry, f"attribute number {place}", "name", text)
+    where = f"attribute '{name}'"
+    given = [
+        (key, kind) for keys, kind in COLUMNS if (key := next((key for key in keys if key in entry), None))
+    ]
+    if not given:
+        raise SchemaError(
+            f"{where} needs 'values', or 'low', 'high' and 'bins', or 'edges', or 'from', 'to' and 'by', or 'count'"
+        )
+    if len(given) > 1:
+        raise SchemaError(f"{where} gives both '{given[0][0]}' and '{given[1][0]}'; keep one")
+    return given[0][1].read(name, where, entry)
 
 
 # Writing.

@@ -24,7 +24,7 @@ from dualquery.queries.random_families import Stream
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.encoding import encode
 from dualquery.table.points import GRID, Coordinate, Points
-from dualquery.table.source import read_table
+from dualquery.table.reading import read_table
 
 EXAMPLE = "distance to (lat = 51.2, lon = 6.8)"
 Point = dict[int, int]  # the position in each column that is asked about
