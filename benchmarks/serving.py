@@ -27,10 +27,10 @@ import psutil
 
 from benchmarks.harness import Figure, show
 from dualquery import example
+from dualquery.ledger.journal import Storage
 from dualquery.service import tokens
 from dualquery.service.beginning import begin
 from dualquery.service.settings import read_settings
-from dualquery.service.storage import Storage
 
 ROWS = 100_000
 CONNECTIONS = 32

@@ -20,10 +20,12 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
     {"compiled", "errors", "randomness", "types"},
+    {"example"},
     {"table"},
     {"queries"},
     {"counting"},
     {"privacy"},
+    {"ledger"},
     {"game"},
     {"fitting"},
     {"oracles"},
@@ -31,7 +33,6 @@ STEPS = [
     {"mechanisms"},
     {"releases"},
     {"audits"},
-    {"example", "example_codes", "example_special"},
     {"clinic"},
     {"asking"},
     {"service"},

@@ -36,8 +36,7 @@ import pyarrow.csv
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import dualquery
-from dualquery import Accounting, Budget, Neighbours, example, example_codes, example_special
-from dualquery.queries.families import from_spec
+from dualquery import Accounting, Budget, Neighbours, example
 from dualquery.queries.random_families import random_literals, weighted_conjunctions
 from dualquery.releases.evaluate import evaluate
 from dualquery.table.domain import Categorical, Domain, Items
@@ -50,6 +49,7 @@ Found = dict[str, Any]
 REPLACE = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.REPLACE)
 ADD_REMOVE = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
 PURE = Budget(epsilon=1.0, delta=0.0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE)
+TWO = replace(ADD_REMOVE, epsilon=2.0)
 FEW = 12_000  # synthetic rows, where the fit is not what a case is about
 
 
@@ -157,35 +157,19 @@ def persons() -> Found:
     return described(release, records)
 
 
-def special(make: Callable[[], example_special.Example], mechanism: str | None = None) -> Found:
-    with tempfile.TemporaryDirectory() as place:
-        return _special(make(), Path(place), mechanism)
-
-
-def _special(case: example_special.Example, folder: Path, mechanism: str | None) -> Found:
-    for name, contents in case.files.items():
-        if isinstance(contents, str):
-            (folder / name).write_text(contents, encoding="utf-8")
-        else:
-            pyarrow.csv.write_csv(contents, folder / name)
-    schema = read_schema(folder / "schema.toml")
-    records = encode(folder / case.table, schema)
-    budget = replace(ADD_REMOVE, epsilon=2.0)
-    release = dualquery.release(
-        records, schema=schema, workload=case.queries, budget=budget, seed=7, mechanism=mechanism
-    )
-    return described(release, records)
-
-
-def codes(mechanism: str | None = None) -> Found:
+def special(make: Callable[[Path], example.Example], budget: Budget = TWO, **options: Any) -> Found:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        example_codes.write_lists(folder)
-        schema = parse_schema(example_codes.SCHEMA, origin="the example")
-        records = encode(example_codes.register(), schema)
-        workload = from_spec(schema.domain, f"lookups:{folder / example_codes.LOOKUPS}")
+        case = make(folder)
+        for name, contents in case.files.items():
+            if isinstance(contents, str):
+                (folder / name).write_text(contents, encoding="utf-8")
+            else:
+                pyarrow.csv.write_csv(contents, folder / name)
+        schema = read_schema(folder / "schema.toml")
+        records = encode(folder / case.table, schema)
         release = dualquery.release(
-            records, schema=schema, workload=workload, budget=REPLACE, seed=7, mechanism=mechanism
+            records, schema=schema, workload=case.queries, budget=budget, seed=7, **options
         )
         return described(release, records)
 
@@ -332,11 +316,11 @@ CASES: dict[str, Callable[[], Found]] = {
     "monomials": lambda: disjunctions("monomials"),
     "parities": lambda: disjunctions("parities"),
     "parities of a wide basket": lambda: disjunctions("parities", 300),
-    "graph": lambda: special(example_special.payments),
-    "graph frieze-kannan": lambda: special(example_special.payments, "frieze-kannan"),
-    "points": lambda: special(example_special.customers),
-    "codes": codes,
-    "codes touched": lambda: codes("touched-weights"),
+    "graph": lambda: special(example.payments),
+    "graph frieze-kannan": lambda: special(example.payments, mechanism="frieze-kannan"),
+    "points": lambda: special(example.customers),
+    "codes": lambda: special(example.patients, REPLACE),
+    "codes touched": lambda: special(example.patients, REPLACE, mechanism="touched-weights"),
     "stream": stream,
 }
 

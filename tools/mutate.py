@@ -43,7 +43,7 @@ FIRST = {
     "curator": ("test_curator", "test_exceeds"),
     "events": ("test_rounding", "test_several_records", "test_ledger", "test_edges"),
     "accounting": (
-        "book/test_book",
+        "../ledger/test_book",
         "test_gaussian_filter",
         "test_rounding",
         "test_several_records",

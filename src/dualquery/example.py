@@ -1,21 +1,37 @@
-"""A survey that nobody answered: some 20,000 invented people with a dozen related attributes.
+"""Invented tables for `dualquery demo` and the tests: a survey, payments, customers, a register.
 
-The demonstration and the tests need a table that looks like one a data steward has, and no real table may
-travel with a program. So the people are drawn from the chain of rules below: age and region first, then
-each attribute from those before it. Only uniform numbers in [0, 1) are drawn, so a seed gives the same
-people with every version of numpy.
+The demonstration and the tests need tables that look like those a data steward has, and no real table may travel
+with a program. The people of the survey are drawn from the chain of rules below: age and region first, then each
+attribute from those before it. Of the survey and the register only uniform numbers in [0, 1) are drawn, so a seed
+gives the same people with every version of numpy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.types import Reals
+
+
+@dataclass(frozen=True)
+class Example:
+    """Files to write into a folder, which of them is the private table, and what is asked about it."""
+
+    title: str
+    table: str
+    files: dict[str, pa.Table | str]  # the schema is schema.toml
+    rows: int
+    queries: str
+    questions: tuple[str, ...]
+    neighbours: str = "replace"
+    judged: tuple[str, ...] = ()  # families to compare with the truth; without any, the queries
+
 
 PEOPLE = 20_000
 SEED = 2014
@@ -80,6 +96,13 @@ ordered = true
 """
 
 QUERIES = "marginals:3"
+QUESTIONS = (
+    "age >= 55 & sex = female",
+    "education = university & income >= 45000",
+    "region = capital & housing = rents",
+    "employment = retired & health in {good, 'very good'}",
+    "smokes = yes & !(commute = car)",
+)
 
 Codes = NDArray[np.int64]
 
@@ -103,6 +126,19 @@ class Chance:
     def bell(self) -> Reals:
         """Roughly normal, mean 0 and variance 1: twelve uniforms, less six."""
         return self.rng.random((12, self.people)).sum(axis=0) - 6.0
+
+
+def people(folder: Path) -> Example:
+    """The survey, asked all tables over three attributes."""
+    return Example(
+        "A survey that nobody answered",
+        "survey.csv",
+        {"survey.csv": survey(), "schema.toml": SCHEMA},
+        PEOPLE,
+        QUERIES,
+        QUESTIONS,
+        judged=("marginals:1", "marginals:2", "marginals:3"),
+    )
 
 
 def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
@@ -239,3 +275,147 @@ def _commute(chance: Chance, employment: Codes, region: Codes, income: Codes) ->
         moves * np.where(region == 1, 0.24, 0.10) * np.where(student, 1.8, 1.0),
         moves * 0.09,
     )
+
+
+# Payments between accounts, and where customers live.
+
+REGIONS = ("North", "East", "South", "West", "Coast")
+TRADES = ("household", "shop", "maker")
+ACCOUNTS, PAYMENTS, CUSTOMERS = 400, 40_000, 20_000
+
+GRAPH_SCHEMA = """# Payments between accounts. Accounts, their regions and trades are public; payments are not.
+[graph]
+source = "payer"
+target = "payee"
+vertices = "accounts.csv"
+
+[[attribute]]
+name = "region"
+values = ["North", "East", "South", "West", "Coast"]
+
+[[attribute]]
+name = "trade"
+values = ["household", "shop", "maker"]
+"""
+
+POINTS_SCHEMA = """# Where customers live. The bounds are those of the country, and public.
+[points]
+clamp = true
+
+[points.columns]
+lat = [47.2, 55.1]
+lon = [5.8, 15.1]
+"""
+
+
+def payments(folder: Path) -> Example:
+    """Households pay shops near them, shops pay makers anywhere."""
+    rng = np.random.default_rng(20)
+    region, trade = rng.integers(5, size=ACCOUNTS), rng.choice(3, size=ACCOUNTS, p=(0.7, 0.2, 0.1))
+    likes = np.array([[0.2, 6.0, 0.5], [0.5, 0.6, 5.0], [3.0, 0.3, 2.0]])
+    near = np.where(region[:, None] == region[None, :], 4.0, 1.0)
+    chance = (
+        likes[np.ix_(trade, trade)]
+        * near
+        * np.outer(rng.gamma(2, size=ACCOUNTS), rng.gamma(1, size=ACCOUNTS))
+    )
+    np.fill_diagonal(chance, 0.0)
+    drawn = rng.choice(ACCOUNTS**2, size=PAYMENTS, p=(chance / chance.sum()).ravel())
+    names = np.array([f"A{i:03d}" for i in range(ACCOUNTS)])
+    return Example(
+        "Payments that nobody made",
+        "payments.csv",
+        {
+            "accounts.csv": pa.table(
+                {
+                    "vertex": names,
+                    "region": np.array(REGIONS)[region],
+                    "trade": np.array(TRADES)[trade],
+                }
+            ),
+            "payments.csv": pa.table({"payer": names[drawn // ACCOUNTS], "payee": names[drawn % ACCOUNTS]}),
+            "schema.toml": GRAPH_SCHEMA,
+        },
+        PAYMENTS,
+        "cuts:region + cuts:trade + cuts:random:500",
+        (
+            "edges from {region = North} to {region = South}",
+            "edges leaving {region = Coast}",
+            "edges from {trade = household} to {trade = maker}",
+            "edges within {region = East & trade = shop}",
+            "edges leaving {A000 .. A049}",
+        ),
+        neighbours="add-remove",
+    )
+
+
+def customers(folder: Path) -> Example:
+    """Around six towns of different size."""
+    rng = np.random.default_rng(21)
+    towns = np.array([[52.5, 13.4], [53.5, 10.0], [48.1, 11.6], [50.9, 6.9], [50.1, 8.7], [51.3, 12.4]])
+    town = rng.choice(6, size=CUSTOMERS, p=(0.28, 0.17, 0.18, 0.15, 0.14, 0.08))
+    held = towns[town] + rng.normal(size=(CUSTOMERS, 2)) * [0.35, 0.5]
+    held = np.clip(held, [47.2, 5.8], [55.1, 15.1]).round(4).astype(np.float64)
+    return Example(
+        "Customers that nobody is",
+        "customers.csv",
+        {
+            "customers.csv": pa.table({"lat": held[:, 0], "lon": held[:, 1]}),
+            "schema.toml": POINTS_SCHEMA,
+        },
+        CUSTOMERS,
+        "points:random:1000",
+        tuple(f"distance to (lat = {lat}, lon = {lon})" for lat, lon in towns.tolist()),
+        neighbours="add-remove",
+    )
+
+
+# Codes.
+
+PATIENTS, DISEASES, DISTRICTS = 20_000, 400, 40
+POPULAR = 1.1  # the exponent of the law of diagnoses: few are frequent, many are rare
+LOOKUPS, WATCHED = "lookups.csv", "watched.csv"
+
+CODES_SCHEMA = """\
+# The public description of the example register. No list of codes: any code of the right shape may occur.
+
+[codes.columns]
+icd = {text = 8}
+district = {text = 5}
+born = {from = 1900, to = 2030}
+"""
+
+
+def patients(folder: Path) -> Example:
+    """A register of rare diseases that nobody has: look-ups of frequent ones, and a list to watch."""
+    letters = "CDEGIJKM"
+    made = [f"{letters[i % 8]}{(71 + 7 * (i // 8)) % 100:02d}.{9 - i % 10}" for i in range(DISEASES)]
+    diagnoses = list(dict.fromkeys(made))  # the most frequent first
+    districts = [f"{4103 + 17 * i:05d}" for i in range(DISTRICTS)]
+    rng = np.random.default_rng(1984)
+    icd = _drawn(rng.random(PATIENTS), 1 / np.arange(1, len(diagnoses) + 1) ** POPULAR)
+    district = _drawn(rng.random(PATIENTS), 1 / np.arange(1, DISTRICTS + 1))
+    born = 1984 + np.floor(12 * (rng.random(PATIENTS) + rng.random(PATIENTS) - 1)).astype(np.int64)
+    asked = [(a, b, c) for a in diagnoses[:12] for b in districts[:8] for c in range(1976, 1993)]
+    return Example(
+        "A register that nobody is in",
+        "register.csv",
+        {
+            "register.csv": _register(np.array(diagnoses)[icd], np.array(districts)[district], born),
+            LOOKUPS: _register(*zip(*asked, strict=True)),
+            WATCHED: _register(*zip(*(row for row in asked if row[0] in diagnoses[3:7]), strict=True)),
+            "schema.toml": CODES_SCHEMA,
+        },
+        PATIENTS,
+        f"lookups:{folder / LOOKUPS}",
+        ("icd = C71.9 & district = 04103 & born = 1984", f"record in list('{folder / WATCHED}')"),
+    )
+
+
+def _register(*columns: Sequence[object] | NDArray[np.generic]) -> pa.Table:
+    return pa.table(dict(zip(("icd", "district", "born"), map(pa.array, columns), strict=True)))
+
+
+def _drawn(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.intp]:
+    edges = np.cumsum(weights) / weights.sum()
+    return np.minimum(np.searchsorted(edges, uniform, side="right"), len(weights) - 1)

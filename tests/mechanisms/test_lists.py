@@ -11,9 +11,8 @@ import pytest
 import dualquery
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
-from dualquery.mechanisms.lists.artefact import CellFractions
 from dualquery.mechanisms.mechanism import Outcome, Task
-from dualquery.mechanisms.noisy_cells import told_counts
+from dualquery.mechanisms.noisy_cells import CellFractions, told_counts
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.cell_statistics import LazyCells

@@ -20,10 +20,10 @@ from dualquery import (
     Neighbours,
     Records,
 )
+from dualquery.ledger.books import Books, create
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
 from dualquery.mechanisms.wishes import NoWishes
-from dualquery.privacy.book.books import Books, create
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec

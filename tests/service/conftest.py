@@ -19,13 +19,13 @@ import pytest
 import uvicorn
 
 from dualquery.asking import rule
+from dualquery.ledger.journal import Storage
 from dualquery.service import tokens
 from dualquery.service.desk import Desk, PendingRequest
 from dualquery.service.listening import bound, configured
 from dualquery.service.serving import opened
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
-from tests.privacy.book.conftest import Server, own_server, server  # noqa: F401 - fixtures
+from tests.ledger.conftest import Server, own_server, server  # noqa: F401 - fixtures
 from tests.service import small
 
 Make = Callable[..., Settings]

@@ -39,6 +39,7 @@ import uvicorn.protocols.http.auto  # noqa: F401
 from sqlalchemy import event
 
 from dualquery.asking.online import Online
+from dualquery.ledger.journal import Storage
 from dualquery.privacy.curator import Curator
 from dualquery.service import app, clerk
 from dualquery.service.desk import Desk, PendingRequest
@@ -46,7 +47,6 @@ from dualquery.service.keeping import Keeper
 from dualquery.service.serving import opened, serve
 from dualquery.service.settings import Settings, read_settings
 from dualquery.service.standing import standing
-from dualquery.service.storage import Storage
 
 POINTS = (
     *("arrived", "asking", "counted", "appended", "paying", "begun", "updated", "inserted", "committing"),

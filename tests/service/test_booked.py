@@ -9,10 +9,10 @@ import pytest
 
 import dualquery
 from dualquery import Budget, BudgetError, Neighbours
-from dualquery.privacy.book.books import Books, create
+from dualquery.ledger.books import Books, create
+from dualquery.ledger.journal import Storage
 from dualquery.service import beginning
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
 from tests.service import small
 
 

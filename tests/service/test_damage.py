@@ -14,11 +14,11 @@ import pytest
 
 from dualquery import cli
 from dualquery.errors import DualQueryError, LedgerError
+from dualquery.ledger.chain import _SIZE, Witness
 from dualquery.service.beginning import begin
 from dualquery.service.serving import opened
 from dualquery.service.settings import Settings, read_settings
 from dualquery.service.standing import standing
-from dualquery.service.witness import _SIZE, Witness
 from tests.service import small
 from tests.service.conftest import Make, ask, token
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dualquery.errors import DualQueryError
+from dualquery.ledger.journal import AwayError, Storage
 from dualquery.service import tokens
 from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError
@@ -20,7 +21,6 @@ from dualquery.service.desk import Desk
 from dualquery.service.limits import RequestRate
 from dualquery.service.problems import ProblemError
 from dualquery.service.standing import standing
-from dualquery.service.storage import AwayError, Storage
 from tests.service import small
 from tests.service.conftest import Make, Running, running
 

@@ -19,13 +19,13 @@ import pytest
 from dualquery.asking import rule
 from dualquery.asking.journal import KINDS, Fired, Fixed, Prepaid, read
 from dualquery.errors import DualQueryError, LedgerError
+from dualquery.ledger.journal import AwayError, Storage
 from dualquery.privacy.curator import Curator
 from dualquery.service.keeping import Keeper
 from dualquery.service.log import log_of
 from dualquery.service.serving import opened
 from dualquery.service.settings import Settings
 from dualquery.service.standing import standing
-from dualquery.service.storage import AwayError, Storage
 from tests.service import small
 from tests.service.conftest import Make, ask, token
 

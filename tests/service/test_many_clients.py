@@ -12,8 +12,8 @@ import pytest
 
 from dualquery.asking import rule
 from dualquery.asking.journal import KINDS, Fired, Prepaid, read
+from dualquery.ledger.journal import Storage
 from dualquery.service.standing import standing
-from dualquery.service.storage import Storage
 from tests.service import small
 from tests.service.conftest import Make, Running, running
 

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import dualquery
-from dualquery.service import silence
+from dualquery.ledger import journal
+from dualquery.ledger.journal import AwayError, Storage
 from dualquery.service.serving import opened
 from dualquery.service.settings import Settings
 from dualquery.service.standing import standing
-from dualquery.service.storage import AwayError, Storage
-from tests.privacy.book.conftest import Server
+from tests.ledger.conftest import Server
 from tests.service.conftest import Make, ask, token
 from tests.service.silent_network import Network
 
@@ -47,7 +47,7 @@ def behind(make: Make, server: Server, network: Network) -> Settings:
 def test_everybody_is_told_and_it_goes_on_when_the_network_is_back(
     behind: Settings, network: Network, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "LONGEST", 1.0)
+    monkeypatch.setattr(journal, "LONGEST", 1.0)
     with opened(behind) as desk:
         (first,) = ask(desk, "colour = c0", key="one")
         network.fall_silent()
@@ -89,7 +89,7 @@ def test_a_server_before_a_silent_network_can_be_stopped(
     file.write_text(behind.to_toml())
     program = (
         "from fractions import Fraction; from dualquery.asking import rule; rule.EACH = Fraction(1, 1000); "
-        "from dualquery.service import silence; silence.LONGEST = 3.0; "
+        "from dualquery.ledger import journal; journal.LONGEST = 3.0; "
         "from dualquery.cli import main; main()"
     )
     process = subprocess.Popen(
@@ -107,7 +107,7 @@ def test_a_server_before_a_silent_network_can_be_stopped(
             began = time.monotonic()
             status, body = _post(port, given, "colour = c1")
             assert status == 503, body
-            assert time.monotonic() - began < silence.LONGEST + 10
+            assert time.monotonic() - began < journal.LONGEST + 10
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=50)
         assert "Traceback" not in out, out

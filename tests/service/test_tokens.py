@@ -11,10 +11,10 @@ import pytest
 
 from dualquery import cli
 from dualquery.errors import DualQueryError, LedgerError
+from dualquery.ledger.chain import Witness
+from dualquery.ledger.journal import Storage
 from dualquery.service import tokens
 from dualquery.service.serving import opened
-from dualquery.service.storage import Storage
-from dualquery.service.witness import Witness
 from tests.service.conftest import Make, running, token
 
 

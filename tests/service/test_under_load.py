@@ -21,6 +21,7 @@ import pytest
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours
+from dualquery.asking.journal import Burned, Fired
 from dualquery.service import beginning
 from dualquery.service.limits import Daily
 from dualquery.service.problems import ProblemError
@@ -193,7 +194,7 @@ def test_a_day_ends_at_midnight() -> None:
 
 def test_charges_carry_no_replies(wide: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an owner looks at by the thousand holds nothing long."""
-    found = wide.desk.storage.charges(before=2**53, most=1000)
+    found = wide.desk.storage.charges((Fired.kind, Burned.kind), before=2**53, most=1000)
     assert found
     assert all(line.reply == line.body == "" for line in found)
 

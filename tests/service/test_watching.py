@@ -19,12 +19,12 @@ import sqlalchemy as sql
 from dualquery import cli
 from dualquery.asking import rule
 from dualquery.asking.rehearsal import rehearse
+from dualquery.ledger.journal import AwayError, Storage
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service import beginning, clerk
 from dualquery.service.departures import Departure
 from dualquery.service.serving import opened
 from dualquery.service.standing import standing
-from dualquery.service.storage import AwayError, Storage
 from dualquery.service.tally import Tally
 from tests.service import small
 from tests.service.conftest import Make, Running, ask, running, token

@@ -20,7 +20,7 @@ from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.postgresql import PostgresTable
 from dualquery.table.schema import Schema, schema_text
 from tests.counting.test_streams import PEOPLE, people
-from tests.privacy.book.conftest import Server, server  # noqa: F401 - a fixture
+from tests.ledger.conftest import Server, server  # noqa: F401 - a fixture
 
 ROWS = 3000
 

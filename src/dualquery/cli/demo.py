@@ -1,4 +1,4 @@
-"""`dualquery demo`."""
+"""`dualquery demo`: an invented table, released and compared with the truth."""
 
 from __future__ import annotations
 
@@ -12,16 +12,9 @@ from dualquery.privacy.budget import Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
+    from dualquery.example import Example
     from dualquery.releases.release import Release
     from dualquery.table.records import Records
-
-QUESTIONS = (
-    "age >= 55 & sex = female",
-    "education = university & income >= 45000",
-    "region = capital & housing = rents",
-    "employment = retired & health in {good, 'very good'}",
-    "smokes = yes & !(commute = car)",
-)
 
 
 def demo(
@@ -47,102 +40,91 @@ def demo(
     dualquery demo --graph --out payments
     ```
     """
+    from dualquery import example
     from dualquery.errors import ReleaseError
 
     if graph + points + codes > 1:
         raise typer.BadParameter("a demonstration shows one table: --graph, --points or --codes.")
     if out.exists():
         raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
-    if codes:
-        from dualquery.cli import demo_codes
-
-        demo_codes.show(out, epsilon, quiet)
-    elif graph or points:
-        from dualquery import example_special
-        from dualquery.cli import demo_special
-
-        invented = example_special.payments if graph else example_special.customers
-        demo_special.show(invented, out, epsilon, quiet=quiet)
-    else:
-        _show_survey(out, epsilon, quiet=quiet)
+    invented = {graph: example.payments, points: example.customers, codes: example.patients}
+    _show(invented.get(True, example.people)(out), out, epsilon, quiet=quiet)
 
 
-def _show_survey(out: Path, epsilon: float, *, quiet: bool) -> None:
-    from dualquery import example
+def _show(example: Example, out: Path, epsilon: float, *, quiet: bool) -> None:
+    """Write the example, release it, and print errors and some questions with the truth beside the answers."""
+    import dualquery
     from dualquery.cli import output
     from dualquery.cli.output import ProgressBars
     from dualquery.cli.release import print_summary
 
-    delta = default_delta(example.PEOPLE)
-    budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE)
-    table, schema, folder = out / "survey.csv", out / "schema.toml", out / "release"
+    delta = default_delta(example.rows)
+    budget = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.named(example.neighbours))
+    table, schema, folder = out / example.table, out / "schema.toml", out / "release"
     with ProgressBars(wanted=not quiet) as progress:
-        import dualquery
-        from dualquery.releases.make import release
-        from dualquery.table.schema import read_schema
-
-        _write_survey(out, table, schema)
-        described = read_schema(schema)
+        _write(example, out)
+        described = dualquery.read_schema(schema)
         records = dualquery.encode(table, described)
-        made = release(records, schema=described, workload=example.QUERIES, budget=budget, progress=progress)
+        made = dualquery.release(
+            records, schema=described, workload=example.queries, budget=budget, progress=progress
+        )
         made.save(folder, csv=True)
-        rows = _error_rows(made, records)
+        errors = _error_rows(example, made, records)
     if quiet:
         return
-    print("A survey that nobody answered was written, and released:\n")
-    print(f"  dualquery release {table} --schema {schema} --queries {example.QUERIES} \\")
-    print(f"      --epsilon {epsilon:g} --delta {delta:g} --csv --out {folder}\n")
-    print_summary(folder, made.certificate)
-    print("\n*** what follows is not private: internal, do not publish (and these people are invented) ***\n")
-    output.print_table(
-        "Errors, as fractions of the table",
-        ["queries", "number", "mean", "max", "L1 of a table"],
-        rows,
+    print(f"{example.title}, written and released:\n")
+    print(f"  dualquery release {table} --schema {schema} --queries '{example.queries}' \\")
+    print(
+        f"      --epsilon {epsilon:g} --delta {delta:g} --neighbours {example.neighbours} --csv --out {folder}\n"
     )
-    output.print_table("Some questions", ["query", "truth", "release"], _question_rows(made, records))
+    print_summary(folder, made.certificate)
+    print("\n*** what follows is not private: internal, do not publish (and all of it is invented) ***\n")
+    headings = ["queries", "number", "mean", "max", *(["L1 of a table"] if len(errors[0]) > 4 else [])]
+    output.print_table("Errors, as fractions of the table", headings, errors)
+    output.print_table(
+        "Some questions", ["query", "truth", "release"], _question_rows(example, made, records)
+    )
     print(f"Open {folder / 'report.html'} in a browser, and ask more:\n")
-    print(f'  dualquery answer {folder} "{QUESTIONS[0]}"')
+    print(f'  dualquery answer {folder} "{example.questions[0]}"')
 
 
-def _write_survey(out: Path, table: Path, schema: Path) -> None:
+def _write(example: Example, out: Path) -> None:
     import pyarrow.csv
 
-    from dualquery import example
     from dualquery.errors import ReleaseError
 
     try:
         out.mkdir(parents=True)
-        pyarrow.csv.write_csv(example.survey(), table)
-        schema.write_text(example.SCHEMA, encoding="utf-8")
+        for name, contents in example.files.items():
+            if isinstance(contents, str):
+                (out / name).write_text(contents, encoding="utf-8")
+            else:
+                pyarrow.csv.write_csv(contents, out / name)
     except OSError as error:
         raise ReleaseError(f"'{out}' cannot be written: {error.strerror}") from None
 
 
-def _error_rows(made: Release, records: Records) -> list[list[str]]:
+def _error_rows(example: Example, made: Release, records: Records) -> list[list[str]]:
     from dualquery.cli.output import fraction
     from dualquery.releases.evaluate import evaluate
 
     rows = []
-    for order in (1, 2, 3):
-        found = evaluate(made, records, f"marginals:{order}")
-        assert found.tables is not None, "marginals are tables"
-        rows.append(
-            [
-                f"all {order}-way tables",
-                f"{found.queries:,}",
-                fraction(found.mean_error),
-                fraction(found.max_error),
-                fraction(found.tables.mean_l1),
-            ]
-        )
+    for spec in example.judged or (None,):
+        found = evaluate(made, records, spec)
+        named = spec.replace("marginals:", "all ") + "-way tables" if spec else "those asked for"
+        errors = [fraction(found.mean_error), fraction(found.max_error)]
+        tables = [fraction(found.tables.mean_l1)] if found.tables is not None else []
+        rows.append([named, f"{found.queries:,}", *errors, *tables])
     return rows
 
 
-def _question_rows(made: Release, records: Records) -> list[list[str]]:
+def _question_rows(example: Example, made: Release, records: Records) -> list[list[str]]:
     from dualquery.queries.families import from_texts
 
-    truth = from_texts(records.domain, QUESTIONS).fractions(records)
+    truth = from_texts(records.domain, example.questions).fractions(records)
     return [
         [text, f"{share:.4f}", str(answer)]
-        for text, share, answer in zip(QUESTIONS, truth, made.answer_all(QUESTIONS), strict=True)
+        for text, share, answer in zip(
+            example.questions, truth, made.answer_all(example.questions), strict=True
+        )
     ]

@@ -12,7 +12,7 @@ from dualquery.cli.flags import DatasetFlag, JsonFlag, NeighboursFlag, RecordsPe
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
-    from dualquery.privacy.book.book import Book, Statement
+    from dualquery.ledger.book import Book, Statement
 
 LedgerArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="LEDGER", help="A file, or `postgresql://user@host/database`.")
@@ -47,7 +47,7 @@ def create(
         --neighbours add-remove
     ```
     """
-    from dualquery.privacy.book.books import create as create_book
+    from dualquery.ledger.books import create as create_book
 
     made = create_book(
         ledger, name=dataset, epsilon=epsilon, delta=delta, neighbours=neighbours, questions=questions
@@ -136,7 +136,7 @@ def _print(statements: Sequence[Statement], *, json: bool) -> None:
 
 
 def _facts(statement: Statement) -> dict[str, str]:
-    from dualquery.privacy.book.books import below
+    from dualquery.ledger.books import below
     from dualquery.releases.sentences import number, number_above
 
     book = statement.book
@@ -157,6 +157,6 @@ def _unit(book: Book) -> str:
 
 
 def _amounts(*units: int) -> list[str]:
-    from dualquery.privacy.book.book import written
+    from dualquery.ledger.book import written
 
     return [written(each) for each in units]

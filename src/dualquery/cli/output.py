@@ -151,7 +151,7 @@ def fraction(value: float | None) -> str:
 
 def errors(mean: float | None, maximum: float | None, kind: str) -> str:
     """Predicted errors, of a table of this kind."""
-    from dualquery.releases.kinds import called
+    from dualquery.releases.special import called
 
     return f"mean {fraction(mean)}, max {fraction(maximum)} ({called(kind).fractions})"
 

@@ -12,8 +12,8 @@ import typer
 from dualquery.cli.flags import JsonFlag
 
 if TYPE_CHECKING:
-    from dualquery.service.storage import Storage
-    from dualquery.service.witness import Witness
+    from dualquery.ledger.chain import Witness
+    from dualquery.ledger.journal import Storage
 
 ServiceFlag: TypeAlias = Annotated[
     Path, typer.Option("--service", metavar="FILE", help="The file that `dualquery serve init` wrote.")
@@ -132,9 +132,9 @@ def list_all(service: ServiceFlag = Path("service.toml"), json: JsonFlag = False
 
 
 def _ledger(service: Path) -> tuple[Storage, Witness]:
+    from dualquery.ledger.chain import Witness
+    from dualquery.ledger.journal import Storage
     from dualquery.service.settings import read_settings
-    from dualquery.service.storage import Storage
-    from dualquery.service.witness import Witness
 
     settings = read_settings(service)
     return Storage(settings.place), Witness(settings.path(settings.witness))

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from dualquery.beliefs.graphs import Fitted, MeasuredGraph, Pairs, fit, product_model
 from dualquery.errors import BudgetError
 from dualquery.fitting.shrink import learned, posterior
-from dualquery.mechanisms.graphs.artefact import WeightedGraph
-from dualquery.mechanisms.graphs.classes import classes_of
+from dualquery.mechanisms.graphs import WeightedGraph, classes_of
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting

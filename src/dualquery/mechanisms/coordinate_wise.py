@@ -17,7 +17,7 @@ from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
-from dualquery.mechanisms.distances.artefact import DistanceCurves
+from dualquery.mechanisms.distance_curves import DistanceCurves
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 from dualquery.mechanisms.rounds import PricedRounds, RoundParameters
 from dualquery.mechanisms.wishes import RoundsWishes

@@ -1,4 +1,11 @@
-"""The kernel |x − y| of one column as a product of two matrices, one measured, one applied afterwards.
+"""Distance curves: the kernel |x − y| factored once, measured in one Gaussian event, and every point is answered.
+
+The mean L1 distance is a sum of one-dimensional functions, one a column. Each column is measured through the factor R
+of its kernel (below), all columns together in whole numbers. One record moves each column by at most s·max ‖R_k‖,
+so that the squared sensitivity grows with the number d of columns, and so does the noise of a single curve. But the
+answer averages d curves, and their noise is independent: √d / √d, whatever d, and whatever the number of points.
+
+The kernel |x − y| of one column as a product of two matrices, one measured, one applied afterwards.
 
 With positions as fractions of the width, on knots x and y from 0 to 1, the kernel is centred at the middle of its
 range, which the number of records alone decides:
@@ -9,13 +16,6 @@ W = U S Vᵀ is split evenly: R = √S Vᵀ is rounded to whole numbers and meas
 into distances, exactly, whatever the rounding was. With noise of deviation σ·√(max_k ‖R_k‖²) the answer at y has
 deviation σ·‖L_y‖·max_k ‖R_k‖: 0.55 σ on average over y and 0.61 σ at most, with 257 knots as with 33. (The trivial
 factorisation R = Id has 3.5 σ and more, and so has a histogram that one adds up by hand.)
-
-Distance curves: the kernel |x − y| factored once, measured in one Gaussian event, and every point is answered.
-
-The mean L1 distance is a sum of one-dimensional functions, one a column. Each column is measured through the factor R
-of its kernel (`factor`), all columns together in whole numbers. One record moves each column by at most s·max ‖R_k‖,
-so that the squared sensitivity grows with the number d of columns, and so does the noise of a single curve. But the
-answer averages d curves, and their noise is independent: √d / √d, whatever d, and whatever the number of points.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.errors import BudgetError
-from dualquery.mechanisms.distances.artefact import DistanceCurves
+from dualquery.beliefs.universes import knots
+from dualquery.errors import BudgetError, QueryError
+from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
@@ -37,8 +40,87 @@ from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.special_statistics import KnotSums
 from dualquery.queries.distances import UNIT, Distances, Factor, Knots
-from dualquery.table.points import KNOTS, STEPS, Points
-from dualquery.types import Progress, Reals
+from dualquery.queries.group import Group
+from dualquery.table.domain import Domain
+from dualquery.table.points import GRID, KNOTS, STEPS, Points
+from dualquery.types import Fractions, Progress, Reals
+
+FILE = "distance_curves.parquet"
+Curves = NDArray[np.float64]  # a row a column of the table, a column a knot; NaN where it was not measured
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceCurves:
+    """The mean distance at every knot of every column, and its deviation, as fractions of the column's width.
+
+    Between knots it is interpolated. The answer for a point is the sum over columns, in proportion to their widths.
+    """
+
+    domain: Points
+    distance: Curves
+    deviation: Curves
+
+    @property
+    def rows(self) -> None:
+        return None
+
+    def fractions(self, group: Group) -> Fractions:
+        return self._summed(group, self.distance, 1)
+
+    def bars(self, group: Group) -> Fractions:
+        return NormalDist().inv_cdf((1 + LEVEL) / 2) * np.sqrt(self._summed(group, self.deviation**2, 2))
+
+    def _summed(self, group: Group, curves: Curves, power: int) -> Fractions:
+        if not isinstance(group, Distances):
+            raise QueryError("this release holds distance curves, which answer distances and nothing else")
+        out = np.zeros(group.size)
+        places = np.arange(KNOTS + 1) * (GRID // KNOTS)
+        for j in group.columns.tolist():
+            if np.isnan(curves[j, 0]):
+                raise QueryError(
+                    f"the column '{self.domain.name(j)}' was not measured for this release; ask about the others"
+                )
+            part = (group.shares[group.which, j] / UNIT) ** power
+            out += part * np.interp(group.positions[:, j], places, curves[j])
+        return out
+
+    def words(self) -> str:
+        number = int((~np.isnan(self.distance[:, 0])).sum())
+        return f"Distance curves of {number:,} column{'s' if number > 1 else ''}"
+
+    def to_arrow(self) -> pa.Table:
+        """A row a knot: the column, the place, the mean distance to it and its deviation, in the column's unit."""
+        measured = np.flatnonzero(~np.isnan(self.distance[:, 0]))
+        widths = self.domain.widths[measured][:, None]
+        low = np.array([self.domain.coordinates[j].low for j in measured.tolist()])[:, None]
+        names = [self.domain.name(j) for j in measured.tolist()]
+        return pa.table(
+            {
+                "column": pa.array(np.repeat(names, KNOTS + 1).tolist(), pa.string()).dictionary_encode(),
+                "at": (low + widths * knots()).ravel(),
+                "mean_distance": (widths * self.distance[measured]).ravel(),
+                "deviation": (widths * self.deviation[measured]).ravel(),
+            }
+        )
+
+    def files(self) -> dict[str, pa.Table]:
+        return {FILE: self.to_arrow()}
+
+    @staticmethod
+    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> DistanceCurves:
+        """What a folder holds."""
+        assert isinstance(domain, Points), "the schema says points"
+        table = tables[FILE]
+        names = np.array(table["column"].to_pylist())
+        distance = np.full((domain.width, KNOTS + 1), np.nan)
+        deviation = distance.copy()
+        for j, column in enumerate(domain.coordinates):
+            held = names == column.name
+            if held.any():
+                distance[j] = table["mean_distance"].to_numpy()[held] / column.width
+                deviation[j] = table["deviation"].to_numpy()[held] / column.width
+        return DistanceCurves(domain, distance, deviation)
+
 
 FINEST, COARSEST = 4096, 64  # the largest whole number in R: of the widest column, and at least
 
@@ -49,11 +131,6 @@ class KernelFactors:
 
     right: Factor
     left: Reals
-
-
-def knots() -> Reals:
-    """The knots, as fractions of the width."""
-    return np.arange(KNOTS + 1) / KNOTS
 
 
 def middle() -> Reals:

@@ -18,7 +18,7 @@ from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import Transcript
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
-from dualquery.mechanisms.graphs.rectangles import RectangleGraph
+from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 from dualquery.mechanisms.rounds import PricedRounds, RoundParameters
 from dualquery.mechanisms.wishes import RoundsWishes

@@ -21,9 +21,8 @@ from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import HeardQuery
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer, Questions
-from dualquery.mechanisms.lists.artefact import CellFractions
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
-from dualquery.mechanisms.noisy_cells import lists_of
+from dualquery.mechanisms.noisy_cells import CellFractions, lists_of
 from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
 from dualquery.mechanisms.wishes import RoundsWishes
 from dualquery.privacy.budget import Accounting

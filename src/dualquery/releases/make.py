@@ -12,12 +12,11 @@ from dataclasses import replace
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
+from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.artefact import Filed
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.outcomes import obeying
-from dualquery.privacy.book.book import Place
-from dualquery.privacy.book.prepaid import PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -11,7 +11,7 @@ from typing import Any
 from dualquery.privacy.budget import PROMISES_LITTLE
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.kinds import Called, called
+from dualquery.releases.special import Called, called
 
 _EVENT_WORDS = {
     "selection": ("draw", "of the exponential mechanism"),

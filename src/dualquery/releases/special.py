@@ -5,6 +5,8 @@ The largest cells of a release of codes, drawn as bars.
 The curves of a release of points, drawn column by column with their 95% bands.
 
 The blocks of a released graph, drawn as one map: how much goes from each class of vertices to each.
+
+What a record of each kind of table is called, and what protecting one leaves open.
 """
 
 from __future__ import annotations
@@ -20,13 +22,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import Filed
-from dualquery.mechanisms.distances.artefact import FILE as CURVES_FILE
-from dualquery.mechanisms.distances.artefact import DistanceCurves
+from dualquery.mechanisms.distance_curves import FILE as CURVES_FILE
+from dualquery.mechanisms.distance_curves import DistanceCurves
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.graphs.artefact import BLOCKS, EDGES, PAIRS, VERTICES, WeightedGraph
-from dualquery.mechanisms.graphs.rectangles import RECTANGLES, RectangleGraph
-from dualquery.mechanisms.lists.artefact import FILE as CELLS_FILE
-from dualquery.mechanisms.lists.artefact import CellFractions
+from dualquery.mechanisms.graphs import (
+    BLOCKS,
+    EDGES,
+    PAIRS,
+    RECTANGLES,
+    VERTICES,
+    RectangleGraph,
+    WeightedGraph,
+)
+from dualquery.mechanisms.noisy_cells import FILE as CELLS_FILE
+from dualquery.mechanisms.noisy_cells import CellFractions
 from dualquery.releases import plots
 from dualquery.releases.plots import (
     ACCENT,
@@ -215,3 +224,49 @@ def coded(text: str) -> str:
         f"<code>{escape(part)}</code>" if i % 2 else escape(part) for i, part in enumerate(text.split("`"))
     ]
     return f"<p>{''.join(parts)}</p>"
+
+
+@dataclass(frozen=True)
+class Called:
+    """The words of one kind of table."""
+
+    record: str
+    records: str
+    table: str
+    protects: str  # where one record is protected, and not a person
+    fractions: str = "fractions of the table"  # what answers and errors are
+
+
+CALLED: dict[str, Called] = {
+    "records": Called(
+        "record",
+        "records",
+        "a table",
+        "It protects one record. A person with several records in the table, or a household, is protected less.",
+    ),
+    "graph": Called(
+        "edge",
+        "edges",
+        "a graph",
+        "It protects one edge: that it is there, where it goes, and what it weighs. A vertex, or a person with "
+        "several edges, is protected less.",
+    ),
+    "points": Called(
+        "point",
+        "points",
+        "a table",
+        "It protects one point. A person with several points in the table is protected less.",
+        "fractions of the diameter",
+    ),
+    "codes": Called(
+        "record",
+        "records",
+        "a table",
+        "It protects one record. A person with several records in the table is protected less.",
+    ),
+}
+
+
+def called(kind: str) -> Called:
+    """The words for a kind; a certificate of a kind that is not known here speaks of records."""
+    return CALLED.get(kind, CALLED["records"])

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from dualquery.errors import BudgetError, LedgerError, ReleaseError
-from dualquery.privacy.book.book import Currency, Place, Statement, written
-from dualquery.privacy.book.books import NO_BOOK, Books
+from dualquery.ledger.book import Currency, Place, Statement, written
+from dualquery.ledger.books import NO_BOOK, Books
 from dualquery.privacy.budget import Accounting, Budget, Spent
 from dualquery.privacy.events import Epoch, Event, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger

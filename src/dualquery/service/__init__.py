@@ -2,10 +2,7 @@
 
 settings.py   what a service is: a table, its releases, its ledger, its limits (service.toml)
 beginning.py  the ledger and the first release of a new one
-lines.py      one line of the ledger, its hash, and what makes a chain of them believable
-storage.py    (and tables.py) the lines in a file (SQLite) or a database (PostgreSQL), opened by one server at a time
-witness.py    the last head, beside the ledger: a ledger that was rolled back is refused
-keeping.py    the journal of the core, on disk: many questions, one sync
+keeping.py    the journal of the core, on disk (`ledger/journal.py`): many questions, one sync
 standing.py   what is spent and left, from the ledger alone
 clerk.py      the one thread that asks the table, question after question, and replies once that is on disk
 tokens.py     who may ask, as what, and how much of the budget

@@ -13,8 +13,10 @@ from dualquery.asking.rehearsal import rehearse
 from dualquery.asking.rule import cap_of, check_wishes
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
-from dualquery.privacy.book.book import Place
-from dualquery.privacy.book.books import Books
+from dualquery.ledger.book import Place
+from dualquery.ledger.books import Books
+from dualquery.ledger.chain import Witness, promised
+from dualquery.ledger.journal import Storage
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
@@ -22,10 +24,7 @@ from dualquery.releases.make import counting, refuse_dropping
 from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.release import Release
 from dualquery.service.keeping import Keeper
-from dualquery.service.lines import promised
 from dualquery.service.settings import Http, Settings
-from dualquery.service.storage import Storage
-from dualquery.service.witness import Witness
 from dualquery.table.schema import Schema, read_schema
 from dualquery.types import Progress, silent
 

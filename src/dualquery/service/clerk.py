@@ -21,11 +21,11 @@ from typing import Any, Generic, TypeVar
 
 from dualquery.asking.online import Online
 from dualquery.errors import DualQueryError, LedgerError
+from dualquery.ledger.chain import Head
+from dualquery.ledger.journal import AwayError
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service.keeping import Keeper
-from dualquery.service.lines import Head
 from dualquery.service.problems import a_defect, not_ready
-from dualquery.service.storage import AwayError
 
 T = TypeVar("T")
 MOST_AT_ONCE = 64  # questions that one sync may wait for

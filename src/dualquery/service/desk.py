@@ -16,6 +16,7 @@ from typing import Any
 from dualquery.asking.answers import OnlineAnswer, Quote
 from dualquery.asking.online import Online
 from dualquery.errors import DualQueryError
+from dualquery.ledger.journal import Storage
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service.clerk import Clerk
 from dualquery.service.departures import start_again
@@ -23,7 +24,6 @@ from dualquery.service.keeping import Keeper
 from dualquery.service.limits import Daily
 from dualquery.service.problems import ProblemError
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
 from dualquery.service.tally import Tally
 from dualquery.service.tokens import Holder, Tokens
 

@@ -30,11 +30,11 @@ from dualquery.asking.journal import (
     written,
 )
 from dualquery.errors import LedgerError
-from dualquery.service.lines import TOLD, Head, Line, NewLine, Promise, chained, units_of
-from dualquery.service.storage import AwayError, FencedError, Storage
+from dualquery.ledger.chain import TOLD, Head, Line, NewLine, Promise, Witness, chained
+from dualquery.ledger.journal import AwayError, FencedError, Storage
 from dualquery.service.tokens import Tokens, draft_of
-from dualquery.service.witness import Witness
 
+PAYING = (Planned, Opened, Prepaid, Charged)
 FOUND = (Answered, Fired, Bought)
 PATIENCE = 0.2  # seconds between two attempts to write
 
@@ -84,9 +84,8 @@ class Keeper:
         for entry in entries:
             asked = isinstance(entry, (Charged, *FOUND))
             analyst = self.asking if asked else ""
-            self._drafts.append(
-                NewLine(kind=entry.kind, body=written(entry), units=units_of(entry), analyst=analyst)
-            )
+            units = entry.units if isinstance(entry, PAYING) else 0
+            self._drafts.append(NewLine(kind=entry.kind, body=written(entry), units=units, analyst=analyst))
             self._account(entry, analyst)
         return self.length
 

@@ -18,11 +18,10 @@ from dualquery.asking.journal import (
     Prepaid,
     read,
 )
-from dualquery.service.lines import Line
+from dualquery.ledger.chain import Line, Witness
+from dualquery.ledger.journal import Storage
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
 from dualquery.service.tokens import GRANTED, REVOKED
-from dualquery.service.witness import Witness
 
 _WORDS = {
     "planned": "the first release is paid for",

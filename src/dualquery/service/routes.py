@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from dualquery.asking.journal import Burned, Fired
 from dualquery.releases.folder import REPORT
 from dualquery.releases.seal import CERTIFICATE
 from dualquery.service.departures import start_again
@@ -191,7 +192,7 @@ async def history(desk: DeskOf, holder: HolderOf, before: Before = LAST, most: M
 @routes.get("/charges")
 async def charges(desk: DeskOf, owner: OwnerOf, before: Before = LAST, most: Most = 50) -> dict[str, Any]:
     """The lines of the ledger that charged something, or used what was prepaid, newest first: for owners."""
-    lines = await asyncio.to_thread(desk.storage.charges, before=before, most=most)
+    lines = await asyncio.to_thread(desk.storage.charges, (Fired.kind, Burned.kind), before=before, most=most)
     start_again()
     return {
         "charges": [

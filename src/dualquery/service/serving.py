@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dualquery.asking.opening import online
 from dualquery.asking.rehearsal import rehearse
 from dualquery.errors import DualQueryError
+from dualquery.ledger.chain import Witness
+from dualquery.ledger.journal import Storage
 from dualquery.releases.release import Release
 from dualquery.service.clerk import Clerk
 from dualquery.service.describing import of_release, of_table
@@ -16,9 +18,7 @@ from dualquery.service.desk import Desk
 from dualquery.service.keeping import Keeper
 from dualquery.service.limits import Daily
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
 from dualquery.service.tally import Tally
-from dualquery.service.witness import Witness
 from dualquery.table.schema import read_schema
 from dualquery.types import Progress, silent
 

@@ -20,11 +20,10 @@ from dualquery.asking.journal import (
     Prepaid,
     read,
 )
+from dualquery.ledger.chain import Head, Witness
+from dualquery.ledger.journal import Storage
 from dualquery.privacy.budget import decimal
-from dualquery.service.lines import Head
 from dualquery.service.settings import Settings
-from dualquery.service.storage import Storage
-from dualquery.service.witness import Witness
 
 
 @dataclass(frozen=True)

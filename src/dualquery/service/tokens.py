@@ -22,9 +22,8 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.service.lines import Head, Line, NewLine, chained
-from dualquery.service.storage import Storage, TakenError
-from dualquery.service.witness import Witness
+from dualquery.ledger.chain import Head, Line, NewLine, Witness, chained
+from dualquery.ledger.journal import Storage, TakenError
 
 ANALYST, OWNER = "analyst", "owner"
 GRANTED, REVOKED = "granted", "revoked"  # the kinds of their lines

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from dualquery import DualQueryError, LedgerError, Neighbours
-from dualquery.privacy.book import tables
-from dualquery.privacy.book.book import Statement, hash_of
-from dualquery.privacy.book.books import Books, create
-from dualquery.privacy.book.place import engine_of
+from dualquery.ledger import storage
+from dualquery.ledger.book import Statement, hash_of
+from dualquery.ledger.books import Books, create
+from dualquery.ledger.storage import engine_of
 
 CHARGES = 12
 PAGE = 4096
@@ -123,7 +123,7 @@ def mutate_bytes(original: Path, folder: Path, count: int, seed: int) -> Counter
 def edited(path: Path, statements: list[str], *, guards: bool = True) -> None:
     """As somebody would who has the file: without triggers and constraints, which are put back afterwards."""
     connection = sqlite3.connect(path, isolation_level=None)
-    triggers = [text for text in tables.definitions("sqlite") if text.startswith("CREATE TRIGGER")]
+    triggers = [text for text in storage.definitions("sqlite") if text.startswith("CREATE TRIGGER")]
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA ignore_check_constraints = ON")
     for text in triggers:

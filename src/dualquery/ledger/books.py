@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 import sqlalchemy as sql
 
 from dualquery.errors import BudgetError, LedgerError
-from dualquery.privacy.book import tables
-from dualquery.privacy.book.book import (
+from dualquery.ledger import storage
+from dualquery.ledger.book import (
     FORMAT,
     Book,
     Charge,
@@ -29,8 +29,7 @@ from dualquery.privacy.book.book import (
     origin_of,
     verified,
 )
-from dualquery.privacy.book.place import engine_of, transaction
-from dualquery.privacy.book.tables import BOOKS, CHARGES
+from dualquery.ledger.storage import BOOKS, CHARGES, engine_of, transaction
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.neighbours import Neighbours
 
@@ -47,7 +46,7 @@ class Books:
     def names(self) -> list[str]:
         """The datasets that have a book."""
         with transaction(self._engine, writes=False) as connection:
-            if not tables.exist(connection):
+            if not storage.exist(connection):
                 return []
             return [str(name) for name in connection.scalars(sql.select(BOOKS.c.name).order_by(BOOKS.c.id))]
 
@@ -113,8 +112,8 @@ def create(
     )
     book = replace(book, origin=origin_of(book))
     with transaction(engine_of(place, new=True), writes=True) as connection:
-        if not tables.exist(connection):
-            tables.make(connection)
+        if not storage.exist(connection):
+            storage.make(connection)
         if connection.scalar(sql.select(sql.func.count()).where(BOOKS.c.name == name)):
             raise LedgerError(
                 f"the dataset '{name}' has a book in this ledger already; a dataset has one cap"
@@ -135,7 +134,7 @@ def refuse_other_relation(book: Book, budget: Budget) -> Book:
 
 def _read(connection: sql.Connection, name: str | None, *, lock: bool) -> tuple[int, Statement]:
     """A book with its number in the database; locked until the transaction ends, where it is to be charged."""
-    if not tables.exist(connection):
+    if not storage.exist(connection):
         raise LedgerError(NO_BOOK)
     wanted = sql.select(BOOKS) if name is None else sql.select(BOOKS).where(BOOKS.c.name == name)
     rows = connection.execute(wanted.with_for_update() if lock else wanted).mappings().all()

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from sqlalchemy import exc
 
 from dualquery import Accounting, Budget, BudgetError, DualQueryError, LedgerError, Neighbours
+from dualquery.ledger import storage
+from dualquery.ledger.book import Currency, PrepaidLedger, Statement, written
+from dualquery.ledger.books import Books, below, create
+from dualquery.ledger.storage import engine_of
 from dualquery.privacy.accounting import gaussian_rho_units, pure_cap, rho_cap
-from dualquery.privacy.book import tables
-from dualquery.privacy.book.book import Currency, Statement, written
-from dualquery.privacy.book.books import Books, below, create
-from dualquery.privacy.book.place import engine_of
-from dualquery.privacy.book.prepaid import PrepaidLedger
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
@@ -352,9 +351,7 @@ def test_a_file_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_locked_file_is_refused_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dualquery.privacy.book import place as places
-
-    monkeypatch.setattr(places, "PATIENCE", 0.1)
+    monkeypatch.setattr(storage, "PATIENCE", 0.1)
     path = tmp_path / "ledger"
     books = open_book(str(path))
     other = sqlite3.connect(path, isolation_level=None)
@@ -432,10 +429,10 @@ def test_the_price_of_a_fire_grows_with_the_order() -> None:
 def test_a_ledger_from_before_books_for_questions_is_as_good_as_ever(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    old = tuple(text.replace(", 'renyi')", ")") for text in tables.definitions("sqlite"))
-    assert old != tables.definitions("sqlite")
+    old = tuple(text.replace(", 'renyi')", ")") for text in storage.definitions("sqlite"))
+    assert old != storage.definitions("sqlite")
     with monkeypatch.context() as before:
-        before.setattr(tables, "definitions", lambda dialect: old)
+        before.setattr(storage, "definitions", lambda dialect: old)
         books = open_book(str(tmp_path / "old.ledger"))
     books.charge_release(None, budget(0.5))
     assert len(books.read().charges) == 1

@@ -14,7 +14,7 @@ import pytest
 
 import dualquery
 from dualquery import BudgetError, LedgerError, Neighbours
-from dualquery.privacy.book.books import Books, create
+from dualquery.ledger.books import Books, create
 
 WORKER = str(Path(__file__).with_name("worker.py"))
 SOURCE = str(Path(dualquery.__file__).resolve().parents[1])

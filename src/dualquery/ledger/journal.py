@@ -1,4 +1,12 @@
-"""The lines of a service's ledger in a file (SQLite) or a database (PostgreSQL), opened by one server at a time.
+"""Nothing waits for ever for a database: a network may swallow everything and say nothing.
+
+Keepalives notice a machine that is gone, and the limits of a session a server that is slow; neither notices
+somebody in between who confirms every packet and passes none on. So whoever works with connections does it under a
+watch, which hangs up on them when time is over: whoever waits there hears of a connection that is broken.
+
+The tables of a ledger of a service, as queries see them; sqlite.sql and postgresql.sql hold rules and triggers.
+
+The lines of a service's ledger in a file (SQLite) or a database (PostgreSQL), opened by one server at a time.
 
 A commit is one transaction: `UPDATE … SET head = new WHERE head = old`, append the lines, sync. The chain is verified
 as a whole when the ledger is opened; after that the comparison with the head in memory stands for all of it, because
@@ -9,23 +17,149 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, fields
+from functools import cache
+from importlib.resources import files
+from threading import Lock, Timer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sql
 from sqlalchemy import event, exc
 
-from dualquery.asking.journal import Burned, Fired
 from dualquery.errors import LedgerError
-from dualquery.privacy.book.book import Place
-from dualquery.privacy.book.place import engine_of, sentence_of
-from dualquery.service.lines import FORMAT, Head, Line, Promise, check, origin_of
-from dualquery.service.silence import LONGEST, watch_new, watched
-from dualquery.service.tables import LEDGERS, LINES, WISHES, definitions, found, wanted
+from dualquery.ledger.book import Place
+from dualquery.ledger.chain import FORMAT, Head, Line, Promise, check, origin_of
+from dualquery.ledger.storage import engine_of, sentence_of
+
+LONGEST = 10.0  # seconds that anything may take
+
+
+class SilenceWatch:
+    """Hangs up on connections when its time is over."""
+
+    def __init__(self) -> None:
+        self._lines: list[socket.socket] = []
+        self._lock, self._over = Lock(), False
+
+    def add(self, connection: Any) -> None:
+        """Watch a connection of the driver, too."""
+        line = socket.socket(fileno=os.dup(connection.fileno()))  # our own number: theirs may be given away
+        with self._lock:
+            self._lines.append(line)
+        if self._over:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        self._over = True
+        with self._lock, suppress(OSError):
+            for line in self._lines:
+                line.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        with self._lock:
+            for line in self._lines:
+                line.close()
+            self._lines.clear()
+
+
+_WATCH: ContextVar[SilenceWatch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched(engine: sql.Engine, connection: sql.Connection | None = None) -> Iterator[None]:
+    """Whatever is done here with this connection, or with new ones, is over in time. A file needs none of this."""
+    if engine.dialect.name == "sqlite":
+        yield
+        return
+    watch = SilenceWatch()
+    timer = Timer(LONGEST, watch.hang_up)
+    timer.daemon = True
+    token = _WATCH.set(watch)
+    timer.start()
+    try:
+        if connection is not None and not connection.invalidated:
+            watch.add(connection.connection.driver_connection)
+        yield
+    finally:
+        timer.cancel()
+        _WATCH.reset(token)
+        watch.end()
+
+
+def watch_new(engine: sql.Engine) -> None:
+    """New connections come under the watch before anything is asked through them."""
+
+    def made(connection: object, _record: object) -> None:
+        watch = _WATCH.get()
+        if watch is not None:
+            watch.add(connection)
+
+    event.listen(engine, "connect", made, insert=True)
+
+
+METADATA = sql.MetaData()
+LEDGERS = sql.Table(
+    "dualquery_service",
+    METADATA,
+    *(sql.Column(each, sql.BigInteger, primary_key=each == "id") for each in ("id", "format", "cap")),
+    *(sql.Column(each, sql.BigInteger) for each in ("length", "spent")),
+    *(sql.Column(each, sql.Text) for each in ("dataset", "nonce", "promise", "created", "origin", "head")),
+)
+LINES = sql.Table(
+    "dualquery_service_lines",
+    METADATA,
+    sql.Column("sequence", sql.BigInteger, primary_key=True, autoincrement=False),
+    *(sql.Column(each, sql.Text) for each in ("kind", "analyst", "key", "request", "body", "reply")),
+    *(sql.Column(each, sql.BigInteger) for each in ("units", "spent_after")),
+    *(sql.Column(each, sql.Text) for each in ("previous", "hash")),
+)
+# What a running server is asked to write into the chain by whoever gives tokens beside it.
+WISHES = sql.Table(
+    "dualquery_service_wishes",
+    METADATA,
+    sql.Column("id", sql.Text, primary_key=True),
+    sql.Column("body", sql.Text),
+)
+
+
+@cache
+def definitions(dialect: str) -> tuple[str, ...]:
+    """The statements that make the tables, one by one."""
+    text = (files("dualquery.ledger") / f"journal_{dialect}.sql").read_text(encoding="utf-8")
+    return tuple(statement.strip() for statement in text.split("\n\n"))
+
+
+def wanted(dialect: str) -> frozenset[str]:
+    """What makes the tables ours: in a file every text, in a server the names of tables, constraints, triggers."""
+    texts = definitions(dialect)
+    if dialect == "sqlite":
+        return frozenset(texts)
+    names = re.findall(r"(?:CONSTRAINT|TRIGGER|TABLE) (dualquery_\w+)", "\n".join(texts))
+    return frozenset(names)
+
+
+def found(connection: sql.Connection) -> frozenset[str]:
+    if connection.dialect.name == "sqlite":
+        rows = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    else:
+        rows = connection.exec_driver_sql(
+            """
+            SELECT relname::text FROM pg_class WHERE relname LIKE 'dualquery\\_service%%' AND relkind = 'r'
+            UNION ALL SELECT conname::text FROM pg_constraint WHERE conname LIKE 'dualquery\\_service%%'
+                AND convalidated AND contype IN ('c', 'u') AND conname NOT LIKE '%%\\_not\\_null'
+            UNION ALL SELECT tgname::text FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')
+                AND tgname LIKE 'dualquery\\_service%%'
+            """
+        )
+    return frozenset(str(text) for (text,) in rows)
+
 
 _NOBODY_ELSE = 0x6475616C  # the advisory lock of the one server, in each database
 _PART = 5000  # lines that are read at once
@@ -173,9 +307,9 @@ class Storage:
                 found.append(line)
         return found, False
 
-    def charges(self, *, before: int, most: int) -> list[Line]:
-        """The last lines that charged something, or used what was prepaid, newest first; nothing of what was told."""
-        used = sql.or_(LINES.c.units > 0, LINES.c.kind.in_((Fired.kind, Burned.kind)))
+    def charges(self, kinds: Sequence[str] = (), *, before: int, most: int) -> list[Line]:
+        """The last lines that charged something, or are of these kinds, newest first; nothing of what was told."""
+        used = sql.or_(LINES.c.units > 0, LINES.c.kind.in_(kinds))
         with self._newest(used, before, most, without=("body", "reply")) as lines:
             return list(lines)
 

@@ -1,4 +1,11 @@
-"""A weighted graph that nobody's edges are behind. Any cut of it is free."""
+"""Graphs that nobody's edges are behind: fitted weights, or a sum of rectangles. Any cut of them is free.
+
+Which vertices belong together follows from public things (`classes_of`): the questions, what is public about
+vertices, noisy degrees. Vertices that the workload never tells apart are one class: cuts of the workload are then
+unions of blocks. Where there are too many such classes, they are joined by weighted k-means on a random sketch of
+their memberships, so that vertices that are in the same sets most of the time stay together, and heavy vertices
+count more.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +17,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.beliefs.graphs import Fitted, Pairs
+from dualquery.beliefs.graphs import Fitted, Pairs, Rectangles, crossing
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import LEVEL, bar_from_mean
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.group import Group
+from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 from dualquery.table.graph import Graph
+from dualquery.table.records import pack_bits, unpack_bits
 from dualquery.types import Fractions, Reals
 
 EDGES, VERTICES, BLOCKS, PAIRS = "edges.parquet", "vertices.parquet", "blocks.parquet", "pairs.parquet"
@@ -203,3 +212,146 @@ def networkx_of(domain: Graph, edges: pa.Table) -> Any:
     ends = [edges.column(i).to_pylist() for i in range(2)]
     graph.add_weighted_edges_from(zip(*ends, edges["weight"].to_pylist(), strict=True))
     return graph
+
+
+RECTANGLES = "rectangles.parquet"
+
+
+def _summed(from_: NDArray[np.uint8], to: NDArray[np.uint8], heights: Fractions) -> Fractions:
+    """Σ_t d_t 1_{S_t} 1_{T_t}ᵀ, entry by entry."""
+    summed: Fractions = (from_ * heights[:, None]).T @ to.astype(np.float64)
+    return summed
+
+
+@dataclass(frozen=True, eq=False)
+class RectangleGraph:
+    """Rectangles in fractions of all edges, the public number of edges, and the mean error that was predicted."""
+
+    domain: Graph
+    held: Rectangles
+    edges: float
+    mean_error: float
+
+    @property
+    def rows(self) -> None:
+        return None
+
+    def words(self) -> str:
+        number, many = len(self.domain.vertices), len(self.held.heights)
+        return f"A graph over {number:,} vertices, the sum of {many:,} rectangles"
+
+    def fractions(self, group: Group) -> Fractions:
+        if not isinstance(group, Cuts):
+            raise QueryError("this release is a graph, which answers cuts and nothing else")
+        return np.clip(crossing(self.held.sources, self.held.targets, self.held.heights, group), 0.0, 1.0)
+
+    def bars(self, group: Group) -> Fractions:
+        return np.full(group.size, bar_from_mean(self.mean_error))
+
+    def to_arrow(self) -> pa.Table:
+        """The edges with a positive weight, where there are not too many pairs of vertices to add up."""
+        number = len(self.domain.vertices)
+        weight = np.zeros((number, number) if number**2 <= MOST_PAIRS else (0, 0))
+        if len(weight):
+            from_, to = (unpack_bits(each, number) for each in (self.held.sources, self.held.targets))
+            weight = _summed(from_, to, self.held.heights)
+            if not self.domain.directed:  # S×T ∪ T×S, both of which have S∩T × S∩T; each pair stands once
+                inner = from_ & to
+                weight = np.triu(weight + weight.T - _summed(inner, inner, self.held.heights))
+            weight *= self.edges * self.domain.heaviest
+        source, target = np.nonzero(weight > 1e-9)
+        return edge_table(self.domain, source, target, weight[source, target])
+
+    def to_networkx(self) -> Any:
+        return networkx_of(self.domain, self.to_arrow())
+
+    def files(self) -> dict[str, pa.Table]:
+        number = len(self.domain.vertices)
+        sides = {
+            name: pa.array(
+                [np.flatnonzero(row).tolist() for row in unpack_bits(each, number)], pa.list_(pa.int32())
+            )
+            for name, each in (("from", self.held.sources), ("to", self.held.targets))
+        }
+        known = {"edges": repr(self.edges), "mean_error": repr(self.mean_error)}
+        table = pa.table({"height": self.held.heights, **sides}).replace_schema_metadata(known)
+        return {EDGES: self.to_arrow(), RECTANGLES: table}
+
+    @staticmethod
+    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> RectangleGraph:
+        """What a folder holds."""
+        assert isinstance(domain, Graph), "the schema says graph"
+        table = tables[RECTANGLES]
+        members = np.zeros((2, table.num_rows, len(domain.vertices)), np.bool_)
+        for side, name in enumerate(("from", "to")):
+            for row, held in enumerate(table[name].to_pylist()):
+                members[side, row, held] = True
+        heights = table["height"].to_numpy()
+        held = Rectangles(pack_bits(members[0]), pack_bits(members[1]), heights, np.empty(0))
+        known = table.schema.metadata
+        return RectangleGraph(domain, held, float(known[b"edges"]), float(known[b"mean_error"]))
+
+
+SKETCH = 64
+ROUNDS = 12
+STARTS = 6  # of which the best is kept
+AT_ONCE = 512  # sets
+
+
+def classes_of(
+    domain: Graph, workload: Workload, weights: Reals, most: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """The class of each vertex, numbered from 0, at most so many classes."""
+    sketch = _sketch(domain, workload, rng)
+    ways, which = np.unique(np.round(sketch, 6), axis=0, return_inverse=True)
+    which = which.ravel()
+    if len(ways) <= most:
+        return which.astype(np.int64)
+    mass = np.bincount(which, weights=weights, minlength=len(ways))
+    mass = mass + 1e-9 * mass.sum() + 1e-12
+    tries = [_k_means(ways, mass, most, rng) for _ in range(STARTS)]
+    joined = min(tries, key=lambda found: found[1])[0][which]
+    return np.unique(joined, return_inverse=True)[1].ravel().astype(np.int64)
+
+
+def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Reals:
+    """A random projection of the memberships of each vertex: equal where all memberships are."""
+    number = len(domain.vertices)
+    out = np.zeros((number, SKETCH))
+    for group in workload.groups:
+        assert isinstance(group, Cuts), "of graphs only cuts can be asked"
+        for sets in (group.sources, group.targets):
+            for first in range(0, len(sets), AT_ONCE):
+                members = unpack_bits(sets[first : first + AT_ONCE], number).astype(np.float32)
+                out += members.T @ rng.normal(size=(len(members), SKETCH)).astype(np.float32)
+    scale = max(float(np.abs(out).max()), 1e-9)
+    if domain.held is not None:
+        rows = domain.held.to_rows()
+        for j, size in enumerate(domain.held.domain.sizes.tolist()):
+            out += 0.3 * scale * rng.normal(size=(size, SKETCH))[rows[:, j]]
+    return out / scale
+
+
+def _k_means(
+    points: Reals, mass: Reals, number: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], float]:
+    """The nearest of so many centres, which began far from each other; and how far from them everything is."""
+    centres = points[[int(rng.choice(len(points), p=mass / mass.sum()))]]
+    nearest = ((points - centres[0]) ** 2).sum(axis=1)
+    while len(centres) < number:
+        chance = mass * nearest
+        if chance.sum() <= 0:
+            break
+        chosen = points[int(rng.choice(len(points), p=chance / chance.sum()))]
+        centres = np.vstack([centres, chosen])
+        nearest = np.minimum(nearest, ((points - chosen) ** 2).sum(axis=1))
+    which, far = np.zeros(len(points), np.int64), 0.0
+    for _ in range(ROUNDS):
+        apart = (centres**2).sum(axis=1)[None, :] - 2 * points @ centres.T
+        which = apart.argmin(axis=1)
+        far = float(mass @ apart[np.arange(len(points)), which])
+        total = np.bincount(which, weights=mass, minlength=len(centres))
+        for k in range(points.shape[1]):
+            sums = np.bincount(which, weights=mass * points[:, k], minlength=len(centres))
+            centres[:, k] = np.where(total > 0, sums / np.maximum(total, 1e-300), centres[:, k])
+    return which, far

@@ -21,7 +21,7 @@ from pathlib import Path
 from sqlalchemy import event
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.book.books import Books
+from dualquery.ledger.books import Books
 
 POINTS = ("before", "begun", "updated", "inserted", "committing", "committed", "drawn")
 

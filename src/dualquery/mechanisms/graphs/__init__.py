@@ -1,1 +1,0 @@
-"""Graphs: tables over coarsenings raked together, and the learner of Frieze and Kannan."""
