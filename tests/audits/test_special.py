@@ -9,8 +9,9 @@ from dualquery.audits.audit import audit
 from dualquery.audits.case import Verdict
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
-from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.cuts import CoarseEdges
+from dualquery.queries.distances import Knots
+from dualquery.queries.group import Group
 
 SEED = 2014
 MEASURED = [case for case in special.cases() if case.mechanism.startswith("measure")]
@@ -30,7 +31,7 @@ def test_what_is_measured_of_special_tables_holds_nearly_to_its_claim(case: spec
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.mechanism)
 def test_half_of_a_sensitivity_is_caught(case: special.Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the same measurement, priced as if a record moved half as much."""
-    for statistic in (CoarseEdgeCounts, KnotSums, GroupCounts):
+    for statistic in (CoarseEdges, Knots, Group):
         true = statistic.sensitivity
 
         def half(self: object, neighbours: Neighbours, true: object = true) -> Sensitivity:

@@ -29,8 +29,8 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import draw
-from dualquery.privacy.statistics import GroupCounts, number_of_records
 from dualquery.privacy.thresholds import FarSide, HazardTest, OpenEpoch, SparseVector, Table, tabulate
+from dualquery.queries.derived import number_of_records
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases import make
@@ -101,7 +101,7 @@ def normalised_by_the_private_count(patch: Patch) -> None:
 
 def the_same_seed_again(patch: Patch) -> None:
     def measure(self: Curator, statistic: Any, *, noise: Any) -> Any:
-        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))
+        self._ledger.charge(noise.event(self.neighbours.sensitivity(statistic.bound())))
         truth = statistic.of(self._counter)
         return truth + noise.draw(len(truth), SeededEntropy(7))
 
@@ -113,9 +113,7 @@ SAID = [
         "sensitivity off by two",
         half_the_sensitivity,
         sampled(
-            lambda: verbs.measured(
-                DUPLICATES, GroupCounts(Tables(BITS, ((0, 1),))), verbs.pure(DUPLICATES), verbs.laplace
-            )
+            lambda: verbs.measured(DUPLICATES, Tables(BITS, ((0, 1),)), verbs.pure(DUPLICATES), verbs.laplace)
         ),
         20_000,
     ),

@@ -22,7 +22,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
-from dualquery.privacy.signed_tables import SignedTables
+from dualquery.queries.derived import SignedTables
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables, centred, signed, signed_shape
 from dualquery.queries.workload import Workload

@@ -18,9 +18,10 @@ from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMe
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.statistics import Balance, GroupCounts
 from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVector
+from dualquery.queries.derived import Balance
 from dualquery.queries.families import from_texts
+from dualquery.queries.group import Group
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain
@@ -29,7 +30,7 @@ from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, Watched
 
 DOMAIN = Domain((Categorical("a", ("0", "1")), Categorical("b", ("x", "y", "z"))))
 WORKLOAD = from_texts(DOMAIN, ["a = 1"])
-QUESTION = GroupCounts(WORKLOAD.groups[0])  # moves by one
+QUESTION = WORKLOAD.groups[0]  # moves by one
 BALANCE = Balance(WORKLOAD, 0)  # moves by two where a record is replaced, by one where it is added
 ROWS = 1000
 COUNT = 600  # records with a = 1
@@ -139,7 +140,7 @@ def test_the_money_is_held_until_the_test_has_spoken() -> None:
     house = House(Accounting.RENYI)
     seen = []
 
-    class Curious(GroupCounts):
+    class Curious(Group):
         def of(self, counter):
             seen.append((left(house.ledger), house.ledger.events))
             return super().of(counter)
@@ -244,7 +245,7 @@ def test_a_law_for_two_records_hears_the_balance_and_charges_for_two() -> None:
 def test_a_table_is_no_question() -> None:
     house = House(Accounting.RENYI, neighbours=Neighbours.ADD_REMOVE)
     with pytest.raises(ValueError, match="unpack"):
-        house.curator.exceeds(GroupCounts(Tables(DOMAIN, ((1,),))), 0, law=HAZARD, noise=NOISE)
+        house.curator.exceeds(Tables(DOMAIN, ((1,),)), 0, law=HAZARD, noise=NOISE)
     assert "draw" not in house.diary
 
 

@@ -30,39 +30,20 @@ from dualquery.privacy import special_statistics as special_statistics_module
 from dualquery.privacy import statistics as statistics_module
 from dualquery.privacy import wide_statistics as wide_statistics_module
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.cell_statistics import CellCounts
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.misfits import Misfits
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.parity_statistics import ParityBalances
-from dualquery.privacy.scores import FINE, Score, SignedErrors, TableErrors, selection_event, signed_range
+from dualquery.privacy.scores import (
+    FINE,
+    Score,
+    SignedErrors,
+    SignedTableErrors,
+    TableErrors,
+    selection_event,
+    signed_range,
+)
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
-from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
-from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
-from dualquery.privacy.statistics import (
-    Balance,
-    GroupBalances,
-    GroupCounts,
-    Interactions,
-    ItemCounts,
-    Multiplied,
-    PairCounts,
-    Statistic,
-    TableCells,
-    integer_interaction,
-    interaction_distance,
-    number_of_records,
-)
-from dualquery.privacy.wide_statistics import (
-    ClippedCentreSums,
-    ClippedClassSums,
-    ClippedCrossSums,
-    ClippedMoments,
-    LengthCounts,
-    OneWayBalances,
-)
 from dualquery.queries.binary import (
     SHIFT,
     Axes,
@@ -80,7 +61,20 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
+from dualquery.queries.countable import Countable
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
+from dualquery.queries.derived import (
+    Balance,
+    GroupBalances,
+    Interactions,
+    Misfits,
+    Multiplied,
+    SignedTables,
+    TableCells,
+    integer_interaction,
+    interaction_distance,
+    number_of_records,
+)
 from dualquery.queries.distances import Distances, Knots
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.lists import NamedCells
@@ -179,7 +173,7 @@ class Case:
 
     name: str
     domain: Domain
-    subject: Statistic | Score
+    subject: Countable | Score
     exceeds: dict[tuple[str, str], str] = field(default_factory=dict)
     short: int = 16
     sparse: bool = False
@@ -234,62 +228,58 @@ def everywhere(why: str) -> dict[tuple[str, str], str]:
 
 
 WIDE_STATISTICS = [
-    Case("one-way balances", WIDE, OneWayBalances(Balances(LOOKED_AT))),
-    Case("lengths", WIDE, LengthCounts(Lengths(Centred(LOOKED_AT, ASKEW), np.array([150, 250])))),
-    Case("lengths in classes", WIDE, LengthCounts(Lengths(IN_CLASSES, np.array([100, 200, 300])))),
-    Case("items held", WIDE, LengthCounts(HeldLengths(LOOKED_AT, np.array([0, 1, 2])))),
+    Case("one-way balances", WIDE, Balances(LOOKED_AT)),
+    Case("lengths", WIDE, Lengths(Centred(LOOKED_AT, ASKEW), np.array([150, 250]))),
+    Case("lengths in classes", WIDE, Lengths(IN_CLASSES, np.array([100, 200, 300]))),
+    Case("items held", WIDE, HeldLengths(LOOKED_AT, np.array([0, 1, 2]))),
     Case(
         "moments",
         WIDE,
-        ClippedMoments(SecondMoments(Centred(LOOKED_AT, HALF), Clip(2, 192))),
+        SecondMoments(Centred(LOOKED_AT, HALF), Clip(2, 192)),
         {(ADD_REMOVE, L2): DIAGONAL} | both(REPLACE, DIAGONAL),
     ),
     Case(
         "clipped moments",
         WIDE,
-        ClippedMoments(SecondMoments(Centred(LOOKED_AT, ASKEW), Clip(5, 100))),
+        SecondMoments(Centred(LOOKED_AT, ASKEW), Clip(5, 100)),
         everywhere(DIAGONAL),
     ),
-    Case(
-        "totals", WIDE, ClippedClassSums(ClassSums(Centred(LOOKED_AT, HALF), Clip(3, 192), 0, together=True))
-    ),
+    Case("totals", WIDE, ClassSums(Centred(LOOKED_AT, HALF), Clip(3, 192), 0, together=True)),
     Case(
         "class sums",
         WIDE,
-        ClippedClassSums(ClassSums(Centred(LOOKED_AT, HALF), Clip(2, 192), 5)),
+        ClassSums(Centred(LOOKED_AT, HALF), Clip(2, 192), 5),
         both(REPLACE, COUNT),
     ),
     Case(
         "clipped class sums",
         WIDE,
-        ClippedClassSums(ClassSums(IN_CLASSES, Clip(7, 120), 3)),
+        ClassSums(IN_CLASSES, Clip(7, 120), 3),
         everywhere(CLIPPED),
     ),
     Case(
         "totals around classes",
         WIDE,
-        ClippedClassSums(ClassSums(IN_CLASSES, Clip(4, 500), 0, together=True)),
+        ClassSums(IN_CLASSES, Clip(4, 500), 0, together=True),
         everywhere(CLIPPED),
     ),
-    Case(
-        "centre sums", WIDE, ClippedCentreSums(CentreSums(SIDES, Clip(2, 512), 3, 50)), both(REPLACE, COUNT)
-    ),
+    Case("centre sums", WIDE, CentreSums(SIDES, Clip(2, 512), 3, 50), both(REPLACE, COUNT)),
     Case(
         "clipped centre sums",
         WIDE,
-        ClippedCentreSums(CentreSums(SIDES, Clip(9, 300), 3, 70)),
+        CentreSums(SIDES, Clip(9, 300), 3, 70),
         everywhere(CLIPPED),
     ),
     Case(
         "cross sums",
         WIDE,
-        ClippedCrossSums(CrossSums(Centred(LOOKED_AT, HALF), Clip(1, 192), AXES, Clip(2, 512))),
+        CrossSums(Centred(LOOKED_AT, HALF), Clip(1, 192), AXES, Clip(2, 512)),
         both(REPLACE, TURNED),
     ),
     Case(
         "clipped cross sums",
         WIDE,
-        ClippedCrossSums(CrossSums(Centred(LOOKED_AT, ASKEW), Clip(3, 99), AXES, Clip(4, 200))),
+        CrossSums(Centred(LOOKED_AT, ASKEW), Clip(3, 99), AXES, Clip(4, 200)),
         everywhere(CLIPPED),
     ),
 ]
@@ -302,78 +292,76 @@ SOME_PAIRS = LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2]))
 FACTOR = np.array([[3, 0, -2], [1, -4, 1]])
 FARTHEST = "no record is farthest from all points at once; a kind of query is charged its bound"
 SPECIAL_STATISTICS = [
-    Case("knots", POSITIONS, KnotSums(Knots((0, 1), (FACTOR, 2 * FACTOR), 2))),
-    Case("knots of a column", POSITIONS, KnotSums(Knots((1,), (FACTOR[:1],), 2))),
-    Case("knots and the number", POSITIONS, KnotSums(Knots((0,), (FACTOR,), 2, total=7))),
-    Case("degrees", TRIANGLE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, degrees(3), (2, 5)))),
+    Case("knots", POSITIONS, Knots((0, 1), (FACTOR, 2 * FACTOR), 2)),
+    Case("knots of a column", POSITIONS, Knots((1,), (FACTOR[:1],), 2)),
+    Case("knots and the number", POSITIONS, Knots((0,), (FACTOR,), 2, total=7)),
+    Case("degrees", TRIANGLE, CoarseEdges(TRIANGLE, degrees(3), (2, 5))),
     Case(
         "blocks and pairs",
         TRIANGLE,
-        CoarseEdgeCounts(CoarseEdges(TRIANGLE, (SIDES_OF_IT, SOME_PAIRS), (3, 1))),
+        CoarseEdges(TRIANGLE, (SIDES_OF_IT, SOME_PAIRS), (3, 1)),
     ),
-    Case("weighted blocks", WEIGHED, CoarseEdgeCounts(CoarseEdges(WEIGHED, (SIDES_OF_IT,), (2,)))),
+    Case("weighted blocks", WEIGHED, CoarseEdges(WEIGHED, (SIDES_OF_IT,), (2,))),
     Case(
         "pairs of a graph without directions",
         MUTUAL,
-        CoarseEdgeCounts(CoarseEdges(MUTUAL, (SOME_PAIRS,), (1,))),
+        CoarseEdges(MUTUAL, (SOME_PAIRS,), (1,)),
     ),
     Case(
         "loops and all other edges",
         TRIANGLE,
-        CoarseEdgeCounts(CoarseEdges(TRIANGLE, (Blocks(np.zeros(3, np.int64), 1),), (1,))),
+        CoarseEdges(TRIANGLE, (Blocks(np.zeros(3, np.int64), 1),), (1,)),
     ),
     Case(
         "cuts",
         TRIANGLE,
-        GroupCounts(from_texts(TRIANGLE, ["edges leaving {a}", "edges within {a, b}"]).groups[0]),
+        from_texts(TRIANGLE, ["edges leaving {a}", "edges within {a, b}"]).groups[0],
     ),
-    Case("a weighted cut", WEIGHED, GroupCounts(from_texts(WEIGHED, ["edges from {a} to {b, c}"]).groups[0])),
+    Case("a weighted cut", WEIGHED, from_texts(WEIGHED, ["edges from {a} to {b, c}"]).groups[0]),
     Case(
         "balance of a cut without directions",
         MUTUAL,
         Balance(from_texts(MUTUAL, ["edges from {a, b} to {b, c}"]), 0),
     ),
-    Case(
-        "a cut without directions", MUTUAL, GroupCounts(from_texts(MUTUAL, ["edges leaving {a}"]).groups[0])
-    ),
-    Case("distances", POSITIONS, GroupCounts(distances((0, 0), (4, 1), (2, 2))), everywhere(FARTHEST)),
-    Case("distance to a corner", POSITIONS, GroupCounts(distances((4, 0)))),
+    Case("a cut without directions", MUTUAL, from_texts(MUTUAL, ["edges leaving {a}"]).groups[0]),
+    Case("distances", POSITIONS, distances((0, 0), (4, 1), (2, 2)), everywhere(FARTHEST)),
+    Case("distance to a corner", POSITIONS, distances((4, 0))),
     Case("balance of a distance", POSITIONS, Balance(Workload(POSITIONS, (distances((4, 4)),), "one"), 0)),
 ]
 
 STATISTICS = [
-    Case("tables", MIXED, GroupCounts(CELLS)),
-    Case("a table twice", MIXED, GroupCounts(Tables(MIXED, ((1,), (1,))))),
+    Case("tables", MIXED, CELLS),
+    Case("a table twice", MIXED, Tables(MIXED, ((1,), (1,)))),
     Case("the number of records", MIXED, number_of_records(MIXED)),
-    Case("conjunctions", MIXED, GroupCounts(TEXTS.groups[0])),
-    Case("queries of which one holds", MIXED, GroupCounts(CONTRARY.groups[0])),
-    Case("queries of two kinds", MIXED, GroupCounts(KINDS.groups[0])),
-    Case("queries that exclude each other", MIXED, GroupCounts(APART.groups[0]), both(ADD_REMOVE, BOUND)),
+    Case("conjunctions", MIXED, TEXTS.groups[0]),
+    Case("queries of which one holds", MIXED, CONTRARY.groups[0]),
+    Case("queries of two kinds", MIXED, KINDS.groups[0]),
+    Case("queries that exclude each other", MIXED, APART.groups[0], both(ADD_REMOVE, BOUND)),
     Case("balances", MIXED, GroupBalances(TEXTS.groups[0])),
     Case("balances of which one holds", MIXED, GroupBalances(CONTRARY.groups[0])),
     Case("balances of grades", GRADED.domain, GroupBalances(GRADED)),
     *SPECIAL_STATISTICS,
-    Case("tables, multiplied", MIXED, Multiplied(GroupCounts(CELLS), 5)),
-    Case("parities of one", BINARY, GroupCounts(parities(BINARY, 1).groups[0])),
-    Case("parities of two", BINARY, GroupCounts(parities(BINARY, 2).groups[0]), both(REPLACE, BOUND)),
-    Case("cells", CODES, CellCounts(NamedCells(LOOKED_UP))),
+    Case("tables, multiplied", MIXED, Multiplied(CELLS, 5)),
+    Case("parities of one", BINARY, parities(BINARY, 1).groups[0]),
+    Case("parities of two", BINARY, parities(BINARY, 2).groups[0], both(REPLACE, BOUND)),
+    Case("cells", CODES, NamedCells(LOOKED_UP)),
     Case(
         "a cell",
         CODES,
-        CellCounts(NamedCells(LOOKED_UP[:1])),
+        NamedCells(LOOKED_UP[:1]),
         both(REPLACE, "two records do not lie in one cell; one price serves all lists of cells"),
     ),
-    Case("lists", CODES, GroupCounts(LISTS.groups[0])),
-    Case("parity balances of one", BINARY, ParityBalances(parities(BINARY, 1).groups[0])),
-    Case("parity balances of two", BINARY, ParityBalances(parities(BINARY, 2).groups[0].take(np.arange(3, 6)))),
-    Case("parity balances of three", BINARY, ParityBalances(parities(BINARY, 3).groups[0].take(np.arange(6, 7)))),
+    Case("lists", CODES, LISTS.groups[0]),
+    Case("parity balances of one", BINARY, GroupBalances(parities(BINARY, 1).groups[0])),
+    Case("parity balances of two", BINARY, GroupBalances(parities(BINARY, 2).groups[0].take(np.arange(3, 6)))),
+    Case("parity balances of three", BINARY, GroupBalances(parities(BINARY, 3).groups[0].take(np.arange(6, 7)))),
     Case(
         "parity balances of several orders",
         BINARY,
-        ParityBalances(parities(BINARY, 3).groups[0]),
+        GroupBalances(parities(BINARY, 3).groups[0]),
         both(REPLACE, BOUND),
     ),
-    Case("graded queries", GRADED.domain, GroupCounts(GRADED)),
+    Case("graded queries", GRADED.domain, GRADED),
     Case("balance", MIXED, Balance(TEXTS, 2)),
     Case("balance of a cell", MIXED, Balance(Workload(MIXED, (CELLS,), "cells"), 7)),
     Case("balance of a grade", GRADED.domain, Balance(GRADES, 0)),
@@ -445,23 +433,23 @@ STATISTICS = [
     Case("misfits", MIXED, plain_misfits(((0,), (1,)), 2, 0, 0, 2, 2)),
     Case("misfits of pairs", BINARY, plain_misfits(((0, 1), (0, 2)), 1, 0, 2, 0, 0, 2, 1, 0, domain=BINARY)),
     Case("misfits of what is always too low", MIXED, plain_misfits(((0,), (0, 1)), *[0] * 8), both(REPLACE, MISFIT)),
-    Case("items", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 2))),
-    Case("items, fewer than two records can hold", BASKETS, ItemCounts(HeldItems(1, RANK, 3, 2))),
-    Case("items, one each", BASKETS, ItemCounts(HeldItems(1, RANK, 4, 1)), sparse=True),
-    Case("items, fewer than the limit", BASKETS, ItemCounts(HeldItems(1, RANK, 2, 3)), sparse=True),
-    Case("pairs", BASKETS, PairCounts(HeldPairs(1, RANK, 4, 2))),
-    Case("pairs of one item", BASKETS, PairCounts(HeldPairs(1, RANK, 4, 1))),
-    Case("pairs, kept sparse", WIDE_BASKETS, PairCounts(HeldPairs(0, np.arange(6), 6, 3)), sparse=True),
+    Case("items", BASKETS, HeldItems(1, RANK, 4, 2)),
+    Case("items, fewer than two records can hold", BASKETS, HeldItems(1, RANK, 3, 2)),
+    Case("items, one each", BASKETS, HeldItems(1, RANK, 4, 1), sparse=True),
+    Case("items, fewer than the limit", BASKETS, HeldItems(1, RANK, 2, 3), sparse=True),
+    Case("pairs", BASKETS, HeldPairs(1, RANK, 4, 2)),
+    Case("pairs of one item", BASKETS, HeldPairs(1, RANK, 4, 1)),
+    Case("pairs, kept sparse", WIDE_BASKETS, HeldPairs(0, np.arange(6), 6, 3), sparse=True),
     Case(
         "pairs of few items",
         BASKETS,
-        PairCounts(HeldPairs(1, RANK, 4, 3)),
+        HeldPairs(1, RANK, 4, 3),
         both(REPLACE, "two records must share items where there are fewer than twice the limit"),
     ),
     Case(
         "pairs of fewer items than the limit",
         BASKETS,
-        PairCounts(HeldPairs(1, RANK, 3, 7)),
+        HeldPairs(1, RANK, 3, 7),
         both(REPLACE, "two records must share items where there are fewer than twice the limit"),
     ),
     *WIDE_STATISTICS,
@@ -623,7 +611,7 @@ class Moves:
 def test_the_price_is_how_far_neighbours_move(case: Case, relation: Neighbours) -> None:
     true = Moves(case).largest(relation)
     if hasattr(case.subject, "sensitivity"):
-        charged = case.subject.sensitivity(relation)
+        charged = relation.sensitivity(case.subject.bound())
         stated = {L1: charged.l1, L2: charged.l2_squared}
     else:
         stated = {RANGE: case.subject.range(relation)}
@@ -782,7 +770,7 @@ def curator_of(
 def test_a_measurement_is_charged_its_sensitivity_before_anything_is_read(
     case: Case, relation: Neighbours
 ) -> None:
-    moved = case.subject.sensitivity(relation)
+    moved = relation.sensitivity(case.subject.bound())
     curator, diary = curator_of(case, relation)
     noisy = curator.measure(case.subject, noise=Gaussian(Fraction(9, 2)))
     assert noisy.dtype == np.int64
@@ -815,7 +803,7 @@ def test_a_selection_is_charged_its_range_before_anything_is_read(case: Case, re
 def test_what_is_refused_reads_nothing(case: Case, relation: Neighbours) -> None:
     curator, diary = curator_of(case, relation, epsilon=1e-3)
     if hasattr(case.subject, "sensitivity"):
-        moves = bool(case.subject.sensitivity(relation).l2_squared)
+        moves = bool(relation.sensitivity(case.subject.bound()).l2_squared)
         verb = partial(curator.measure, case.subject, noise=Gaussian(Fraction(1)))
     else:
         moves = bool(case.subject.range(relation))

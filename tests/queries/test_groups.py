@@ -34,8 +34,8 @@ from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import Balance, GroupCounts
 from dualquery.queries.conjunctions import Conjunctions, Parities
+from dualquery.queries.derived import Balance
 from dualquery.queries.families import from_texts
 from dualquery.queries.group import NO_PREDICATES, NONE, Digest, Group, ProductRows, Sample, refuse_products
 from dualquery.queries.language.reader import parse
@@ -384,7 +384,7 @@ def test_no_neighbour_moves_counts_by_more_than_the_group_says(kind: str, neighb
     apart = np.abs(values[:, None, :] - values[None, :, :])
     assert (values > 0).sum(axis=1).max() <= case.group.most_satisfied()
     assert (apart > 0).sum(axis=2).max() <= case.group.most_differing()
-    bound = GroupCounts(case.group).sensitivity(neighbours)
+    bound = neighbours.sensitivity(case.group.bound())
     moves = apart if neighbours is Neighbours.REPLACE else values
     assert moves.sum(axis=-1).max() <= bound.l1
     assert (moves**2).sum(axis=-1).max() <= bound.l2_squared
@@ -528,9 +528,9 @@ def test_it_is_counted_by_the_counter() -> None:
 def test_it_is_measured_by_the_curator_at_the_price_of_its_unit(neighbours: Neighbours) -> None:
     case, holder = CASES["graded"], curator(budget(neighbours=neighbours))
     noise = Gaussian(Fraction(10**9))
-    noisy = holder.measure(GroupCounts(case.group), noise=noise)
+    noisy = holder.measure(case.group, noise=noise)
     squared = case.group.size * case.group.unit**2
-    assert GroupCounts(case.group).sensitivity(neighbours) == Sensitivity(
+    assert neighbours.sensitivity(case.group.bound()) == Sensitivity(
         case.group.size * case.group.unit, squared
     )
     assert holder.ledger.events == (GaussianMeasurement(Fraction(squared), Fraction(10**9)),)
@@ -540,7 +540,7 @@ def test_it_is_measured_by_the_curator_at_the_price_of_its_unit(neighbours: Neig
     (truth,) = balance.of(MemoryCounter(records_of(TABLE)))
     assert truth == 2 * naive(case, TABLE)[2] - case.group.unit * ROWS
     moved = case.group.unit if neighbours is Neighbours.ADD_REMOVE else 2 * case.group.unit
-    assert balance.sensitivity(neighbours) == Sensitivity(moved, moved**2)
+    assert neighbours.sensitivity(balance.bound()) == Sensitivity(moved, moved**2)
 
 
 def test_it_is_answered_by_synthetic_records_and_by_bare_answers() -> None:

@@ -34,7 +34,6 @@ from dualquery.privacy.conversion import (
 )
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.question import Question
 
@@ -110,7 +109,7 @@ class OnlineRule:
 
     def noise(self, question: Question) -> Gaussian:
         """Of the measurement after a fire: Δ²/(2ρ)."""
-        moved = GroupCounts(question.group).sensitivity(self.budget.neighbours)
+        moved = self.budget.neighbours.sensitivity(question.group.bound())
         return Gaussian(moved.l2_squared / (2 * self.measurement))
 
     def test_of(self, question: Question, tolerance: float | None) -> HazardTest:

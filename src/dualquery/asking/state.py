@@ -30,7 +30,6 @@ from dualquery.errors import LedgerError
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import Slot
 from dualquery.queries.question import Question, QuestionReader
 
@@ -104,7 +103,7 @@ class State:
         return self._tested.get(_digest(question.text))
 
     def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
-        moved = GroupCounts(question.group).sensitivity(self.rule.budget.neighbours)
+        moved = self.rule.budget.neighbours.sensitivity(question.group.bound())
         return GaussianMeasurement(Fraction(moved.l2_squared), variance)
 
     def replay(self, entry: Entry) -> None:

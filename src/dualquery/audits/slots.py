@@ -15,39 +15,22 @@ from dualquery.audits.bounds import Claim
 from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.pairs import ALONE, BITS, REPLACED, Pair
 from dualquery.audits.thresholds import NOTHING
-from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import HazardTest, Slot
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import Multiplied
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy
 from dualquery.types import Integers
 
 TEST = HazardTest(Fraction(1, 2), threshold=12, order=2)
 QUIET = Fraction(1000)  # the variance for a squared sensitivity of 1: what follows tells next to nothing
-
-
-@dataclass(frozen=True)
-class Told:
-    """The cells of a table that was counted before: counting has no chance in it."""
-
-    counts: GroupCounts
-    truth: tuple[int, ...]
-
-    def of(self, counter: Counter) -> Integers:
-        return np.array(self.truth, np.int64)
-
-    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        return self.counts.sensitivity(neighbours)
-
-    def each(self, neighbours: Neighbours) -> int:
-        return self.counts.each(neighbours)
 
 
 @dataclass(frozen=True)
@@ -65,17 +48,16 @@ class SlotSession:
         return Budget(epsilon=1.0, delta=0.3, neighbours=self.pair.neighbours, accounting=Accounting.RENYI)
 
     def sampler(self) -> Sampler:
-        counts = GroupCounts(Tables(BITS, ((0,),)))
-        truths = [counts.of(MemoryCounter(table)) for table in self.pair.tables]
-        hypotheses = truths[0] - np.array([0, self.off])
-        moved = counts.sensitivity(self.pair.neighbours)
+        counts = Tables(BITS, ((0,),))
+        hypotheses = counts.counts(self.pair.tables[0]) - np.array([0, self.off])
+        moved = self.pair.neighbours.sensitivity(counts.bound())
         noise = Gaussian(QUIET * moved.l2_squared)
 
         def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
-            found = []
-            table = Told(counts, tuple(truths[side].tolist()))
+            found, counter = [], MemoryCounter(self.pair.tables[side])
+            table = Multiplied(counts, 1, kept=True)  # counted once: counting has no chance in it
             for _ in range(runs):
-                curator = Curator(MemoryCounter(self.pair.tables[side]), Ledger(self.budget), entropy)
+                curator = Curator(counter, Ledger(self.budget), entropy)
                 found.append(self._held(curator, table, hypotheses, noise))
                 tell(1)
             patterns, values = zip(*found, strict=True)
@@ -95,7 +77,7 @@ class SlotSession:
         return sample
 
     def _held(
-        self, curator: Curator, table: Told, hypotheses: Integers, noise: Gaussian
+        self, curator: Curator, table: Countable, hypotheses: Integers, noise: Gaussian
     ) -> tuple[str, float]:
         """One session: for every test the cell that fired, or a dot; and the first answer."""
         said, value, slot = "", NOTHING, None

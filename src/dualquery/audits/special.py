@@ -25,8 +25,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
-from dualquery.privacy.statistics import GroupCounts, Statistic
+from dualquery.queries.countable import Countable
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
@@ -108,16 +107,16 @@ def runs_of(setting: SpecialSetting) -> Sampler:
     return sample
 
 
-def _measurements() -> list[tuple[str, Pair, Statistic]]:
+def _measurements() -> list[tuple[str, Pair, Countable]]:
     tables = (Blocks(np.array([0, 1, 1]), 2), LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2])))
     right = factored(64).right[:1]
     return [
-        ("cuts", EDGE, GroupCounts(CUTS.groups[0])),
-        ("degrees", EDGE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, degrees(3), (2, 2)))),
-        ("blocks and pairs", OTHER_EDGE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, tables, (3, 1)))),
-        ("distances", FAR, GroupCounts(PLACES.groups[0].take(np.zeros(1, np.int64)))),
-        ("knots", CORNERS, KnotSums(Knots((0, 1), (right, right), STEPS))),
-        ("lists", LISTED, GroupCounts(from_texts(CODES, ["code = 7"]).groups[0])),
+        ("cuts", EDGE, CUTS.groups[0]),
+        ("degrees", EDGE, CoarseEdges(TRIANGLE, degrees(3), (2, 2))),
+        ("blocks and pairs", OTHER_EDGE, CoarseEdges(TRIANGLE, tables, (3, 1))),
+        ("distances", FAR, PLACES.groups[0].take(np.zeros(1, np.int64))),
+        ("knots", CORNERS, Knots((0, 1), (right, right), STEPS)),
+        ("lists", LISTED, from_texts(CODES, ["code = 7"]).groups[0]),
     ]
 
 

@@ -17,35 +17,19 @@ from dualquery.audits.case import Case, Sampled, Sampler, Tell
 from dualquery.audits.exact import exact_hazard
 from dualquery.audits.pairs import ALONE, REPLACED, Pair
 from dualquery.audits.verbs import OPPOSED
-from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
-from dualquery.privacy.statistics import GroupCounts, Statistic
 from dualquery.privacy.thresholds import Epochs, HazardTest, SparseVector
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import Multiplied
 from dualquery.randomness import Entropy
-from dualquery.types import Integers
 
 NOTHING = -100.0  # stands for an answer that was not given
-
-
-class Remembered:
-    """A statistic that is counted once for every table: counting has no chance in it."""
-
-    def __init__(self, statistic: Statistic) -> None:
-        self._statistic = statistic
-        self._known: dict[int, tuple[Counter, Integers]] = {}
-
-    def of(self, counter: Counter) -> Integers:
-        if id(counter) not in self._known:
-            self._known[id(counter)] = counter, self._statistic.of(counter)
-        return self._known[id(counter)][1]
-
-    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        return self._statistic.sensitivity(neighbours)
 
 
 def _fires(pattern: str) -> int:
@@ -67,8 +51,8 @@ class Session:
     questions: tuple[tuple[int, int], ...]
 
     def sampler(self) -> Sampler:
-        asked = [
-            (Remembered(GroupCounts(OPPOSED.groups[0].take(np.array([query])))), hypothesis)
+        asked: list[tuple[Countable, int]] = [  # each counted once: counting has no chance in it
+            (Multiplied(OPPOSED.groups[0].take(np.array([query])), 1, kept=True), hypothesis)
             for query, hypothesis in self.questions
         ]
 
@@ -93,7 +77,7 @@ class Session:
 
         return sample
 
-    def _held(self, curator: Curator, asked: list[tuple[Remembered, int]]) -> tuple[str, float]:
+    def _held(self, curator: Curator, asked: list[tuple[Countable, int]]) -> tuple[str, float]:
         """One session: a letter a test, a dot for silence; and the first answer."""
         law, said, value = self.law(), "", NOTHING
         for statistic, hypothesis in asked:

@@ -29,26 +29,18 @@ from dualquery.audits.pairs import (
     REPLACED,
     Pair,
 )
-from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import FEW, Gaussian, Laplace, Noise
 from dualquery.privacy.prices import Price
 from dualquery.privacy.scores import Score, SignedErrors, TableErrors, rate_within
-from dualquery.privacy.statistics import (
-    Balance,
-    GroupCounts,
-    Interactions,
-    ItemCounts,
-    PairCounts,
-    Statistic,
-    TableCells,
-    number_of_records,
-)
 from dualquery.queries.binary import HeldItems, HeldPairs
+from dualquery.queries.countable import Bound, Countable, Derived
+from dualquery.queries.derived import Balance, Interactions, TableCells, number_of_records
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
@@ -62,18 +54,23 @@ Asked = Callable[[Curator, int], dict[str, Feature]]
 
 
 @dataclass(frozen=True)
-class Copies:
-    """A statistic, so many times over."""
+class Copies(Derived):
+    """A countable, so many times over."""
 
-    statistic: Statistic
+    statistic: Countable
     times: int
 
-    def of(self, counter: Counter) -> Integers:
-        return np.tile(self.statistic.of(counter), self.times)
+    def counted(self) -> Countable:
+        return self.statistic
 
-    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        once = self.statistic.sensitivity(neighbours)
-        return Sensitivity(once.l1 * self.times, once.l2_squared * self.times)
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return np.tile(counts, self.times)
+
+    def bound(self) -> Bound:
+        once, times = self.statistic.bound(), self.times
+        return Bound(
+            (times * once.alone[0], times * once.alone[1]), (times * once.apart[0], times * once.apart[1])
+        )
 
 
 def pure(pair: Pair, epsilon: Fraction = EPSILON) -> Budget:
@@ -127,17 +124,17 @@ def batches(pair: Pair, budget: Budget, asked: Asked, block: int = BLOCK) -> Sam
 
 def measured(
     pair: Pair,
-    statistic: Statistic,
+    statistic: Countable,
     budget: Budget,
     noise_of: Callable[[Sensitivity], Noise],
     *,
     block: int = BLOCK,
 ) -> Sampler:
     """Measure a statistic; the adversary looks at the likelihood ratio, knowing both tables."""
-    tables = [statistic.of(MemoryCounter(table)) for table in pair.tables]
+    tables = [statistic.counts(table) for table in pair.tables]
 
     def asked(curator: Curator, copies: int) -> dict[str, Feature]:
-        noise = noise_of(statistic.sensitivity(pair.neighbours))
+        noise = noise_of(pair.neighbours.sensitivity(statistic.bound()))
         noisy = curator.measure(Copies(statistic, copies), noise=noise).reshape(copies, -1)
         return {"likelihood ratio": likelihood_ratio(noise, noisy, tables[0], tables[1])}
 
@@ -162,7 +159,7 @@ def twice(pair: Pair, workload: Workload) -> Sampler:
         noisy = []
         for query in (0, 1):
             statistic = Balance(workload, query)
-            noise = Price(EPSILON / 2, None).noise(statistic.sensitivity(pair.neighbours))
+            noise = Price(EPSILON / 2, None).noise(pair.neighbours.sensitivity(statistic.bound()))
             noisy.append(curator.measure(Copies(statistic, copies), noise=noise).astype(np.float64))
         return {"first": noisy[0], "second": noisy[1], "difference": noisy[0] - noisy[1]}
 
@@ -215,29 +212,29 @@ def _gaussian_noise(budget: Budget) -> Callable[[Sensitivity], Noise]:
 
 def gaussian_case(pair: Pair, accounting: Accounting) -> Case:
     budget = Budget(epsilon=1.0, delta=0.05, neighbours=pair.neighbours, accounting=accounting)
-    sampler = measured(pair, GroupCounts(SAME.groups[0]), budget, _gaussian_noise(budget), block=2000)
+    sampler = measured(pair, SAME.groups[0], budget, _gaussian_noise(budget), block=2000)
     return Case(
         f"measure: counts, Gaussian by {accounting}", pair.words, sampler, quick=20_000, long=1_000_000
     )
 
 
-def _measurements() -> list[tuple[str, Pair, Statistic]]:
+def _measurements() -> list[tuple[str, Pair, Countable]]:
     rank = np.arange(6)
     return [
-        ("counts", MANY, GroupCounts(QUERIES.groups[0])),
-        ("counts", REPLACED, GroupCounts(OPPOSED.groups[0])),
-        ("counts", DUPLICATES, GroupCounts(Tables(BITS, ((0, 1),)))),
+        ("counts", MANY, QUERIES.groups[0]),
+        ("counts", REPLACED, OPPOSED.groups[0]),
+        ("counts", DUPLICATES, Tables(BITS, ((0, 1),))),
         ("number of records", ALONE, number_of_records(BITS)),
         ("balance", REPLACED, Balance(QUERIES, 0)),
         ("table", REPLACED, TableCells(Tables(BITS, ((0,), (0, 1))), 1)),
         ("interactions", EXTREMES, Interactions(GRADES, ((0,), (0, 1)), (1, 1))),
         ("interactions", MANY, Interactions(BITS, ((0,), (0, 1)), (1, 2))),
-        ("items", FULL_BASKET, ItemCounts(HeldItems(0, rank, 6, 3))),
-        ("pairs of items", FULL_BASKET, PairCounts(HeldPairs(0, rank, 6, 3))),
+        ("items", FULL_BASKET, HeldItems(0, rank, 6, 3)),
+        ("pairs of items", FULL_BASKET, HeldPairs(0, rank, 6, 3)),
     ]
 
 
-def measurements(of: Sequence[tuple[str, Pair, Statistic]]) -> list[Case]:
+def measurements(of: Sequence[tuple[str, Pair, Countable]]) -> list[Case]:
     """Laplace noise on statistics, each between the neighbours that move it most."""
     return [
         Case(

@@ -25,7 +25,7 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Selected
-from dualquery.privacy.statistics import Balance
+from dualquery.queries.derived import Balance
 from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.workload import Workload
 from dualquery.table.points import GRID, KNOTS, Points

@@ -41,7 +41,7 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Rate
-from dualquery.privacy.statistics import SHORT, Interactions
+from dualquery.queries.derived import SHORT, Interactions
 from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
@@ -158,7 +158,9 @@ def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
         check_rows(task.workload)
     neighbours = task.budget.neighbours
     base = OneWayTables.of(task)
-    base_noise = equal_prices(task.budget, 1, BASE_SHARE).noise(base.interactions.sensitivity(neighbours))
+    base_noise = equal_prices(task.budget, 1, BASE_SHARE).noise(
+        neighbours.sensitivity(base.interactions.bound())
+    )
     score = SignedErrors.unheard(task.workload, task.rows)
     paid = PricedRounds.of(task, rounds, score, 1 - BASE_SHARE)
     noise = paid.noise
@@ -176,7 +178,9 @@ def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
             base_noise=base_noise,
         ),
         steps=(
-            Step("measure one-way tables", base_noise.event(base.interactions.sensitivity(neighbours))),
+            Step(
+                "measure one-way tables", base_noise.event(neighbours.sensitivity(base.interactions.bound()))
+            ),
             *paid.steps("choose what the density gets wrong"),
         ),
         mean_error=min(0.5, noise / task.rows + 0.01 / math.sqrt(rounds)),

@@ -26,8 +26,8 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.scores import SignedErrors
 from dualquery.privacy.selection import Selected
-from dualquery.privacy.statistics import Balance
 from dualquery.queries.cuts import Cuts
+from dualquery.queries.derived import Balance
 from dualquery.queries.workload import Workload
 from dualquery.table.graph import Graph
 from dualquery.types import Integers, Progress

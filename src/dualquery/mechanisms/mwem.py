@@ -43,7 +43,6 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import rate_within, selection_event
 from dualquery.privacy.selection import Rate
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.tables import Tables
 from dualquery.types import Progress
 
@@ -87,9 +86,9 @@ class MwemParameters:
     start_noise: Noise | None = hidden()
 
 
-def whole_table(task: Task) -> GroupCounts:
+def whole_table(task: Task) -> Tables:
     """Every cell of the universe: what a noisy start counts."""
-    return GroupCounts(Tables(task.domain, (tuple(range(task.domain.width)),)))
+    return Tables(task.domain, (tuple(range(task.domain.width)),))
 
 
 def automatic_rounds(task: Task) -> int:
@@ -130,7 +129,7 @@ def prices_of(task: Task, rounds: int, share: Fraction, kind: QuestionKind, upda
 
 def noise_of(price: Price, asked: Asked, neighbours: Neighbours) -> Noise:
     """The noise that a price buys for one measurement."""
-    return price.noise(asked.statistic.sensitivity(neighbours))
+    return price.noise(neighbours.sensitivity(asked.statistic.bound()))
 
 
 def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
@@ -173,7 +172,7 @@ def _start_noise(task: Task, part_cells: int) -> Noise:
             "start uniform, or allow larger parts"
         )
     price = equal_prices(task.budget, 1, START_SHARE)
-    return price.noise(whole_table(task).sensitivity(task.budget.neighbours))
+    return price.noise(task.budget.neighbours.sensitivity(whole_table(task).bound()))
 
 
 def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> int:
@@ -289,13 +288,13 @@ def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
 
 def _steps(task: Task, chosen: MwemParameters, selection: Selection) -> tuple[Step, ...]:
     neighbours = task.budget.neighbours
-    measurement = chosen.measurement.event(chosen.asked.statistic.sensitivity(neighbours))
+    measurement = chosen.measurement.event(neighbours.sensitivity(chosen.asked.statistic.bound()))
     steps = [
         Step("choose what the distribution gets wrong", selection, chosen.rounds),
         Step("measure it", measurement, chosen.rounds),
     ]
     if chosen.start_noise is not None:
-        event = chosen.start_noise.event(whole_table(task).sensitivity(neighbours))
+        event = chosen.start_noise.event(neighbours.sensitivity(whole_table(task).bound()))
         steps.insert(0, Step("measure every cell, for a start", event))
     return tuple(steps)
 

@@ -24,13 +24,13 @@ from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
-from dualquery.privacy.cell_statistics import CellCounts, LazyCells
-from dualquery.privacy.curator import Curator
+from dualquery.privacy.curator import Curator, LazyCells
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.privacy.prices import equal_prices
+from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.group import Group
-from dualquery.queries.lists import Catalogue, Lists, NamedCells, joined
+from dualquery.queries.lists import Catalogue, Lists, joined
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.domain import Domain
@@ -129,7 +129,7 @@ def lists_of(workload: Workload) -> Lists:
 
 def _law(task: Task) -> Noise:
     """All of the budget on one histogram."""
-    moved = CellCounts(NamedCells(np.empty(0, np.uint64))).sensitivity(task.budget.neighbours)
+    moved = task.budget.neighbours.sensitivity(ONE_CELL)
     if task.budget.accounting is Accounting.PURE:
         return equal_prices(task.budget, 1).noise(moved)
     return Gaussian(smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(moved)]))
@@ -142,7 +142,7 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
     if cells > MOST_CELLS:
         raise QueryError(f"the lists name {cells:,} records; at most {MOST_CELLS:,} are read")
     law = _law(task)
-    moved = CellCounts(NamedCells(lists.cells[:0])).sensitivity(task.budget.neighbours)
+    moved = task.budget.neighbours.sensitivity(ONE_CELL)
     longest, incidence = lists.longest, lists.most_satisfied()
     notes = []
     if longest > incidence:

@@ -27,8 +27,8 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate, Selected
-from dualquery.privacy.statistics import Balance, TableCells
 from dualquery.queries.conjunctions import Parities
+from dualquery.queries.derived import Balance, TableCells
 from dualquery.queries.group import NONE, padded
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
@@ -63,7 +63,7 @@ class PricedRounds:
         """For a share of the budget; `score` is what queries are chosen by."""
         neighbours = task.budget.neighbours
         price = equal_prices(task.budget, 2 * rounds, share)
-        moved = Balance(task.workload, 0).sensitivity(neighbours)
+        moved = neighbours.sensitivity(Balance(task.workload, 0).bound())
         rate, law = rate_within(price, score, neighbours), price.noise(moved)
         selection = selection_event(score, neighbours, rate=rate, draws=1)
         assert selection is not None, "errors can move"

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError
 from dualquery.privacy.events import Concentrated, GaussianMeasurement, LaplaceMeasurement
@@ -17,10 +19,11 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
-from dualquery.privacy.statistics import Statistic
 from dualquery.privacy.thresholds import FarSide, Found
+from dualquery.queries.countable import ONE_CELL, Countable
+from dualquery.queries.lists import NamedCells
 from dualquery.randomness import Entropy
-from dualquery.types import Integers
+from dualquery.types import Integers, Words
 
 
 class ThresholdLaw(Protocol):
@@ -47,12 +50,6 @@ class ManyClocks(Protocol):
         self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
     ) -> Callable[[Integers], Found | None]:
         """Pay for a test and for the measurement that may follow it; then the test."""
-
-
-class Counts(Statistic, Protocol):
-    """Numbers of which it is known how far each can move, besides how far all of them can together."""
-
-    def each(self, neighbours: Neighbours) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -104,29 +101,29 @@ class Curator:
         self._ledger.charge(*events)
         return tuple(Allowance(event, self) for event in events)
 
-    def measure(self, statistic: Statistic, *, noise: Noise, within: Allowance | None = None) -> Integers:
-        """The numbers of a statistic with fresh integer noise on each; paid for now, or `within` an allowance."""
-        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)
+    def measure(self, what: Countable, *, noise: Noise, within: Allowance | None = None) -> Integers:
+        """The numbers of a countable with fresh integer noise on each; paid for now, or `within` an allowance."""
+        self._pay(noise.event(self.neighbours.sensitivity(what.bound())), within)
         self._ledger.begin()
-        truth = statistic.of(self._counter)
+        truth = self._counter.true_counts(what)
         return truth + noise.draw(len(truth), self._entropy)
 
     def exceeds(
-        self, question: Statistic, hypothesis: int, *, law: ThresholdLaw, noise: Noise
+        self, question: Countable, hypothesis: int, *, law: ThresholdLaw, noise: Noise
     ) -> Surprise | None:
         """Whether a number lies farther from a public hypothesis than a threshold, and if so the number, with noise.
 
         The test and the measurement that follows it are paid for before the number is read. Silence is free where
         the law says so (`hazard`), or as long as an epoch lasts (`sparse_vector`).
         """
-        moved = question.sensitivity(self.neighbours)
+        moved = self.neighbours.sensitivity(question.bound())
         if moved.l1 > law.sensitivity:
             raise BudgetError(
                 "this question moves farther between neighbours than the threshold test allows for"
             )
         test = law.pay(self._ledger, self._entropy, noise.event(moved))
         self._ledger.begin()
-        (truth,) = question.of(self._counter).tolist()
+        (truth,) = self._counter.true_counts(question).tolist()
         side = test(truth - hypothesis)
         if side is None:
             return None
@@ -139,28 +136,60 @@ class Curator:
             within.use(measurement, self)
 
     def exceeds_anywhere(
-        self, questions: Counts, hypotheses: Integers, *, law: ManyClocks, noise: Noise
+        self, questions: Countable, hypotheses: Integers, *, law: ManyClocks, noise: Noise
     ) -> TableSurprise | None:
         """Whether any of several numbers lies farther from its hypothesis than a threshold; if so all, with noise.
 
         Two clocks a number, one fire for all of them: what a fire costs depends on how far each clock moves, not on
         how many there are (docs/privacy.md, "Threshold tests").
         """
-        if questions.each(self.neighbours) > law.sensitivity:
+        bound = questions.bound()
+        if self.neighbours.each(bound) > law.sensitivity:
             raise BudgetError(
                 "these questions move farther between neighbours than the threshold test allows for"
             )
-        test = law.pay(self._ledger, self._entropy, noise.event(questions.sensitivity(self.neighbours)))
-        numbers = questions.of(self._counter)
+        test = law.pay(self._ledger, self._entropy, noise.event(self.neighbours.sensitivity(bound)))
+        numbers = self._counter.true_counts(questions)
         found = test(numbers - hypotheses)
         if found is None:
             return None
         return TableSurprise(found, numbers + noise.draw(len(numbers), self._entropy))
 
 
-def measured_at_once(curator: Curator, statistics: Sequence[Statistic], noise: Noise) -> Iterator[Integers]:
-    """Several statistics, each with noise of this law, all of them paid for before the first is drawn."""
-    moved = [statistic.sensitivity(curator.neighbours) for statistic in statistics]
+def measured_at_once(curator: Curator, asked: Sequence[Countable], noise: Noise) -> Iterator[Integers]:
+    """Several countables, each with noise of this law, all of them paid for before the first is drawn."""
+    moved = [curator.neighbours.sensitivity(what.bound()) for what in asked]
     allowances = curator.allow(*(noise.event(each) for each in moved))
-    for statistic, allowance in zip(statistics, allowances, strict=True):
-        yield curator.measure(statistic, noise=noise, within=allowance)
+    for what, allowance in zip(asked, allowances, strict=True):
+        yield curator.measure(what, noise=noise, within=allowance)
+
+
+class LazyCells:
+    """One noisy histogram over a universe that nobody could write out, read cell by cell, in whatever order.
+
+    The histogram as a whole is one measurement, of L2 sensitivity 1 (or √2 where a record is replaced), however many
+    cells it has: a neighbour moves one cell of all of them (or two). It is paid for once, before the first cell is
+    read. A cell is drawn when it is first asked for and *kept*: two draws of one cell would be two measurements.
+    Which cells are asked for may depend on what was told before, and on nothing else.
+    """
+
+    def __init__(self, curator: Curator, noise: Noise) -> None:
+        self._curator = curator
+        self._noise = noise
+        self._event = noise.event(curator.neighbours.sensitivity(ONE_CELL))
+        curator.allow(self._event)
+        self._told: dict[int, int] = {}
+
+    @property
+    def told(self) -> dict[int, int]:
+        """Every cell that was read, with its noisy count. Whoever goes on later must keep this."""
+        return self._told
+
+    def read(self, cells: Words) -> Integers:
+        """The noisy count of each cell: drawn now, or as it was drawn before."""
+        fresh = np.array(sorted({int(cell) for cell in cells} - self._told.keys()), np.uint64)
+        if len(fresh):
+            unread = Allowance(self._event, self._curator)  # what is paid for and was not read yet
+            noisy = self._curator.measure(NamedCells(fresh), noise=self._noise, within=unread)
+            self._told.update(zip(fresh.tolist(), noisy.tolist(), strict=True))
+        return np.array([self._told[int(cell)] for cell in cells], np.int64)

@@ -22,8 +22,8 @@ from dualquery.types import Integers
 class Bound:
     """How far one record moves some whole numbers: public, and for any table.
 
-    Norms are pairs, L1 and squared L2. `each` is how far any one of the numbers moves where a record is added, removed
-    or exchanged; None where nobody asks (then it is as far as all of them together).
+    Norms are pairs, L1 and squared L2. `each` is how far any one of the numbers moves where a record is added,
+    removed or exchanged; None where nobody asks (then it is as far as all of them together).
     """
 
     alone: tuple[int, int]  # the longest φ(x)
@@ -38,7 +38,9 @@ class Bound:
     def times(self, m: int) -> Bound:
         """Of the numbers times m: m in L1, m² in squared L2."""
         each = None if self.each is None else m * self.each
-        return Bound((m * self.alone[0], m**2 * self.alone[1]), (m * self.apart[0], m**2 * self.apart[1]), each)
+        return Bound(
+            (m * self.alone[0], m**2 * self.alone[1]), (m * self.apart[0], m**2 * self.apart[1]), each
+        )
 
 
 def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from dualquery.errors import DualQueryError
 from dualquery.fitting.measured import HALF_NORMAL
 from dualquery.mechanisms.mechanism import Plan, Step, Task
 from dualquery.mechanisms.shares import Shares
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.types import Set
 
 MEAN_ERROR, MAX_ERROR = (
@@ -71,7 +70,7 @@ def with_fewer_rows(plan: Plan[Any]) -> Plan[Any]:
 
 def per_query(task: Task, shares: Shares) -> float:
     """The noise of every query on its own, as a fraction of the records, for the whole budget."""
-    moved = [GroupCounts(group).sensitivity(task.budget.neighbours) for group in task.workload.groups]
+    moved = [task.budget.neighbours.sensitivity(group.bound()) for group in task.workload.groups]
     return shares.deviation(sum(each.l2_squared for each in moved)) / task.rows
 
 
