@@ -9,9 +9,7 @@ from dualquery.audits.audit import audit
 from dualquery.audits.case import Verdict
 from dualquery.mechanisms.special import SPECIAL
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.queries.cuts import CoarseEdges
-from dualquery.queries.distances import Knots
-from dualquery.queries.group import Group
+from dualquery.queries.countable import Bound
 
 SEED = 2014
 MEASURED = [case for case in special.cases() if case.mechanism.startswith("measure")]
@@ -31,14 +29,13 @@ def test_what_is_measured_of_special_tables_holds_nearly_to_its_claim(case: spec
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.mechanism)
 def test_half_of_a_sensitivity_is_caught(case: special.Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the same measurement, priced as if a record moved half as much."""
-    for statistic in (CoarseEdges, Knots, Group):
-        true = statistic.sensitivity
+    true = Neighbours.sensitivity
 
-        def half(self: object, neighbours: Neighbours, true: object = true) -> Sensitivity:
-            whole = true(self, neighbours)  # type: ignore[operator]
-            return Sensitivity(max(1, whole.l1 // 2), max(1, whole.l2_squared // 4))
+    def half(self: Neighbours, bound: Bound) -> Sensitivity:
+        whole = true(self, bound)
+        return Sensitivity(max(1, whole.l1 // 2), max(1, whole.l2_squared // 4))
 
-        monkeypatch.setattr(statistic, "sensitivity", half)
+    monkeypatch.setattr(Neighbours, "sensitivity", half)
     if case.mechanism == "measure: lists":
         pytest.skip("half of one record is no whole number")
     (finding,) = audit([case], quick=True, seed=SEED).findings

@@ -102,7 +102,7 @@ def normalised_by_the_private_count(patch: Patch) -> None:
 def the_same_seed_again(patch: Patch) -> None:
     def measure(self: Curator, statistic: Any, *, noise: Any) -> Any:
         self._ledger.charge(noise.event(self.neighbours.sensitivity(statistic.bound())))
-        truth = statistic.of(self._counter)
+        truth = self._counter.true_counts(statistic)
         return truth + noise.draw(len(truth), SeededEntropy(7))
 
     patch.setattr(Curator, "measure", measure)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import Countable, MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.baselines import IndependentParameters
 from dualquery.mechanisms.choose import MECHANISMS
@@ -24,6 +24,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
+from dualquery.queries.countable import Countable
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables

@@ -86,7 +86,7 @@ def test_a_signed_table_adds_up_signs_record_by_record() -> None:
             ones = sum(row[j] for j, k in zip(members, sizes, strict=True) if k == 2)
             expected[place] += (-1) ** ones
         statistic = SignedTables(MIXED, (members,), (3,))
-        counted = statistic.of(MemoryCounter(records))
+        counted = statistic.counts(records)
         assert (counted == 3 * expected.ravel()).all()
         assert (statistic.in_records(counted)[members] == expected).all()
         assert (signed(cells_of(records, members)) == expected).all()

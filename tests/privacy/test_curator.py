@@ -233,7 +233,7 @@ def test_an_empty_table_is_refused_where_its_length_is_public():
 
 # The third verb
 
-TRUTH = int(Balance(WORKLOAD, 0).of(MemoryCounter(records()))[0])
+TRUTH = int(Balance(WORKLOAD, 0).counts(records())[0])
 
 
 def test_a_hazard_test_is_paid_for_by_its_fire_alone():

@@ -9,7 +9,6 @@ import numba
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, renyi_cap, rho_units_of, units
@@ -19,9 +18,8 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVector
-from dualquery.queries.derived import Balance
+from dualquery.queries.derived import Balance, Multiplied
 from dualquery.queries.families import from_texts
-from dualquery.queries.group import Group
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain
@@ -101,8 +99,8 @@ def filled(house: House, remaining: int) -> House:
 
 
 def test_the_question_is_about_the_truth() -> None:
-    assert QUESTION.of(MemoryCounter(RECORDS)).tolist() == [COUNT]
-    assert BALANCE.of(MemoryCounter(RECORDS)).tolist() == [2 * COUNT - ROWS]
+    assert QUESTION.counts(RECORDS).tolist() == [COUNT]
+    assert BALANCE.counts(RECORDS).tolist() == [2 * COUNT - ROWS]
 
 
 def test_silence_is_free() -> None:
@@ -140,10 +138,10 @@ def test_the_money_is_held_until_the_test_has_spoken() -> None:
     house = House(Accounting.RENYI)
     seen = []
 
-    class Curious(Group):
-        def of(self, counter):
+    class Curious(Multiplied):
+        def of(self, counts, rows):
             seen.append((left(house.ledger), house.ledger.events))
-            return super().of(counter)
+            return super().of(counts, rows)
 
     class Inquisitive(WatchedEntropy):
         def below(self, bound, count):
@@ -151,7 +149,7 @@ def test_the_money_is_held_until_the_test_has_spoken() -> None:
             return super().below(bound, count)
 
     house.curator = Curator(WatchedCounter(RECORDS, house.diary), house.ledger, Inquisitive(house.diary))
-    house.curator.exceeds(Curious(QUESTION.group), NEAR, law=HAZARD, noise=NOISE)
+    house.curator.exceeds(Curious(QUESTION, 1), NEAR, law=HAZARD, noise=NOISE)
     assert seen == [(CAP - renyi_cost(), ())] * 2
     assert left(house.ledger) == CAP
 

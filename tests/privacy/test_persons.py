@@ -29,7 +29,6 @@ from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.mechanisms.pmw import promised_error
 from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.wishes import ProjectionWishes
-from dualquery.privacy import statistics as statistics_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator
@@ -45,10 +44,11 @@ from dualquery.privacy.neighbours import (
 )
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.scores import selection_event, signed_range
-from dualquery.privacy.selection import SLACK, Rate, Scored
+from dualquery.privacy.selection import SLACK, Rate
 from dualquery.privacy.thresholds import HazardTest
+from dualquery.queries import derived as derived_module
 from dualquery.queries.binary import HeldItems, HeldPairs
-from dualquery.queries.countable import Countable
+from dualquery.queries.countable import ONE_CELL, Bound, Countable
 from dualquery.queries.derived import Balance, Interactions, interaction_distance, number_of_records
 from dualquery.queries.families import from_spec, parities
 from dualquery.queries.tables import Tables
@@ -68,8 +68,8 @@ from tests.privacy.test_statistics import (
     TEXTS,
     Case,
     domain_of,
+    numbers_of,
     records_of,
-    scores_weighed,
     universe_of,
 )
 
@@ -108,12 +108,12 @@ def test_records_per_person_are_a_sensible_number(wrong: object) -> None:
 
 def test_how_far_a_person_moves_a_sum() -> None:
     """The lemma: K·alone, and K·max(alone, apart); squares of norms K² times."""
-    cells = {"alone": Sensitivity(1, 1), "apart": Sensitivity(2, 2)}
-    assert PersonAddRemove(3).sensitivity(**cells) == Sensitivity(3, 9)
-    assert PersonReplace(3).sensitivity(**cells) == Sensitivity(6, 18)
-    rows = {"alone": Sensitivity(1, 1), "apart": Sensitivity(0, 0)}
+    cells = ONE_CELL
+    assert PersonAddRemove(3).sensitivity(cells) == Sensitivity(3, 9)
+    assert PersonReplace(3).sensitivity(cells) == Sensitivity(6, 18)
+    rows = Bound((1, 1), (0, 0))
     for relation in person_relations(3):  # two records count alike, but a person may have fewer
-        assert relation.sensitivity(**rows) == Sensitivity(3, 9)
+        assert relation.sensitivity(rows) == Sensitivity(3, 9)
 
 
 def as_sets(tables: Iterator[tuple[str, ...]]) -> set[tuple[str, ...]]:
@@ -155,7 +155,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(statistics_module, "SHORT", request.getfixturevalue("case").short)
+    monkeypatch.setattr(derived_module, "SHORT", request.getfixturevalue("case").short)
     interaction_distance.cache_clear()
     yield
     interaction_distance.cache_clear()
@@ -174,8 +174,7 @@ def numbers(case: Case, others: tuple[tuple[int, ...], ...], most: int) -> NDArr
     """What the case says, a row a block."""
     out = []
     for block in blocks_of(universe_of(case.domain), most):
-        found = case.subject.of(MemoryCounter(records_of(case, (*others, *block))))
-        out.append(scores_weighed(found) if isinstance(found, Scored) else found.tolist())
+        out.append(numbers_of(case, (*others, *block)))
     return np.array(out, np.int64)
 
 
@@ -196,7 +195,7 @@ def moved(case: Case, relation: Neighbours) -> dict[str, int]:
 
 
 def stated_of(case: Case, relation: Neighbours) -> dict[str, int]:
-    if hasattr(case.subject, "sensitivity"):
+    if hasattr(case.subject, "bound"):
         charged = relation.sensitivity(case.subject.bound())
         return {L1: charged.l1, L2: charged.l2_squared}
     return {RANGE: case.subject.range(relation)}

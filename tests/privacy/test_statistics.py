@@ -12,23 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
+from importlib import import_module
 from itertools import combinations_with_replacement, permutations, product
+from pkgutil import iter_modules
 from types import ModuleType
 
 import numba
 import numpy as np
 import pytest
 
+from dualquery import queries as queries_package
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
-from dualquery.privacy import cell_statistics as cell_statistics_module
-from dualquery.privacy import misfits as misfits_module
-from dualquery.privacy import parity_statistics as parity_statistics_module
 from dualquery.privacy import scores as scores_module
-from dualquery.privacy import signed_tables as signed_tables_module
-from dualquery.privacy import special_statistics as special_statistics_module
-from dualquery.privacy import statistics as statistics_module
-from dualquery.privacy import wide_statistics as wide_statistics_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
@@ -44,6 +40,7 @@ from dualquery.privacy.scores import (
     signed_range,
 )
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored, draw
+from dualquery.queries import derived as derived_module
 from dualquery.queries.binary import (
     SHIFT,
     Axes,
@@ -55,13 +52,14 @@ from dualquery.queries.binary import (
     ClassSums,
     Clip,
     CrossSums,
+    Held,
     HeldItems,
     HeldLengths,
     HeldPairs,
     Lengths,
     SecondMoments,
 )
-from dualquery.queries.countable import Countable
+from dualquery.queries.countable import Countable, Together
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import (
     Balance,
@@ -75,8 +73,9 @@ from dualquery.queries.derived import (
     interaction_distance,
     number_of_records,
 )
-from dualquery.queries.distances import Distances, Knots
+from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
+from dualquery.queries.group import Listed, bound_of_queries
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
@@ -121,7 +120,9 @@ class Graded:
     def size(self) -> int:
         return len(self.levels)
 
-    def counts(self, records, progress=None):
+    bound = bound_of_queries
+
+    def counts(self, records):
         return np.array(self.levels, np.int64)[:, records.to_rows()[:, 0]].sum(axis=1)
 
     def most_satisfied(self) -> int:
@@ -326,6 +327,8 @@ SPECIAL_STATISTICS = [
     Case("a cut without directions", MUTUAL, from_texts(MUTUAL, ["edges leaving {a}"]).groups[0]),
     Case("distances", POSITIONS, distances((0, 0), (4, 1), (2, 2)), everywhere(FARTHEST)),
     Case("distance to a corner", POSITIONS, distances((4, 0))),
+    Case("sum of distances to a corner", POSITIONS, DistanceSums(distances((4, 0)))),
+    Case("sums of distances", POSITIONS, DistanceSums(distances((0, 0), (4, 1))), everywhere(FARTHEST)),
     Case("balance of a distance", POSITIONS, Balance(Workload(POSITIONS, (distances((4, 4)),), "one"), 0)),
 ]
 
@@ -334,6 +337,8 @@ STATISTICS = [
     Case("a table twice", MIXED, Tables(MIXED, ((1,), (1,)))),
     Case("the number of records", MIXED, number_of_records(MIXED)),
     Case("conjunctions", MIXED, TEXTS.groups[0]),
+    Case("a workload", MIXED, Workload(MIXED, (CONTRARY.groups[0], CELLS), "both")),
+    Case("tables beside queries", MIXED, Together((CONTRARY.groups[0], CELLS))),
     Case("queries of which one holds", MIXED, CONTRARY.groups[0]),
     Case("queries of two kinds", MIXED, KINDS.groups[0]),
     Case("queries that exclude each other", MIXED, APART.groups[0], both(ADD_REMOVE, BOUND)),
@@ -533,7 +538,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The limit between short and long attributes that a case wants."""
-    monkeypatch.setattr(statistics_module, "SHORT", request.getfixturevalue("case").short)
+    monkeypatch.setattr(derived_module, "SHORT", request.getfixturevalue("case").short)
     interaction_distance.cache_clear()
     yield
     interaction_distance.cache_clear()
@@ -576,6 +581,14 @@ def scores_weighed(scored: Scored) -> list[int]:
     return found
 
 
+def numbers_of(case: Case, table: Table) -> list[int]:
+    """What a curator would measure, or weigh."""
+    counter = MemoryCounter(records_of(case, table))
+    if hasattr(case.subject, "bound"):
+        return counter.true_counts(case.subject).tolist()
+    return scores_weighed(case.subject.of(counter))
+
+
 class Moves:
     """How far the numbers of a case move between two tables."""
 
@@ -587,8 +600,7 @@ class Moves:
         """Exact, and of the multiset of records: the order is another test's matter."""
         key = tuple(sorted(table))
         if key not in self.known:
-            found = self.case.subject.of(MemoryCounter(records_of(self.case, key)))
-            self.known[key] = scores_weighed(found) if isinstance(found, Scored) else found.tolist()
+            self.known[key] = numbers_of(self.case, key)
         return self.known[key]
 
     def largest(self, relation: Neighbours) -> dict[str, int]:
@@ -610,7 +622,7 @@ class Moves:
 @pytest.mark.parametrize("case", [*STATISTICS, *SCORES], ids=str)
 def test_the_price_is_how_far_neighbours_move(case: Case, relation: Neighbours) -> None:
     true = Moves(case).largest(relation)
-    if hasattr(case.subject, "sensitivity"):
+    if hasattr(case.subject, "bound"):
         charged = relation.sensitivity(case.subject.bound())
         stated = {L1: charged.l1, L2: charged.l2_squared}
     else:
@@ -628,28 +640,28 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
         for _, kind in inspect.getmembers(module, inspect.isclass)
         if kind.__module__ == module.__name__
         and not getattr(kind, "_is_protocol", False)
+        and not inspect.isabstract(kind)
+        and kind not in (Listed, Held)  # of which there are kinds
         and all(hasattr(kind, member) for member in members)
     }
 
 
+QUERIES = [
+    import_module(f"dualquery.queries.{found.name}") for found in iter_modules(queries_package.__path__)
+]
+
+
 @pytest.mark.parametrize(
-    ("member", "cases"),
-    [("sensitivity", STATISTICS), ("range", SCORES)],
-    ids=["statistics", "scores"],
+    ("modules", "members", "cases"),
+    [(QUERIES, ("counts", "bound"), STATISTICS), ([scores_module], ("of", "range"), SCORES)],
+    ids=["countables", "scores"],
 )
-def test_no_statistic_and_no_score_is_left_out(member: str, cases: list[Case]) -> None:
-    modules = (
-        statistics_module,
-        misfits_module,
-        wide_statistics_module,
-        scores_module,
-        signed_tables_module,
-        parity_statistics_module,
-        cell_statistics_module,
-        special_statistics_module,
-    )
-    known = set().union(*(classes_with(module, "of", member) for module in modules))
-    assert known == {type(case.subject) for case in cases}
+def test_no_countable_and_no_score_is_left_out(
+    modules: list[ModuleType], members: tuple[str, ...], cases: list[Case]
+) -> None:
+    known = set().union(*(classes_with(module, *members) for module in modules))
+    listed = {kind for case in cases for kind in type(case.subject).__mro__}
+    assert known - listed == set()
 
 
 def test_the_exceptions_name_relations_and_norms_that_there_are() -> None:
@@ -679,10 +691,7 @@ def test_neighbours_by_hand() -> None:
 def test_the_order_of_the_records_does_not_matter(case: Case) -> None:
     universe = universe_of(case.domain)
     table = (universe[0], universe[-1], universe[len(universe) // 2])
-    seen = []
-    for rows in permutations(table):
-        found = case.subject.of(MemoryCounter(records_of(case, rows)))
-        seen.append(scores_weighed(found) if isinstance(found, Scored) else found.tolist())
+    seen = [numbers_of(case, rows) for rows in permutations(table)]
     assert all(numbers == seen[0] for numbers in seen)
 
 
@@ -693,8 +702,7 @@ def test_the_order_of_the_records_does_not_matter(case: Case) -> None:
 def test_interactions_divided_by_their_scale_are_centred_tables(case: Case) -> None:
     """Integers and scale agree: `in_records` of the truth is the table less its means."""
     rows = tuple(universe_of(case.domain)[i] for i in (0, 0, 1, 3, 3, 3, -1))
-    counter = MemoryCounter(records_of(case, rows))
-    in_records = case.subject.in_records(case.subject.of(counter))
+    in_records = case.subject.in_records(case.subject.counts(records_of(case, rows)))
     for members, centred_table in in_records.items():
         table = Tables(case.domain, (members,))
         true = table.counts(records_of(case, rows)).reshape(table.shape_of(0))
@@ -702,7 +710,7 @@ def test_interactions_divided_by_their_scale_are_centred_tables(case: Case) -> N
 
 
 def test_a_short_interaction_is_centred_before_noise_and_a_long_one_is_not(monkeypatch) -> None:
-    monkeypatch.setattr(statistics_module, "SHORT", 3)
+    monkeypatch.setattr(derived_module, "SHORT", 3)
     counts = np.arange(15).reshape(3, 5) ** 2
     inner = integer_interaction(counts)
     assert not inner.sum(axis=0).any()
@@ -802,7 +810,7 @@ def test_a_selection_is_charged_its_range_before_anything_is_read(case: Case, re
 @pytest.mark.parametrize("case", [*STATISTICS, *SCORES], ids=str)
 def test_what_is_refused_reads_nothing(case: Case, relation: Neighbours) -> None:
     curator, diary = curator_of(case, relation, epsilon=1e-3)
-    if hasattr(case.subject, "sensitivity"):
+    if hasattr(case.subject, "bound"):
         moves = bool(relation.sensitivity(case.subject.bound()).l2_squared)
         verb = partial(curator.measure, case.subject, noise=Gaussian(Fraction(1)))
     else:
@@ -822,7 +830,7 @@ def test_what_is_refused_reads_nothing(case: Case, relation: Neighbours) -> None
 def test_noise_is_fresh_and_around_the_truth(relation: Neighbours) -> None:
     case = STATISTICS[0]
     curator, _ = curator_of(case, relation)
-    truth = case.subject.of(MemoryCounter(records_of(case, tuple(universe_of(case.domain)[:3]))))
+    truth = case.subject.counts(records_of(case, tuple(universe_of(case.domain)[:3])))
     first, second = (curator.measure(case.subject, noise=Gaussian(Fraction(400))) for _ in range(2))
     assert not np.array_equal(first, second)
     assert np.abs(first - truth).max() < 20 * 8

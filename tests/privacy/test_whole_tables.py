@@ -30,7 +30,7 @@ ONE = 1 << 128
 SMALL = HazardTest(Fraction(1, 3), 4, 3)
 QUIET = HazardTest(Fraction(1, 3), 27, 3)
 CELLS = Tables(DOMAIN, ((0, 1),))
-NEAR = CELLS.of(MemoryCounter(RECORDS))  # hypotheses that are the truth
+NEAR = CELLS.counts(RECORDS)  # hypotheses that are the truth
 HAZARD = HazardTest(Fraction(1, 40), 300, ORDER)
 NOISE = Gaussian(Fraction(4000))  # Δ² = 2: the same ρ as MEASURED
 
@@ -143,7 +143,7 @@ def test_one_number_is_drawn_as_a_single_question_is() -> None:
 def test_each_is_how_far_one_count_moves(group, relation: Neighbours) -> None:
     """Against brute force over all tables of up to two records."""
     universe = list(product(range(2), range(3)))
-    statistic, farthest = group, 0
+    farthest = 0
     tables = [(), *((r,) for r in universe), *product(universe, repeat=2)]
     counted = {
         table: group.counts(Records.from_rows(DOMAIN, np.array(table, np.int64).reshape(-1, 2)))
@@ -153,7 +153,7 @@ def test_each_is_how_far_one_count_moves(group, relation: Neighbours) -> None:
         for other in relation.next_to(table, universe):
             if other in counted:
                 farthest = max(farthest, int(np.abs(counted[table] - counted[other]).max()))
-    assert statistic.each(relation) == farthest
+    assert relation.each(group.bound()) == farthest
 
 
 # ── The verb ────────────────────────────────────────────────────────────────────────────────────────────────────

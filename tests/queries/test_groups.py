@@ -37,7 +37,16 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.derived import Balance
 from dualquery.queries.families import from_texts
-from dualquery.queries.group import NO_PREDICATES, NONE, Digest, Group, ProductRows, Sample, refuse_products
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    NONE,
+    Digest,
+    Group,
+    ProductRows,
+    Sample,
+    bound_of_queries,
+    refuse_products,
+)
 from dualquery.queries.language.reader import parse
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables, attribute_codes
@@ -45,7 +54,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.records import Records, SparseItems
-from dualquery.types import Done, Integers, no_progress, silent
+from dualquery.types import Integers, silent
 
 DOMAIN = Domain(
     (
@@ -72,16 +81,16 @@ class Graded:
     unit: int
 
     predicates = NO_PREDICATES
+    bound = bound_of_queries
 
     @property
     def size(self) -> int:
         return len(self.attribute)
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         counts = np.zeros(self.size, np.int64)
         for q, j in enumerate(self.attribute.tolist()):
             counts[q] = self.values[q, attribute_codes(records, [j])[0]].sum()
-            progress(q + 1, self.size)
         return counts
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
@@ -537,7 +546,7 @@ def test_it_is_measured_by_the_curator_at_the_price_of_its_unit(neighbours: Neig
     assert np.abs(noisy - naive(case, TABLE)).max() < 6 * noise.deviation
     # One query of it alone, as the balance that a round of a game would ask for.
     balance = Balance(mixed("graded"), 2)
-    (truth,) = balance.of(MemoryCounter(records_of(TABLE)))
+    (truth,) = balance.counts(records_of(TABLE))
     assert truth == 2 * naive(case, TABLE)[2] - case.group.unit * ROWS
     moved = case.group.unit if neighbours is Neighbours.ADD_REMOVE else 2 * case.group.unit
     assert neighbours.sensitivity(balance.bound()) == Sensitivity(moved, moved**2)

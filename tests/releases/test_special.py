@@ -234,8 +234,7 @@ def test_an_end_of_the_edges_may_own_them(end: str, tmp_path: Path) -> None:
     schema, rng = Schema(domain, unit=end), np.random.default_rng(1)
     neighbours = Neighbours.named("person-add-remove", most)
     cuts = from_spec(domain, "cuts:random:6").groups[0]
-    counts = cuts
-    allowed = neighbours.sensitivity(counts.bound())
+    allowed = neighbours.sensitivity(cuts.bound())
     for _ in range(20):
         spelt = rng.choice(["a", " a", "b", "b ", "c"], size=(int(rng.integers(1, 12)), 2))
         table = pa.table({"payer": spelt[:, 0], "payee": spelt[:, 1]})
@@ -250,7 +249,7 @@ def test_an_end_of_the_edges_may_own_them(end: str, tmp_path: Path) -> None:
             assert held - kept == mine
             assert held == kept + mine
             assert mine.total() <= most
-            moved = counts.of(MemoryCounter(whole)) - counts.of(MemoryCounter(left))
+            moved = cuts.counts(whole) - cuts.counts(left)
             assert np.abs(moved).sum() <= allowed.l1
             assert (moved**2).sum() <= allowed.l2_squared
         blocks = list(record_blocks(table, schema, rows=2, records_per_person=most))

@@ -1,7 +1,7 @@
 """Lazy noisy cells: one noisy histogram over the whole universe, read at the cells that the workload names.
 
 A record lies in one cell, so that the histogram of all 2^64 cells is one measurement of sensitivity 1; most of it is
-never looked at (`privacy.cell_statistics.LazyCells`). The cells that were read are shrunk by empirical Bayes, and a
+never looked at (`privacy.curator.LazyCells`). The cells that were read are shrunk by empirical Bayes, and a
 list is the sum of its cells. By public numbers, with σ the noise of sensitivity 1, noise of its own on each of
 K lists costs σ√r where a cell lies in at most r of them, and σ√K/2 as balances; cells cost σ√S for lists of S.
 Lists that are longer than cells are often named are better measured themselves, and the plan says so.

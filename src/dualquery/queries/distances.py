@@ -30,7 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.queries.countable import NOTHING, Bound, Derived
-from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    Digest,
+    Listed,
+    ProductRows,
+    bound_of_queries,
+    padded,
+    refuse_products,
+)
 from dualquery.table.points import GRID, Points
 from dualquery.table.records import Records
 from dualquery.types import Integers
@@ -39,7 +47,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Distances(Listed, Derived):
+class Distances(Derived, Listed):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
@@ -60,14 +68,15 @@ class Distances(Listed, Derived):
         """The columns that some query asks about."""
         return np.flatnonzero(self.shares[np.unique(self.which)].any(axis=0))
 
-    counts = Derived.counts
-
     def counted(self) -> DistanceSums:
         return DistanceSums(self)
 
     def of(self, counts: Integers, rows: int) -> Integers:
         """The floor of sums over all records."""
         return counts // self.grid
+
+    def bound(self) -> Bound:
+        return bound_of_queries(self)
 
     def sums(self, records: Records) -> Integers:
         """Σ_x v(x), which adds up over records."""
