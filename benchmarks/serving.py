@@ -29,7 +29,7 @@ from benchmarks.harness import Figure, show
 from dualquery import example
 from dualquery.ledger.journal import Storage
 from dualquery.service import tokens
-from dualquery.service.beginning import begin
+from dualquery.service.create import begin
 from dualquery.service.settings import read_settings
 
 ROWS = 100_000
@@ -55,7 +55,7 @@ def serve(service: str, port: int, synced: bool) -> None:
     """The server; without syncs, the same server with SQLite told not to wait."""
     from sqlalchemy import event
 
-    from dualquery.service.serving import serve as run
+    from dualquery.service.run import serve as run
 
     if not synced:
         real = Storage.__init__

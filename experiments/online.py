@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Release
-from dualquery.asking.answers import Badge, OnlineAnswer
-from dualquery.asking.opening import first_release
-from dualquery.asking.rule import OnlineRule
 from dualquery.counting.counter import MemoryCounter
 from dualquery.counting.opening import ColumnCounter
+from dualquery.interactive.answers import Badge, OnlineAnswer
+from dualquery.interactive.opening import first_release
+from dualquery.interactive.rule import OnlineRule
 from dualquery.mechanisms.online_pmw import Update, online_pmw, parameters_of
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator

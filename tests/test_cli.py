@@ -22,11 +22,10 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Release, example
 from dualquery.cli import run
-from dualquery.cli.flags import wish_flags
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
 from dualquery.mechanisms.special import SPECIAL
-from dualquery.mechanisms.wishes import WISHES, flags_of, size_in_bytes
+from dualquery.mechanisms.wishes import WISHES, flags_of, options, size_in_bytes
 from dualquery.privacy.conversion import rho_of
 
 PEOPLE = 600
@@ -370,7 +369,7 @@ def test_flags_of_other_mechanisms_are_refused(command: Run, place: Path, mechan
     """`plan` and `release` give every flag; a mechanism takes its own."""
     words = {"iterate": "last", "updates": "once", "start": "uniform", "measured": "queries", "memory": "1GB"}
     words |= {"free": "zeros", "oracle": "search"}
-    foreign = [field for field in wish_flags() if field not in flags_of(WISHES[mechanism])]
+    foreign = [field for field in options() if field not in flags_of(WISHES[mechanism])]
     for field in foreign:
         flag = "--" + field.replace("_", "-")
         given = [flag, words.get(field, 3)]

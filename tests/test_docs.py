@@ -11,10 +11,9 @@ import pytest
 import typer.main
 
 from dualquery.cli.app import app
-from dualquery.cli.flags import wish_flags
 from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.special import SPECIAL
-from dualquery.mechanisms.wishes import WISHES, Flag, flags_of
+from dualquery.mechanisms.wishes import WISHES, Flag, flags_of, options
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (dualquery.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -77,7 +76,7 @@ def test_the_flags_of_mechanisms_are_exactly_their_wishes(path: str) -> None:
             assert wishes.setdefault(field, flag) == flag, f"{field} means two things"
             users.setdefault(field, []).append(mechanism)
     found = {each.name: each for each in COMMANDS[path].params if panel(each) == "Options of mechanisms"}
-    assert list(found) == list(wishes) == list(wish_flags())
+    assert list(found) == list(wishes) == list(options())
     own = {each.name for each in COMMANDS[path].params} - set(found)
     assert own.isdisjoint(wishes)
     for field, flag in wishes.items():
@@ -112,7 +111,7 @@ def test_the_page_says_which_mechanisms_use_a_flag() -> None:
     rows = re.findall(r"^\| `(--[a-z-]+)[^|]*\| ([^|]+) \|[^|]+\|$", SECTIONS["dualquery plan"], re.MULTILINE)
     written = {flag: {name for words in users.split(", ") for name in called[words]} for flag, users in rows}
     assert written == {
-        "--" + field.replace("_", "-"): set(flag.mechanisms) for field, flag in wish_flags().items()
+        "--" + field.replace("_", "-"): set(flag.mechanisms) for field, flag in options().items()
     }
 
 

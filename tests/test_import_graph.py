@@ -34,7 +34,7 @@ STEPS = [
     {"releases"},
     {"audits"},
     {"clinic"},
-    {"asking"},
+    {"interactive"},
     {"service"},
     {"cli"},
     {"__main__"},
@@ -180,7 +180,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.game.data_players",
         "dualquery.game.data_players",
         "dualquery.game.play",
-        "dualquery.fitting.rows",
+        "dualquery.fitting.fitter",
         "dualquery.fitting.cpu",
         "dualquery.oracles.exact",
         "dualquery.oracles.local_search",
@@ -200,7 +200,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.game.data_players",
         "dualquery.beliefs.multiplicative_weights",
         "dualquery.oracles.local_search",
-        "dualquery.fitting.rows",
+        "dualquery.fitting.cpu",
         "dualquery.fitting.fit",
         "dualquery.fitting.measured",
     ],
@@ -268,14 +268,14 @@ def users_of(*names: str) -> set[str]:
 def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:
     released = {
         "dualquery.mechanisms.error_bars",
-        "dualquery.asking.rehearsal",
+        "dualquery.service.run",
     }  # whose records are released ones
     judged = {"dualquery.releases.make", "dualquery.releases.evaluate"}
     counters = users_of("MemoryCounter", "SpilledCounter", "SparkCounter")
     counters = {name for name in counters if part(name) != "audits"}  # whose tables are invented
     assert counters == {"dualquery.counting.opening", *judged, *released}
     assert users_of("open_counter") == judged
-    assert users_of("ColumnCounter") - released == {"dualquery.asking.opening"}
+    assert users_of("ColumnCounter") - released == {"dualquery.interactive.opening"}
 
 
 def services_that_judge(sources: Sources) -> set[str]:

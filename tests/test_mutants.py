@@ -50,7 +50,7 @@ def whole_tables(*tests: str) -> tuple[str, ...]:
 
 
 def journals(*tests: str) -> tuple[str, ...]:
-    return tuple(f"tests/asking/test_journal.py::test_{test}" for test in tests)
+    return tuple(f"tests/interactive/test_journal.py::test_{test}" for test in tests)
 
 
 def rounding(*tests: str) -> tuple[str, ...]:
@@ -510,10 +510,10 @@ SLOTS = [
            whole_tables("a_slot_pays_for_nothing_dearer_and_nothing_else")),
     Mutant("an earlier release of several records", "privacy/events.py", "EarlierRelease(records**2 * self.cost)",
            "EarlierRelease(records * self.cost)", whole_tables("an_earlier_release_costs_its_rho")),
-    Mutant("a purchase is counted before it is written down", "asking/online.py", "self._sync(self._append(charged))",
-           "self._append(charged)",
+    Mutant("a purchase is counted before it is written down", "interactive/online.py",
+           "self._sync(self._append(charged))", "self._append(charged)",
            journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
-    Mutant("an unclean stop burns nothing", "asking/opening.py", "state.open_slot is not None and state.serving",
+    Mutant("an unclean stop burns nothing", "interactive/opening.py", "state.open_slot is not None and state.serving",
            "False", journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
 ]  # fmt: skip
 

@@ -176,7 +176,7 @@ def special(make: Callable[[Path], example.Example], budget: Budget = TWO, **opt
 
 def stream() -> Found:
     """Questions one after another, of a table with a stale release."""
-    from dualquery.asking.opening import first_release
+    from dualquery.interactive.opening import first_release
 
     records = survey(20_000)
     budget = Budget(1.0, 1e-6, Neighbours.REPLACE, accounting=Accounting.RENYI)

@@ -37,7 +37,7 @@ _HOMES = {
     "LedgerError": "dualquery.errors",
     "Neighbours": "dualquery.privacy.neighbours",
     "Numeric": "dualquery.table.domain",
-    "Online": "dualquery.asking.online",
+    "Online": "dualquery.interactive.online",
     "PersonAddRemove": "dualquery.privacy.neighbours",
     "PersonReplace": "dualquery.privacy.neighbours",
     "Plan": "dualquery.mechanisms.mechanism",
@@ -57,7 +57,7 @@ _HOMES = {
     "evaluate": "dualquery.releases.evaluate",
     "from_spec": "dualquery.queries.families",
     "marginals": "dualquery.queries.families",
-    "online": "dualquery.asking.opening",
+    "online": "dualquery.interactive.opening",
     "parities": "dualquery.queries.families",
     "plan": "dualquery.releases.plan",
     "random_conjunctions": "dualquery.queries.random_families",
@@ -120,8 +120,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from dualquery.asking.online import Online
-    from dualquery.asking.opening import online
     from dualquery.errors import (
         BudgetError,
         DataError,
@@ -131,6 +129,8 @@ if TYPE_CHECKING:
         ReleaseError,
         SchemaError,
     )
+    from dualquery.interactive.online import Online
+    from dualquery.interactive.opening import online
     from dualquery.mechanisms.mechanism import Plan
     from dualquery.privacy.budget import Accounting, Budget, default_delta
     from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace

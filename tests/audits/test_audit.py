@@ -11,13 +11,31 @@ import pytest
 from scipy.stats import beta
 
 from dualquery.audits import audit as auditing
-from dualquery.audits import verbs
+from dualquery.audits import curator
 from dualquery.audits.audit import all_cases, audit, chosen_cases
-from dualquery.audits.bounds import Claim, Hits, lower_bound, proven_epsilon, upper_bound
-from dualquery.audits.case import AuditError, Case, Refusal, Sampled, Verdict
-from dualquery.audits.events import aligned, choose_event, split
-from dualquery.audits.exact import law_of
-from dualquery.audits.pairs import ALONE, DUPLICATES, EXTREMES, FULL_BASKET, MANY, REPLACED, Pair
+from dualquery.audits.case import (
+    ALONE,
+    DUPLICATES,
+    EXTREMES,
+    FULL_BASKET,
+    MANY,
+    REPLACED,
+    AuditError,
+    Case,
+    Claim,
+    Hits,
+    Pair,
+    Refusal,
+    Sampled,
+    Verdict,
+    aligned,
+    choose_event,
+    lower_bound,
+    proven_epsilon,
+    split,
+    upper_bound,
+)
+from dualquery.audits.curator import law_of
 from dualquery.cli import run
 from dualquery.mechanisms.choose import MECHANISMS
 
@@ -128,11 +146,11 @@ def test_an_audit_that_could_not_run_does_not_hold() -> None:
 
 def test_too_few_runs_are_refused() -> None:
     with pytest.raises(AuditError, match="at least 40"):
-        audit(verbs.cases(), runs=10)
+        audit(curator.cases(), runs=10)
 
 
 def test_a_seed_repeats_an_audit() -> None:
-    cases = [case for case in verbs.cases() if case.mechanism == "measure: balance"]
+    cases = [case for case in curator.cases() if case.mechanism == "measure: balance"]
     assert audit(cases, quick=True, seed=1) == audit(cases, quick=True, seed=1)
     assert audit(cases, quick=True, seed=1) != audit(cases, quick=True, seed=2)
 
@@ -148,7 +166,7 @@ def one_of_each() -> list[Case]:
             found.setdefault(case.mechanism.partition(":")[0], case)
     return [
         *found.values(),
-        *(case for case in verbs.cases() if case.mechanism == "measure: number of records"),
+        *(case for case in curator.cases() if case.mechanism == "measure: number of records"),
     ]
 
 
@@ -164,7 +182,7 @@ def test_every_claim_holds(cases: Callable[[], list[Case]]) -> None:
 
 def test_chance_of_the_system_is_audited() -> None:
     """With one false alarm in a thousand times six, at most."""
-    cases = [case for case in verbs.cases() if case.mechanism.startswith("measure: number of records")]
+    cases = [case for case in curator.cases() if case.mechanism.startswith("measure: number of records")]
     assert not audit(cases, quick=True).broken
 
 

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.audits import thresholds
+from dualquery.audits import sessions
 from dualquery.audits.audit import audit
-from dualquery.audits.case import Case, Verdict
-from dualquery.audits.exact import exact_hazard
-from dualquery.audits.pairs import ALONE, REPLACED
-from dualquery.audits.slots import SlotSession
+from dualquery.audits.case import ALONE, REPLACED, Case, Verdict
+from dualquery.audits.curator import exact_hazard
+from dualquery.audits.sessions import SlotSession
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, TableSurprise
 from dualquery.privacy.ledger import Ledger
@@ -158,15 +157,15 @@ def kept_threshold(patch: Patch) -> None:
 SLOTTED = sampled(SlotSession(ALONE).sampler)
 FLIGHT = HazardTest(Fraction(3, 10), threshold=20, order=2)  # cheap enough for eight slots
 # Answers so rough that a session could have two hundred of them, if only one epoch were paid for.
-MANY_ANSWERS = thresholds.Session(
+MANY_ANSWERS = sessions.Session(
     REPLACED,
     Budget(epsilon=1.2, delta=0.0, neighbours=REPLACED.neighbours, accounting=Accounting.PURE),
-    thresholds.epochs,
+    lambda: Epochs(sessions.VECTOR),
     Laplace(Fraction(1000)),
     ((0, 0),) * 80 + ((1, 0),) * 80,
 )
 OPPOSED = ((0, 0),) * 80 + ((1, 0),) * 80
-UNENDING = sampled(thresholds.epoch_session(REPLACED, OPPOSED, 1).sampler)
+UNENDING = sampled(sessions.epoch_session(REPLACED, OPPOSED, 1).sampler)
 TWINS = [
     Twin("no cap on fires", no_cap_on_fires, SLOTTED, 200),
     Twin("tests after the fire", serves_after_the_fire, SLOTTED, 200),

@@ -13,11 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dualquery.audits import files, mechanisms, thresholds, verbs
-from dualquery.audits.bounds import Claim
-from dualquery.audits.case import Case, Sampled, Sampler
-from dualquery.audits.exact import exact_hazard, exact_selection
-from dualquery.audits.pairs import ALONE, BITS, DUPLICATES, REPLACED
+from dualquery.audits import curator, releases, sessions
+from dualquery.audits.case import ALONE, BITS, DUPLICATES, REPLACED, Case, Claim, Sampled, Sampler
+from dualquery.audits.curator import exact_hazard, exact_selection
 from dualquery.counting import opening
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.choose import MECHANISMS
@@ -113,26 +111,30 @@ SAID = [
         "sensitivity off by two",
         half_the_sensitivity,
         sampled(
-            lambda: verbs.measured(DUPLICATES, Tables(BITS, ((0, 1),)), verbs.pure(DUPLICATES), verbs.laplace)
+            lambda: curator.measured(
+                DUPLICATES, Tables(BITS, ((0, 1),)), curator.pure(DUPLICATES), curator.laplace
+            )
         ),
         20_000,
     ),
     Twin(
         "scale off by a fifth",
         four_fifths_of_the_scale,
-        sampled(lambda: verbs.measured(ALONE, number_of_records(BITS), verbs.pure(ALONE), verbs.laplace)),
+        sampled(
+            lambda: curator.measured(ALONE, number_of_records(BITS), curator.pure(ALONE), curator.laplace)
+        ),
         100_000,
     ),
     Twin(
         "scale off by a fifth, Gaussian",
         four_fifths_of_the_deviation,
-        lambda: verbs.gaussian_case(ALONE, Accounting.GAUSSIAN),
+        lambda: curator.gaussian_case(ALONE, Accounting.GAUSSIAN),
         100_000,
     ),
     Twin(
         "draws that are not charged",
         one_draw_charged,
-        sampled(verbs.eight_draws),
+        sampled(curator.eight_draws),
         20_000,
     ),
     Twin(
@@ -141,14 +143,14 @@ SAID = [
         lambda: Case(
             "a twin",
             "its pair",
-            exact=exact_selection(ALONE, verbs.signed_errors(ALONE, verbs.OPPOSED), verbs.EPSILON),
+            exact=exact_selection(ALONE, curator.signed_errors(ALONE, curator.OPPOSED), curator.EPSILON),
         ),
         0,
     ),
     Twin(
         "a seed that is used again",
         the_same_seed_again,
-        sampled(lambda: verbs.twice(REPLACED, verbs.OPPOSED)),
+        sampled(lambda: curator.twice(REPLACED, curator.OPPOSED)),
         20_000,
     ),
 ]
@@ -188,13 +190,11 @@ PLAYED = [
         "free values that look at the truth",
         free_values_look_at_the_truth,
         sampled(
-            lambda: mechanisms.runs_of(
-                mechanisms.MechanismSetting(
-                    "dualquery",
-                    REPLACED,
-                    options={"rounds": 2, "samples": 1, "free": "zeros"},
-                    workload=mechanisms.ONE_ATTRIBUTE,
-                )
+            lambda: releases.runs_of(
+                "dualquery",
+                REPLACED,
+                options={"rounds": 2, "samples": 1, "free": "zeros"},
+                workload=releases.ONE_ATTRIBUTE,
             )
         ),
         400,
@@ -202,11 +202,7 @@ PLAYED = [
     Twin(
         "a stop that looks at the true error",
         a_stop_looks_at_the_true_error,
-        sampled(
-            lambda: mechanisms.runs_of(
-                mechanisms.MechanismSetting("mwem", DUPLICATES, options={"rounds": 2, "synthetic_rows": 100})
-            )
-        ),
+        sampled(lambda: releases.runs_of("mwem", DUPLICATES, options={"rounds": 2, "synthetic_rows": 100})),
         400,
     ),
 ]
@@ -236,10 +232,10 @@ READ = [
     Twin(
         "rows dropped from a number that is public",
         rows_are_dropped_from_a_public_number,
-        lambda: files.DROPPED_IN_PUBLIC.case(60, 60),
+        lambda: releases.DROPPED_IN_PUBLIC.case(60, 60),
         60,
     ),
-    Twin("the unclosed quote", a_reader_that_swallows, lambda: files.UNCLOSED.case(60, 60), 60),
+    Twin("the unclosed quote", a_reader_that_swallows, lambda: releases.UNCLOSED.case(60, 60), 60),
 ]
 
 
@@ -296,7 +292,7 @@ def ten_in_flight(at_once: int) -> Sampler:
     def sample(side: int, runs: int, entropy: Any, tell: Any) -> Sampled:
         fires = []
         for _ in range(runs):
-            ledger, fired = Ledger(thresholds.HAZARD_BUDGET), 0
+            ledger, fired = Ledger(sessions.HAZARD_BUDGET), 0
             for _ in range(60):
                 try:
                     reservation = ledger.reserve(IN_FLIGHT.event)
@@ -309,7 +305,7 @@ def ten_in_flight(at_once: int) -> Sampler:
             tell(1)
         return Sampled(
             {"fires": np.array(fires)},
-            Claim(thresholds.HAZARD_BUDGET.epsilon, thresholds.HAZARD_BUDGET.delta),
+            Claim(sessions.HAZARD_BUDGET.epsilon, sessions.HAZARD_BUDGET.delta),
         )
 
     return sample
@@ -356,11 +352,11 @@ def nothing(patch: Patch) -> None:
 
 
 ASKED = [
-    Twin("no cap on fires", no_cap_on_fires, sampled(thresholds.hazard_session().sampler), 500),
+    Twin("no cap on fires", no_cap_on_fires, sampled(sessions.hazard_session().sampler), 500),
     Twin(
         "tests after the last fire",
         tests_after_the_last_fire,
-        sampled(thresholds.hazard_session().sampler),
+        sampled(sessions.hazard_session().sampler),
         500,
     ),
     Twin(
@@ -378,13 +374,13 @@ ASKED = [
     Twin(
         "an epoch that does not close",
         an_epoch_that_does_not_close,
-        sampled(thresholds.epoch_session(REPLACED, ((0, 0),) * 80 + ((1, 0),) * 80, 1).sampler),
+        sampled(sessions.epoch_session(REPLACED, ((0, 0),) * 80 + ((1, 0),) * 80, 1).sampler),
         600,
     ),
     Twin(
         "no query noise",
         no_query_noise,
-        sampled(thresholds.epoch_session(REPLACED, thresholds.UP_AND_DOWN, 1).sampler),
+        sampled(sessions.epoch_session(REPLACED, sessions.UP_AND_DOWN, 1).sampler),
         2000,
     ),
     Twin("the tested value is the answer", nothing, sampled(lambda: tested_value(reused=True)), 300_000),

@@ -8,7 +8,7 @@ import pytest
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import Effort
+from dualquery.fitting.fitter import Effort
 from dualquery.mechanisms import shares as sharing
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.tables import cells_within, expectation, plan_tables

@@ -10,7 +10,7 @@ import pytest
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import Effort
+from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import MeasuredTables
 from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t as student
 
 from dualquery.counting.counter import MemoryCounter
-from dualquery.fitting.effort import REPLICAS
+from dualquery.fitting.fitter import REPLICAS
 from dualquery.mechanisms import error_bars
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import UNIFORM

@@ -5,8 +5,8 @@ import pytest
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
-from dualquery.fitting import effort
-from dualquery.fitting.effort import Effort
+from dualquery.fitting import fitter
+from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import cell_variance, onto_simplex
 from dualquery.fitting.shrink import multiples
 from dualquery.mechanisms.mechanism import Task
@@ -178,7 +178,7 @@ def test_rows_are_as_many_as_asked_and_equal_parts_of_every_chain():
         assert made.chains * made.chain_rows * made.snapshots >= rows
         assert made.rows == rows
     assert Effort.of(None).rows >= 20_000
-    assert effort.TEMPERATURE > 0
+    assert fitter.TEMPERATURE > 0
 
 
 def test_shrinkage_empties_empty_cells_and_leaves_large_ones():

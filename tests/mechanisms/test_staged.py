@@ -8,7 +8,7 @@ import pytest
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.fitting import fit
-from dualquery.fitting.effort import Effort
+from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection import tables

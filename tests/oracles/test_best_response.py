@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dualquery.oracles.clauses import Clauses, Optimality, merge, value
+from dualquery.oracles.clauses import Clauses, merge, value
 from dualquery.oracles.local_search import best_response, search
 from dualquery.oracles.presolve import presolve, split
 from dualquery.oracles.problem import compile_clauses, truths
@@ -33,7 +33,7 @@ def test_small_problems_are_solved_exactly_and_stay_near_the_fallback(
     response = best_response(clauses, fallback, rng=np.random.default_rng(seed))
     values = universe_values(clauses)
     assert response.value == values[tuple(response.record.tolist())] == max(values.values())
-    assert response.status is Optimality.OPTIMAL
+    assert response.optimal
     for attribute in np.flatnonzero(response.record != fallback):
         back = response.record.copy()
         back[attribute] = fallback[attribute]
@@ -128,7 +128,7 @@ def test_sparse_problems_are_solved_by_presolve_and_touch_only_what_is_named(ran
     rng = np.random.default_rng(3)
     fallback = rng.integers(0, 2, 6000).astype(np.int32)
     response = best_response(clauses, fallback, rng=rng)
-    assert response.status is Optimality.OPTIMAL
+    assert response.optimal
     assert response.value == value(clauses, response.record)
     named = np.zeros(6000, bool)
     named[clauses.predicates.attribute[clauses.literals >> 1]] = True
@@ -192,13 +192,13 @@ def test_ranges_over_many_values():
         score[a:b] += weight
     response = best_response(clauses, np.zeros(1, np.int32), rng=rng)
     assert response.value == score.max() == score[response.record[0]]
-    assert response.status is Optimality.OPTIMAL
+    assert response.optimal
 
 
 def test_no_clauses_mean_the_fallback():
     clauses = single(3, [[1]], [0])
     response = best_response(clauses, np.array([2], np.int32), rng=np.random.default_rng(0))
-    assert (response.record.tolist(), response.value, response.status) == ([2], 0, Optimality.OPTIMAL)
+    assert (response.record.tolist(), response.value, response.bound) == ([2], 0, 0)
 
 
 def test_components_are_disjoint_and_cover_the_open_clauses(random_clauses):

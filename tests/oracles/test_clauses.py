@@ -53,12 +53,10 @@ def test_equal_rows_in_any_order_are_one():
 def test_one_compilation_serves_writable_and_read_only_arrays(random_clauses):
     clauses = random_clauses([2] * 5, 4, 2, seed=1)
     merge(clauses)
-    value(clauses, np.zeros(5, np.int32))
     for array in (clauses.literals, clauses.weights, clauses.predicates.values, clauses.parities):
         array.flags.writeable = False
     merge(clauses)
-    value(clauses, np.zeros(5, np.int64))
-    assert len(module._merged.signatures) == len(module._value.signatures) == 1
+    assert len(module._merged.signatures) == 1
 
 
 def test_a_clause_without_a_weight_is_refused():

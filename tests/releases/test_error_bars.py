@@ -12,7 +12,7 @@ import pytest
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Records, Release, ReleaseError
-from dualquery.fitting.effort import REPLICAS
+from dualquery.fitting.fitter import REPLICAS
 from dualquery.queries.families import from_texts
 from dualquery.releases.certificate import FORMAT, Certificate, PredictedError
 from dualquery.table.domain import Categorical, Domain, Numeric

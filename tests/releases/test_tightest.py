@@ -28,7 +28,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec
 from dualquery.releases import sentences
-from dualquery.releases.plan import ASKED, BOOK, NOMINAL_ROWS, WHY, by_the_book, foreseen, settle
+from dualquery.releases.plan import ASKED, BOOK, NOMINAL_ROWS, WHY, Settled, settle, settled_plan
 
 DOMAIN = Domain(tuple(Categorical(name, ("0", "1")) for name in "abcd"))
 WORKLOAD = from_spec(DOMAIN, "marginals:2")
@@ -54,6 +54,10 @@ def limits(
     neighbours: Neighbours = Neighbours.REPLACE, accounting: Accounting = Accounting.TIGHTEST
 ) -> Budget:
     return Budget(epsilon=1.0, delta=1e-6, neighbours=neighbours, accounting=accounting)
+
+
+def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
+    return settle(WORKLOAD, budget, {}, mechanism, None, booked=True)
 
 
 @pytest.mark.parametrize("mechanism", EXPECTED)
@@ -126,7 +130,7 @@ def test_a_plan_may_ask_for_the_next_theorem(selecting: list[Task]) -> None:
     assert small.budget.accounting is Accounting.ZCDP
     assert small.why == WHY[Accounting.ZCDP]
     with pytest.raises(AnotherAccounting):  # what was asked for is not given up
-        foreseen(
+        settled_plan(
             DOMAIN,
             expected_records=500,
             workload=WORKLOAD,
@@ -134,7 +138,7 @@ def test_a_plan_may_ask_for_the_next_theorem(selecting: list[Task]) -> None:
             mechanism="gaussian",
         )
     assert (
-        foreseen(
+        settled_plan(
             DOMAIN, expected_records=500, workload=WORKLOAD, budget=limits(), mechanism="gaussian"
         ).plan.task.rows
         == 500
@@ -146,7 +150,7 @@ def test_where_the_number_is_measured_the_theorem_is_settled_at_a_nominal_one(se
     assert settle(WORKLOAD, budget, {}, "gaussian", None).budget.accounting is Accounting.GAUSSIAN
     assert [task.rows for task in selecting] == [NOMINAL_ROWS]
     assert selecting[0].rows_variance is not None
-    found = foreseen(
+    found = settled_plan(
         DOMAIN,
         expected_records=500,
         workload=WORKLOAD,
@@ -214,11 +218,11 @@ def test_no_such_mechanism() -> None:
 
 
 def test_the_plan_says_which_theorem_and_why(make: Callable[..., Any]) -> None:
-    found = foreseen(DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits())
+    found = settled_plan(DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits())
     assert found.plan.mechanism == "projection"
-    assert found.accounting_reason == WHY[Accounting.GAUSSIAN]
+    assert found.why == WHY[Accounting.GAUSSIAN]
     assert found.plan.task.budget == found.budget
-    measured = foreseen(
+    measured = settled_plan(
         DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE)
     )
     assert measured.budget.epsilon == 1.0

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 import uvicorn
 
-from dualquery.asking import rule
+from dualquery.interactive import rule
 from dualquery.ledger.journal import Storage
 from dualquery.service import tokens
-from dualquery.service.desk import Desk, PendingRequest
-from dualquery.service.listening import bound, configured
-from dualquery.service.serving import opened
+from dualquery.service.app import bound, configured
+from dualquery.service.requests import PendingRequest, Service
+from dualquery.service.run import opened
 from dualquery.service.settings import Settings
 from tests.ledger.conftest import Server, own_server, server  # noqa: F401 - fixtures
 from tests.service import small
@@ -71,16 +71,16 @@ def token(settings: Settings, name: str = "ada", *, quota: float = 1.0, owner: b
     return tokens.add(Storage(settings.place), name, quota=quota, owner=owner)
 
 
-def ask(desk: Desk, *questions: str, name: str = "ada", **options: Any) -> list[dict[str, Any]]:
+def ask(service: Service, *questions: str, name: str = "ada", **options: Any) -> list[dict[str, Any]]:
     """The replies to questions that are asked at once, without HTTP."""
 
     async def all_of_them() -> list[bytes]:
-        (holder,) = (each for each in desk.tokens.all if each.name == name)
+        (holder,) = (each for each in service.tokens.all if each.name == name)
         asked = [
-            PendingRequest(holder=holder, dataset=desk.settings.dataset, question=each, **options)
+            PendingRequest(holder=holder, dataset=service.settings.dataset, question=each, **options)
             for each in questions
         ]
-        return await asyncio.gather(*map(desk.ask, asked))
+        return await asyncio.gather(*map(service.ask, asked))
 
     return [json.loads(each) for each in asyncio.run(all_of_them())]
 
@@ -89,7 +89,7 @@ def ask(desk: Desk, *questions: str, name: str = "ada", **options: Any) -> list[
 class Running:
     """A service that listens, in this process."""
 
-    desk: Desk
+    core: Service
     port: int
     tokens: dict[str, str]
 
@@ -123,7 +123,7 @@ class Running:
 
     def ask(self, question: str, **options: Any) -> tuple[int, Any, bytes]:
         fields = {name: options.pop(name) for name in ("tolerance", "free") if name in options}
-        path = f"/v1/datasets/{self.desk.settings.dataset}/ask"
+        path = f"/v1/datasets/{self.core.settings.dataset}/ask"
         return self.request("POST", path, {"question": question, **fields}, **options)
 
 
@@ -134,16 +134,16 @@ def running(settings: Settings, **people: float | str) -> Iterator[Running]:
         name: token(settings, name, quota=1.0 if what == "owner" else float(what), owner=what == "owner")
         for name, what in people.items()
     }
-    with opened(settings) as desk:
+    with opened(settings) as service:
         local = replace(settings, http=replace(settings.http, host="127.0.0.1", port=0))
         sockets = bound(local)
-        listener = uvicorn.Server(configured(desk))
+        listener = uvicorn.Server(configured(service))
         thread = Thread(target=listener.run, args=(sockets,))
         thread.start()
         while not listener.started:
             time.sleep(0.005)
         try:
-            yield Running(desk, sockets[0].getsockname()[1], given)
+            yield Running(service, sockets[0].getsockname()[1], given)
         finally:
             listener.should_exit = True
             thread.join()

@@ -38,15 +38,14 @@ import uvicorn.lifespan.on
 import uvicorn.protocols.http.auto  # noqa: F401
 from sqlalchemy import event
 
-from dualquery.asking.online import Online
+from dualquery.interactive.online import Online
 from dualquery.ledger.journal import Storage
 from dualquery.privacy.curator import Curator
-from dualquery.service import app, clerk
-from dualquery.service.desk import Desk, PendingRequest
-from dualquery.service.keeping import Keeper
-from dualquery.service.serving import opened, serve
+from dualquery.service import app, worker
+from dualquery.service.journal import LedgerJournal, ledger_status
+from dualquery.service.requests import PendingRequest, Service
+from dualquery.service.run import opened, serve
 from dualquery.service.settings import Settings, read_settings
-from dualquery.service.standing import standing
 
 POINTS = (
     *("arrived", "asking", "counted", "appended", "paying", "begun", "updated", "inserted", "committing"),
@@ -92,15 +91,15 @@ def arm(reaper: Reaper) -> None:
     def nothing() -> None:
         pass
 
-    around(Desk, "_answer", at("arrived"), nothing)
+    around(Service, "_answer", at("arrived"), nothing)
     around(Online, "ask", at("asking"), at("found"))
     around(Curator, "exceeds_anywhere", nothing, at("counted"))
-    around(Keeper, "append", nothing, at("appended"))
-    around(Keeper, "sync", at("paying"), nothing)
-    around(Keeper, "tell", nothing, at("told"))
-    around(Keeper, "flush", nothing, at("flushed"))
+    around(LedgerJournal, "append", nothing, at("appended"))
+    around(LedgerJournal, "sync", at("paying"), nothing)
+    around(LedgerJournal, "tell", nothing, at("told"))
+    around(LedgerJournal, "flush", nothing, at("flushed"))
     around(Storage, "commit", nothing, at("committed"))
-    around(clerk, "_settle", at("leaving"), nothing)
+    around(worker, "_settle", at("leaving"), nothing)
     real_storage, real_departures = Storage.__init__, app.Departures.__call__
 
     def storage(self: Storage, *arguments: Any, **options: Any) -> None:
@@ -218,15 +217,15 @@ def died_by_itself(pid: int, patience: float) -> bool:
 def warmed(settings: Settings, token: str) -> None:
     """Load and tabulate here, once, what every server needs."""
 
-    async def ask(desk: Desk) -> None:
-        holder = desk.tokens.holder(token)
+    async def ask(service: Service) -> None:
+        holder = service.tokens.holder(token)
         assert holder is not None
         for question in small.questions(12, seed=99):
-            await desk.ask(PendingRequest(holder=holder, dataset=settings.dataset, question=question))
+            await service.ask(PendingRequest(holder=holder, dataset=settings.dataset, question=question))
 
-    with opened(settings) as desk:
-        desk.clerk.prepare_all()
-        asyncio.run(ask(desk))
+    with opened(settings) as service:
+        service.worker.prepare_all()
+        asyncio.run(ask(service))
 
 
 def lose_power(chance: random.Random) -> None:
@@ -259,7 +258,7 @@ def mixed(old: bytes | None, new: bytes | None, chance: random.Random) -> bytes 
 
 
 def check(settings: Settings, clients: list[Client], before: int, in_flight: int) -> Any:
-    found = standing(settings)
+    found = ledger_status(settings)
     assert found.cap >= found.spent >= before, "spent less than before, or more than the cap"
     assert found.burned <= in_flight, "more burned than was in flight"
     storage = Storage(settings.place)
@@ -315,7 +314,7 @@ def run(settings: Settings, token: str, quiet: int, count: int, seed: int) -> No
     clients = [Client(port, token, settings.dataset, asked[i::CLIENTS]) for i in range(CLIENTS)]
     died = dict.fromkeys((*POINTS, "at random", "idle", "starting"), 0)
     warmed(settings, token)
-    spent, found = 0, standing(settings)
+    spent, found = 0, ledger_status(settings)
     for number in range(quiet):
         died[killed_quietly(settings, clients, number, chance)] += 1
         found = check(settings, clients, spent, 0)

@@ -16,8 +16,8 @@ import pyarrow.csv
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours
-from dualquery.asking import rule
-from dualquery.service import beginning
+from dualquery.interactive import rule
+from dualquery.service import create
 from dualquery.service.settings import Settings
 
 ROWS = 20_000
@@ -81,7 +81,7 @@ def files(folder: Path) -> Path:
 
 def begun(folder: Path, *, place: str | None = None, tolerance: float | None = None) -> Settings:
     """A service over these files."""
-    return beginning.begin(
+    return create.begin(
         folder / "people.csv",
         schema=folder / "schema.toml",
         epsilon=1.0,

@@ -11,13 +11,13 @@ import dualquery
 from dualquery import Budget, BudgetError, Neighbours
 from dualquery.ledger.books import Books, create
 from dualquery.ledger.journal import Storage
-from dualquery.service import beginning
+from dualquery.service.create import begin
 from dualquery.service.settings import Settings
 from tests.service import small
 
 
 def begun(folder: Path, book: Path, name: str, epsilon: float = 1.0) -> Settings:
-    return beginning.begin(
+    return begin(
         folder / "people.csv",
         schema=folder / "schema.toml",
         epsilon=epsilon,

@@ -15,10 +15,10 @@ import pytest
 from dualquery import cli
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.ledger.chain import _SIZE, Witness
-from dualquery.service.beginning import begin
-from dualquery.service.serving import opened
+from dualquery.service.create import begin
+from dualquery.service.journal import ledger_status
+from dualquery.service.run import opened
 from dualquery.service.settings import Settings, read_settings
-from dualquery.service.standing import standing
 from tests.service import small
 from tests.service.conftest import Make, ask, token
 
@@ -38,9 +38,9 @@ def kept(make: Make, capsys: pytest.CaptureFixture[str]) -> Settings:
     settings = make()
     token(settings)
     token(settings, "steward", quota=0.5, owner=True)
-    with opened(settings) as desk:
-        ask(desk, *small.questions(25, seed=1))
-        ask(desk, "colour = c1", error=0.01, key="one")
+    with opened(settings) as service:
+        ask(service, *small.questions(25, seed=1))
+        ask(service, "colour = c1", error=0.01, key="one")
     book = str(settings.folder / "people.ledger")
     assert (
         cli.run(["ledger", "create", book, "--dataset", "people", "--epsilon", "1", "--delta", "1e-6"]) == 0
@@ -111,7 +111,7 @@ def test_a_witness_with_wrong_words_is_one_sentence(kept: Settings, words: str) 
     path.write_bytes(line + line)
     assert Witness(path).read() is None
     with pytest.raises(LedgerError, match="missing or damaged"):
-        standing(kept)
+        ledger_status(kept)
 
 
 def test_the_ledger_of_an_earlier_version_is_one_sentence(kept: Settings) -> None:
@@ -119,7 +119,7 @@ def test_the_ledger_of_an_earlier_version_is_one_sentence(kept: Settings) -> Non
         connection.execute("DROP TABLE dualquery_service_wishes")
         connection.execute("CREATE TABLE dualquery_service_tokens (name TEXT)")
     with pytest.raises(LedgerError, match="this version"):
-        standing(kept)
+        ledger_status(kept)
 
 
 def test_the_first_release_is_published_also_where_it_is_an_earlier_one(make: Make) -> None:
@@ -127,9 +127,9 @@ def test_the_first_release_is_published_also_where_it_is_an_earlier_one(make: Ma
     assert settings.published == {"stale": "stale"}
     assert read_settings(settings.folder / "service.toml").published == settings.published
     token(settings)
-    with opened(settings) as desk:
-        assert list(desk.schema) == ["people", "stale"]
-        answer = json.loads(json.dumps(desk.clerk._online.ask("colour = c0", release="stale").to_json()))
+    with opened(settings) as service:
+        assert list(service.schema) == ["people", "stale"]
+        answer = json.loads(json.dumps(service.worker._online.ask("colour = c0", release="stale").to_json()))
     assert answer["cost"]["units"] == 0
     folder = settings.folder.with_name("other")
     shutil.copytree(settings.folder / "stale", folder / "people")

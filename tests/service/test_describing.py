@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dualquery.queries.question import QuestionReader
-from dualquery.service.describing import examples, of_release, of_table
+from dualquery.service.requests import examples, of_release, of_table
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.schema import read_schema
-from tests.asking.conftest import release_of
+from tests.interactive.conftest import release_of
 
 SCHEMAS = {
     "plain": """

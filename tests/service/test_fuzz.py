@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from dualquery.asking import rule
-from dualquery.service.standing import standing
+from dualquery.interactive import rule
+from dualquery.service.journal import ledger_status
 from tests.service import small
 from tests.service.conftest import Running, running
 
@@ -56,8 +56,8 @@ class Watched:
 
     def _charged(self) -> int:
         """Lines that were written for an analyst."""
-        keeper = self.service.desk.clerk._keeper
-        return keeper.head.length
+        journal = self.service.core.worker._journal
+        return journal.head.length
 
     def look(self, status: int) -> None:
         assert status < 500
@@ -158,7 +158,7 @@ def test_the_language(service: Running, many: int) -> None:
     ask()
     assert watched.seen[200] > 0
     assert watched.seen[422] > 0
-    assert standing(service.desk.settings).spent <= standing(service.desk.settings).cap
+    assert ledger_status(service.core.settings).spent <= ledger_status(service.core.settings).cap
     print("language", dict(watched.seen))
 
 

@@ -17,10 +17,9 @@ from dualquery.ledger.journal import AwayError, Storage
 from dualquery.service import tokens
 from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError
-from dualquery.service.desk import Desk
-from dualquery.service.limits import RequestRate
-from dualquery.service.problems import ProblemError
-from dualquery.service.standing import standing
+from dualquery.service.journal import ledger_status
+from dualquery.service.limits import ProblemError, RequestRate
+from dualquery.service.requests import Service
 from tests.service import small
 from tests.service.conftest import Make, Running, running
 
@@ -34,7 +33,7 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     from dataclasses import replace
     from fractions import Fraction
 
-    from dualquery.asking import rule
+    from dualquery.interactive import rule
 
     folder = tmp_path_factory.mktemp("http") / "service"
     shutil.copytree(request.getfixturevalue("files"), folder)
@@ -126,7 +125,7 @@ def test_a_question_that_was_checked_is_told_again_to_anybody(service: Running) 
     question, path = "age = a6 & size = s4 & shape = s3", "/v1/datasets/people/quote"
     status, first, _ = service.ask(question, tolerance=0.9)
     assert (status, first["badge"]) == (200, "not contradicted")
-    before = standing(service.desk.settings)
+    before = ledger_status(service.core.settings)
     assert (
         service.request("POST", path, {"question": question, "tolerance": 0.9}, who="bob")[1]["most"]["units"]
         == 0
@@ -137,7 +136,7 @@ def test_a_question_that_was_checked_is_told_again_to_anybody(service: Running) 
         assert [again[name] for name in ("badge", "values", "bars_95", "bound", "free")] == [
             first[name] for name in ("badge", "values", "bars_95", "bound", "free")
         ]
-    after = standing(service.desk.settings)
+    after = ledger_status(service.core.settings)
     assert (after.spent, after.fires) == (before.spent, before.fires)
     assert service.ask(question, who="bob")[0] == 403, "a stricter check is another one"
 
@@ -179,16 +178,16 @@ def test_an_exhausted_cap_is_403_with_what_is_left(make: Make) -> None:
 def test_a_malformed_query_is_422_and_points_at_the_column(
     service: Running, question: str, column: int
 ) -> None:
-    before = standing(service.desk.settings)
+    before = ledger_status(service.core.settings)
     status, problem, _ = service.ask(question)
     assert status == 422
     assert problem["error"]["code"] == "malformed_query"
     assert problem["error"]["column"] == column
-    assert standing(service.desk.settings) == before
+    assert ledger_status(service.core.settings) == before
 
 
 def test_other_bad_requests_are_refused_in_the_same_shape(service: Running) -> None:
-    before = standing(service.desk.settings)
+    before = ledger_status(service.core.settings)
     cases: list[tuple[int, str, str, Any]] = [
         (404, "POST", "/v1/datasets/nobody/ask", {"question": "colour = c0"}),
         (404, "GET", "/v1/datasets/nobody", None),
@@ -218,16 +217,16 @@ def test_other_bad_requests_are_refused_in_the_same_shape(service: Running) -> N
         assert set(problem) == {"error"}
         assert {"code", "message"} <= set(problem["error"])
     assert service.request("POST", ASK, {"question": "colour = c0"}, key="a b")[0] == 422
-    assert standing(service.desk.settings) == before
+    assert ledger_status(service.core.settings) == before
 
 
 def test_a_repeated_request_gets_the_stored_bytes_at_no_cost(service: Running) -> None:
     status, _, first = service.ask("shape = s1 & age = a1", key="once")
     assert status == 200
-    spent = standing(service.desk.settings)
+    spent = ledger_status(service.core.settings)
     for _ in range(3):
         assert service.ask("shape = s1 & age = a1", key="once")[::2] == (200, first)
-    assert standing(service.desk.settings) == spent
+    assert ledger_status(service.core.settings) == spent
     status, problem, _ = service.ask("shape = s2 & age = a1", key="once")
     assert (status, problem["error"]["code"]) == (409, "key_reused")
     assert service.ask("shape = s1 & age = a1", key="once", tolerance=0.9)[0] == 409
@@ -251,7 +250,7 @@ def test_a_ledger_that_is_away_is_503_and_nothing_is_charged(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(make(), ada=1.0) as found:
-        before = standing(found.desk.settings)
+        before = ledger_status(found.core.settings)
 
         def away(*_: object) -> None:
             raise AwayError("the disk is full")
@@ -261,11 +260,11 @@ def test_a_ledger_that_is_away_is_503_and_nothing_is_charged(
             for _ in range(2):
                 status, problem, _ = found.ask("colour = c0", key="k")
                 assert (status, problem["error"]["code"]) == (503, "ledger_away")
-        assert standing(found.desk.settings) == before
+        assert ledger_status(found.core.settings) == before
         status, _, first = found.ask("colour = c0", key="k")
         assert status == 200
         assert found.ask("colour = c0", key="k")[2] == first
-        assert sum(standing(found.desk.settings).answers.values()) == 1
+        assert sum(ledger_status(found.core.settings).answers.values()) == 1
 
 
 def test_a_database_that_goes_away_and_comes_back(make: Make, own_server: Any) -> None:
@@ -283,7 +282,7 @@ def test_a_database_that_goes_away_and_comes_back(make: Make, own_server: Any) -
         assert answer[0] == 200
         assert found.ask("size = s1", key="two")[2] == answer[2]
         assert found.ask("colour = c0", key="one")[2] == first
-    after = standing(settings)
+    after = ledger_status(settings)
     assert sum(after.answers.values()) == 2
     assert after.burned == 0
 
@@ -327,7 +326,7 @@ def test_nothing_is_kept_or_guessed_by_a_browser(service: Running, path: str) ->
 def test_a_revoked_token_opens_nothing_within_a_second_or_two(make: Make) -> None:
     with running(make(), ada=1.0) as found:
         assert found.request("GET", "/v1/datasets")[0] == 200
-        tokens.revoke(Storage(found.desk.settings.place), "ada")
+        tokens.revoke(Storage(found.core.settings.place), "ada")
         until = time.monotonic() + 10
         while found.request("GET", "/v1/datasets")[0] == 200:
             assert time.monotonic() < until
@@ -354,40 +353,42 @@ def test_a_defect_stops_the_asking_and_says_nothing_of_the_table(
     assert "1234" not in caplog.text
     assert "ValueError" in caplog.text
     monkeypatch.undo()
-    assert standing(settings).running  # not cleanly closed: what was looked at is burned at the next start
+    assert ledger_status(
+        settings
+    ).running  # not cleanly closed: what was looked at is burned at the next start
 
 
 def test_a_defect_before_the_table_is_of_one_request_alone(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing was looked at and nothing was written: 500 for who asked, and everybody else goes on."""
-    from dualquery.asking.online import Online
-    from dualquery.asking.rule import OnlineRule
     from dualquery.beliefs.weighted_rows import WeightedRows
+    from dualquery.interactive.online import Online
+    from dualquery.interactive.rule import OnlineRule
 
     def defect(*_: object, **__: object) -> None:
         raise OverflowError("the count is 1234")
 
     settings = make()
     with running(settings, ada=1.0, bob=1.0) as found:
-        before = standing(settings).head
+        before = ledger_status(settings).head
         for owner, name in ((OnlineRule, "test_of"), (WeightedRows, "mass"), (Online, "quote")):
             with monkeypatch.context() as patch:
                 patch.setattr(owner, name, defect)
                 status, problem, _ = found.ask("colour = c0")
                 assert (status, problem["error"]["code"]) == (500, "defect")
-        assert standing(settings).head == before
+        assert ledger_status(settings).head == before
         assert found.ask("colour = c0", who="bob")[0] == 200
     assert "1234" not in caplog.text
     assert "OverflowError" in caplog.text
-    assert not standing(settings).running  # cleanly closed
+    assert not ledger_status(settings).running  # cleanly closed
 
 
 def test_a_defect_after_a_line_stops_the_asking(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found is in a line, and its reply is not: nobody can say what was seen."""
     with running(make(), ada=1.0) as found:
         with monkeypatch.context() as patch:
-            patch.setattr(Desk, "_reply", lambda *_: 1 // 0)
+            patch.setattr(Service, "_reply", lambda *_: 1 // 0)
             assert found.ask("colour = c0")[0] == 503
         assert found.ask("colour = c0")[0] == 503
         assert found.request("GET", "/v1/health", who=None)[0] == 200
@@ -459,13 +460,13 @@ def test_tls_by_flags(make: Make, tmp_path: Path) -> None:
     import uvicorn
 
     from dualquery.service.app import application
-    from dualquery.service.serving import opened
+    from dualquery.service.run import opened
     from tests.service.certificates import self_signed
 
     certificate, key = self_signed(tmp_path)
-    with opened(make()) as desk:
+    with opened(make()) as service:
         config = uvicorn.Config(
-            application(desk),
+            application(service),
             port=0,
             ssl_certfile=str(certificate),
             ssl_keyfile=str(key),

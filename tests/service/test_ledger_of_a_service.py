@@ -16,40 +16,39 @@ from typing import Any
 
 import pytest
 
-from dualquery.asking import rule
-from dualquery.asking.journal import KINDS, Fired, Fixed, Prepaid, read
 from dualquery.errors import DualQueryError, LedgerError
+from dualquery.interactive import rule
+from dualquery.interactive.journal import KINDS, Fired, Fixed, Prepaid, read
 from dualquery.ledger.journal import AwayError, Storage
 from dualquery.privacy.curator import Curator
-from dualquery.service.keeping import Keeper
+from dualquery.service.journal import LedgerJournal, ledger_status
 from dualquery.service.log import log_of
-from dualquery.service.serving import opened
+from dualquery.service.run import opened
 from dualquery.service.settings import Settings
-from dualquery.service.standing import standing
 from tests.service import small
 from tests.service.conftest import Make, ask, token
 
 
-def unclean(desk: Any) -> None:
-    """Let the clerk stop as a crash would: nothing is closed, and the ledger is let go."""
-    desk.clerk._online.close = lambda: None
-    desk.clerk._keeper.flush = lambda: None
+def unclean(service: Any) -> None:
+    """Let the worker stop as a crash would: nothing is closed, and the ledger is let go."""
+    service.worker._online.close = lambda: None
+    service.worker._journal.flush = lambda: None
 
 
 def test_a_stop_while_nothing_is_asked_burns_nothing(make: Make, place: str | None) -> None:
     """Clean or not, before the first test or after the last answer."""
     settings = make(place)
     token(settings)
-    before = standing(settings)
+    before = ledger_status(settings)
     for number in range(6):
-        with opened(settings) as desk:
+        with opened(settings) as service:
             if number % 2:
-                ask(desk, *small.questions(3, seed=number))
+                ask(service, *small.questions(3, seed=number))
             if number > 1:
-                unclean(desk)
+                unclean(service)
     with opened(settings):
         pass
-    found = standing(settings)
+    found = ledger_status(settings)
     assert found.burned == 0
     assert not found.running
     assert found.spent == before.spent + found.fires * before.price
@@ -61,7 +60,7 @@ def test_a_stop_while_a_test_is_open_burns_one_fire(
 ) -> None:
     settings = make(place)
     token(settings)
-    before = standing(settings)
+    before = ledger_status(settings)
     real = Curator.exceeds_anywhere
 
     def and_then_stopped(self: Curator, *arguments: Any, **options: Any) -> Any:
@@ -69,16 +68,16 @@ def test_a_stop_while_a_test_is_open_burns_one_fire(
         raise RuntimeError("the machine is gone")
 
     for number in (1, 2):
-        with opened(settings) as desk:
+        with opened(settings) as service:
             monkeypatch.setattr(Curator, "exceeds_anywhere", and_then_stopped)
             with pytest.raises(LedgerError):
-                ask(desk, "colour = c0")
+                ask(service, "colour = c0")
             monkeypatch.undo()
             monkeypatch.setattr(rule, "EACH", Fraction(1, 1000))
         # the stop is noticed by the next start, which burns what was prepaid and pays for another
         with opened(settings):
             pass
-        found = standing(settings)
+        found = ledger_status(settings)
         assert found.burned == number
         assert found.spent == before.spent + number * before.price
     assert found.fires_left == before.fires_left - 2
@@ -87,14 +86,14 @@ def test_a_stop_while_a_test_is_open_burns_one_fire(
 def test_the_hypothesis_is_rebuilt_byte_for_byte(make: Make, place: str | None) -> None:
     settings = make(place)
     token(settings)
-    with opened(settings) as desk:
-        told = ask(desk, *small.questions(30, seed=1))
+    with opened(settings) as service:
+        told = ask(service, *small.questions(30, seed=1))
         assert {"not contradicted", "measured"} <= {each["badge"] for each in told}
-        fingerprint = desk.clerk._online.fingerprint()
-        state = desk.clerk._online.status()
-    with opened(settings) as desk:
-        assert desk.clerk._online.fingerprint() == fingerprint
-        assert desk.clerk._online.status() == state
+        fingerprint = service.worker._online.fingerprint()
+        state = service.worker._online.status()
+    with opened(settings) as service:
+        assert service.worker._online.fingerprint() == fingerprint
+        assert service.worker._online.status() == state
 
 
 def test_many_questions_share_one_sync(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,11 +107,11 @@ def test_many_questions_share_one_sync(make: Make, monkeypatch: pytest.MonkeyPat
         real(self, base, lines)
 
     monkeypatch.setattr(Storage, "commit", counted)
-    with opened(settings) as desk:
+    with opened(settings) as service:
         questions = small.questions(60, seed=2)
-        ask(desk, *questions)
+        ask(service, *questions)
         commits.clear()
-        told = ask(desk, *questions[:40])
+        told = ask(service, *questions[:40])
     fires = sum(each["badge"] == "measured" and not each["free"] for each in told)
     assert sum(commits) >= 40
     assert len(commits) <= 6 + 2 * fires
@@ -122,8 +121,8 @@ def test_a_fire_is_on_disk_with_the_next_one_prepaid_before_another_test(make: M
     """Between two tests there is never a fire that the ledger does not know."""
     settings = make()
     token(settings)
-    with opened(settings) as desk:
-        ask(desk, *small.questions(40, seed=3))
+    with opened(settings) as service:
+        ask(service, *small.questions(40, seed=3))
     entries = [read(line.body) for line in _lines(settings) if line.kind in KINDS]
     paid: set[int] = set()
     for entry in entries:
@@ -140,13 +139,13 @@ def test_nothing_is_tested_before_its_fire_is_on_disk(make: Make, monkeypatch: p
     seen: list[bool] = []
 
     def watched(self: Curator, *arguments: Any, **options: Any) -> Any:
-        state = standing(settings)  # from disk
+        state = ledger_status(settings)  # from disk
         seen.append(state.spent >= state.release + (state.fires + state.burned + 1) * state.price)
         return real(self, *arguments, **options)
 
     monkeypatch.setattr(Curator, "exceeds_anywhere", watched)
-    with opened(settings) as desk:
-        ask(desk, *small.questions(15, seed=4))
+    with opened(settings) as service:
+        ask(service, *small.questions(15, seed=4))
     assert len(seen) >= 10
     assert all(seen)
 
@@ -189,8 +188,8 @@ def test_a_rolled_back_ledger_is_refused(make: Make, copied_witness: bool) -> No
     token(settings)
     ledger = Path(settings.place)
     shutil.copy(ledger, f"{ledger}.old")
-    with opened(settings) as desk:
-        ask(desk, "colour = c0", "size = s1")
+    with opened(settings) as service:
+        ask(service, "colour = c0", "size = s1")
     os.replace(f"{ledger}.old", ledger)
     if copied_witness:
         settings.path(settings.witness).unlink()
@@ -202,7 +201,7 @@ def test_a_rolled_back_ledger_is_refused(make: Make, copied_witness: bool) -> No
     with pytest.raises(LedgerError, match="rolled back"), opened(settings):
         pass
     with pytest.raises(LedgerError, match="rolled back"):
-        standing(settings)
+        ledger_status(settings)
 
 
 def test_the_ledger_of_another_service_is_refused(make: Make) -> None:
@@ -233,8 +232,8 @@ def test_an_edited_ledger_is_refused(make: Make, what: str, guarded: bool) -> No
     """With the triggers in place the edit is refused; without them, the ledger."""
     settings = make()
     token(settings)
-    with opened(settings) as desk:
-        ask(desk, "colour = c0", "size = s1")
+    with opened(settings) as service:
+        ask(service, "colour = c0", "size = s1")
     with sqlite3.connect(settings.place) as connection:
         triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         if not guarded:
@@ -260,14 +259,14 @@ def test_another_table_under_the_same_name_is_refused(make: Make, place: str | N
     table = settings.path(settings.table)
     heads, *rows = table.read_text().splitlines()
     table.write_text("\n".join([heads, *rows[1:], rows[0].replace("c0", "c1") + "\n"]))
-    length = standing(settings).head.length
+    length = ledger_status(settings).head.length
     with pytest.raises(LedgerError, match=r"another table.*--table-changed"), opened(settings):
         pass
-    assert standing(settings).head.length == length
-    with opened(settings, table_changed=True) as desk:
-        reply = ask(desk, "colour = c0")
-    with opened(settings) as desk:
-        shown = [json.dumps([*reply, desk.schema]), *(str(each) for each in log_of(settings))]
+    assert ledger_status(settings).head.length == length
+    with opened(settings, table_changed=True) as service:
+        reply = ask(service, "colour = c0")
+    with opened(settings) as service:
+        shown = [json.dumps([*reply, service.schema]), *(str(each) for each in log_of(settings))]
     fixed = [read(line.body) for line in _lines(settings) if line.kind == Fixed.kind]
     assert len(fixed) == 2
     assert not any(secret in text for each in fixed for secret in (each.key, each.digest) for text in shown)
@@ -288,19 +287,19 @@ def test_quotas_stand_under_the_cap_and_two_who_collude_cannot_exceed_it(make: M
     settings = make()
     for name in ("ada", "bob"):
         token(settings, name, quota=0.75)
-    with opened(settings) as desk:
+    with opened(settings) as service:
         taken, refused = {"ada": 0, "bob": 0}, 0
         for i, question in enumerate(small.questions(60, seed=6)):
             name = ("ada", "bob")[i % 2]
             try:
-                (reply,) = ask(desk, question, name=name, error=0.0008)
+                (reply,) = ask(service, question, name=name, error=0.0008)
                 taken[name] += reply["cost"]["units"]
             except DualQueryError:
                 refused += 1
         assert refused > 10
-        status = desk.clerk._online.status()
+        status = service.worker._online.status()
         assert status.spent <= status.cap
-        interactive = status.cap - desk.clerk._keeper.release_units
+        interactive = status.cap - service.worker._journal.release_units
         assert all(0 < each <= 0.75 * interactive for each in taken.values())
         assert sum(taken.values()) <= interactive
         assert sum(taken.values()) > 0.8 * interactive  # and they did try
@@ -323,37 +322,37 @@ def test_what_cannot_be_written_is_told_to_nobody_and_written_once_later(
             lost[0] = False
             raise AwayError("the answer of the database got lost")
 
-    with opened(settings) as desk:
+    with opened(settings) as service:
         monkeypatch.setattr(Storage, "commit", commit)
-        before = standing(settings)
+        before = ledger_status(settings)
         for _ in range(3):
             with pytest.raises(AwayError):
-                ask(desk, "colour = c0", key="one")
-        assert standing(settings) == before
+                ask(service, "colour = c0", key="one")
+        assert ledger_status(settings) == before
         full[0] = False
-        (reply,) = ask(desk, "colour = c0", key="one")
-        assert ask(desk, "colour = c0", key="one") == [reply]
-        after = standing(settings)
+        (reply,) = ask(service, "colour = c0", key="one")
+        assert ask(service, "colour = c0", key="one") == [reply]
+        after = ledger_status(settings)
         assert after.fires + sum(after.answers.values()) - after.fires == 1
         lost[0] = True  # committed, but nobody heard of it
         with pytest.raises(AwayError):
-            ask(desk, "size = s1", key="two")
-        (second,) = ask(desk, "size = s1", key="two")
+            ask(service, "size = s1", key="two")
+        (second,) = ask(service, "size = s1", key="two")
         assert second["line"] > reply["line"]
-    assert sum(standing(settings).answers.values()) == 2
-    assert standing(settings).burned == 0
+    assert sum(ledger_status(settings).answers.values()) == 2
+    assert ledger_status(settings).burned == 0
 
 
 def test_a_keeper_writes_a_reply_into_the_line_of_its_answer(make: Make) -> None:
     settings = make()
     token(settings)
-    with opened(settings) as desk:
-        told = ask(desk, *small.questions(20, seed=8))
+    with opened(settings) as service:
+        told = ask(service, *small.questions(20, seed=8))
     lines = {line.sequence: line for line in _lines(settings)}
     for reply in told:
         assert lines[reply["line"]].reply
         assert lines[reply["after"]["line"]].hash == reply["after"]["hash"]
-    assert isinstance(desk.clerk._keeper, Keeper)
+    assert isinstance(service.worker._journal, LedgerJournal)
 
 
 def test_who_was_told_that_the_ledger_is_away_is_not_asked_about_later(
@@ -371,12 +370,12 @@ def test_who_was_told_that_the_ledger_is_away_is_not_asked_about_later(
             raise AwayError("the disk is full")
         real(self, base, lines)
 
-    with opened(settings) as desk:
+    with opened(settings) as service:
         monkeypatch.setattr(Storage, "commit", commit)
         with pytest.raises(AwayError):
-            ask(desk, *small.questions(40, seed=1))
-        ask(desk, "colour = c0")
-        given = sum(standing(settings).answers.values())
+            ask(service, *small.questions(40, seed=1))
+        ask(service, "colour = c0")
+        given = sum(ledger_status(settings).answers.values())
     assert given < 40
 
 
@@ -390,20 +389,20 @@ def test_a_purchase_that_was_killed_is_delivered_without_another_charge(
     def gone(*_: object, **__: object) -> None:
         raise RuntimeError("the machine is gone")
 
-    with opened(settings) as desk:
+    with opened(settings) as service:
         monkeypatch.setattr(Curator, "measure", gone)
         with pytest.raises(LedgerError):
-            ask(desk, "colour = c0", error=0.003, key="one")
+            ask(service, "colour = c0", error=0.003, key="one")
         monkeypatch.undo()
         monkeypatch.setattr(rule, "EACH", Fraction(1, 1000))
-    charged = standing(settings)
+    charged = ledger_status(settings)
     assert charged.spent_by["ada"] > 0
-    with opened(settings) as desk:
-        (reply,) = ask(desk, "colour = c0", error=0.003, key="one")
+    with opened(settings) as service:
+        (reply,) = ask(service, "colour = c0", error=0.003, key="one")
         assert reply["badge"] == "bought"
-        assert ask(desk, "colour = c0", error=0.003, key="one") == [reply]
+        assert ask(service, "colour = c0", error=0.003, key="one") == [reply]
         assert reply["cost"]["units"] == charged.spent_by["ada"]
-    after = standing(settings)
+    after = ledger_status(settings)
     assert (after.spent, after.burned) == (charged.spent, 0)
     assert after.spent_by == charged.spent_by
 
@@ -421,7 +420,7 @@ def test_a_full_disk_is_said_at_the_start(make: Make, monkeypatch: pytest.Monkey
     monkeypatch.setattr(rule, "EACH", Fraction(1, 1000))
     with opened(settings):
         pass
-    assert standing(settings).burned == 0
+    assert ledger_status(settings).burned == 0
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a small disk")
@@ -436,9 +435,9 @@ def test_a_disk_that_is_really_full(make: Make, tmp_path: Path) -> None:
             shutil.copy(settings.path(name), disk / name)
         moved = replace(settings, ledger=str(disk / settings.ledger), witness=str(disk / settings.witness))
         token(moved)
-        with opened(moved) as desk:
-            ask(desk, "colour = c0")
-        before = standing(moved)
+        with opened(moved) as service:
+            ask(service, "colour = c0")
+        before = ledger_status(moved)
         filling = disk / "filling"
         with filling.open("wb", buffering=0) as file, suppress(OSError):
             while True:
@@ -448,9 +447,9 @@ def test_a_disk_that_is_really_full(make: Make, tmp_path: Path) -> None:
             pass
         assert time.monotonic() - began < 20
         filling.unlink()
-        with opened(moved) as desk:
-            ask(desk, "colour = c1")
-        assert standing(moved).burned == 0
-        assert standing(moved).spent >= before.spent
+        with opened(moved) as service:
+            ask(service, "colour = c1")
+        assert ledger_status(moved).burned == 0
+        assert ledger_status(moved).spent >= before.spent
     finally:
         subprocess.run(["umount", str(disk)], check=True)

@@ -10,10 +10,10 @@ from threading import Thread
 
 import pytest
 
-from dualquery.asking import rule
-from dualquery.asking.journal import KINDS, Fired, Prepaid, read
+from dualquery.interactive import rule
+from dualquery.interactive.journal import KINDS, Fired, Prepaid, read
 from dualquery.ledger.journal import Storage
-from dualquery.service.standing import standing
+from dualquery.service.journal import ledger_status
 from tests.service import small
 from tests.service.conftest import Make, Running, running
 
@@ -54,7 +54,7 @@ def rushed(make: Make, clients: int, requests: int, purchases: int) -> None:
         error = 0.01 * (cost / (left / (purchases + 0.5))) ** 0.5
         seen = rush(found, clients, requests, what="buy", body={"error": error})
         assert seen == {200: purchases, 403: clients * requests - purchases}
-    after = standing(settings)
+    after = ledger_status(settings)
     assert after.answers["bought"] == purchases
     assert after.spent <= after.cap
 
@@ -72,9 +72,9 @@ def fired(make: Make, monkeypatch: pytest.MonkeyPatch, each: Fraction, clients: 
     """Questions that surprise, against a budget for so many fires; nobody gets one more, whoever asks."""
     monkeypatch.setattr(rule, "EACH", each)
     settings = make()
-    before = standing(settings)
+    before = ledger_status(settings)
     with running(settings, **{f"client{i}": 1.0 for i in range(clients)}) as found:
-        online = found.desk.clerk._online
+        online = found.core.worker._online
         # a hypothesis that hears nothing keeps being surprised: the ledger must stop it, and nothing else will
         monkeypatch.setattr(online._state, "_hear", lambda question, known: None)
         seen = rush(found, clients, requests, what="ask", body={})
@@ -83,7 +83,7 @@ def fired(make: Make, monkeypatch: pytest.MonkeyPatch, each: Fraction, clients: 
     entries = [read(line.body) for line in storage.verified(storage.promise()) if line.kind in KINDS]
     fires = sum(isinstance(entry, Fired) for entry in entries)
     paid = sum(isinstance(entry, Prepaid) for entry in entries)
-    after = standing(settings)
+    after = ledger_status(settings)
     print(f"{fires} fires of {before.fires_left}, {seen}")
     assert fires == before.fires_left == paid
     assert after.spent <= after.cap

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dualquery.asking import rule
+from dualquery.interactive import rule
 from tests.service import small
 from tests.service.conftest import Running, running
 
@@ -227,7 +227,7 @@ def test_certificate_and_report_can_be_kept(visit: Any) -> None:
         with page.expect_download() as waiting:
             button.click()
         kept[waiting.value.suggested_filename] = Path(waiting.value.path()).read_bytes()
-    folder = looking.service.desk.settings.path("stale")
+    folder = looking.service.core.settings.path("stale")
     assert kept.keys() == {"people-certificate.json", "stale-certificate.json", "stale-report.html"}
     assert kept["stale-report.html"] == (folder / "report.html").read_bytes()
     assert kept["stale-certificate.json"] == (folder / "certificate.json").read_bytes()

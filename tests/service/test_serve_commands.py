@@ -17,15 +17,14 @@ import pytest
 
 import dualquery
 from dualquery import cli
-from dualquery.asking import opening
 from dualquery.errors import DualQueryError
+from dualquery.interactive import opening
 from dualquery.releases.release import Release
-from dualquery.service import beginning
-from dualquery.service.keeping import Keeper
+from dualquery.service import create
+from dualquery.service.journal import LedgerJournal, ledger_status
 from dualquery.service.log import log_of
-from dualquery.service.serving import serve
+from dualquery.service.run import serve
 from dualquery.service.settings import ServiceError, read_settings
-from dualquery.service.standing import standing
 
 SOURCE = str(Path(dualquery.__file__).resolve().parents[1])
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
@@ -179,11 +178,11 @@ def test_what_exists_is_not_overwritten(
 
 
 STOPS = {
-    "before the charge": (Keeper, "append"),
+    "before the charge": (LedgerJournal, "append"),
     "after the charge": (opening, "make_release"),
     "before it was saved": (Release, "save"),
-    "before it was opened": (beginning, "online"),
-    "before the file": (beginning, "write_whole"),
+    "before it was opened": (create, "online"),
+    "before the file": (create, "write_whole"),
 }
 
 
@@ -213,7 +212,7 @@ def test_a_beginning_that_was_stopped_goes_on_without_another_charge(
         assert cli.run([*begin, *other, "--resume"]) == 2
         assert "same command" in capsys.readouterr().err
     assert cli.run([*begin, "--resume"]) == 0, capsys.readouterr().err
-    found = standing(read_settings(out))
+    found = ledger_status(read_settings(out))
     kinds = [row.kind for row in log_of(read_settings(out))]
     assert kinds.count("planned") == kinds.count("opened") == kinds.count("fixed") == 1
     assert found.spent == found.release + found.price
@@ -228,7 +227,7 @@ def test_a_beginning_that_was_killed_goes_on(files: Path, tmp_path: Path) -> Non
     begin = ["serve", "init", str(files / "people.csv"), "--schema", str(files / "schema.toml"), "--quiet"]
     begin += ["--epsilon", "1", "--out", str(out)]
     program = (
-        "import os, signal; from dualquery.asking import opening; "
+        "import os, signal; from dualquery.interactive import opening; "
         "opening.make_release = lambda *a, **b: os.kill(os.getpid(), signal.SIGKILL); "
         "from dualquery.cli import main; main()"
     )

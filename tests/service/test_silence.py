@@ -19,9 +19,9 @@ import pytest
 import dualquery
 from dualquery.ledger import journal
 from dualquery.ledger.journal import AwayError, Storage
-from dualquery.service.serving import opened
+from dualquery.service.journal import ledger_status
+from dualquery.service.run import opened
 from dualquery.service.settings import Settings
-from dualquery.service.standing import standing
 from tests.ledger.conftest import Server
 from tests.service.conftest import Make, ask, token
 from tests.service.silent_network import Network
@@ -48,28 +48,28 @@ def test_everybody_is_told_and_it_goes_on_when_the_network_is_back(
     behind: Settings, network: Network, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "LONGEST", 1.0)
-    with opened(behind) as desk:
-        (first,) = ask(desk, "colour = c0", key="one")
+    with opened(behind) as service:
+        (first,) = ask(service, "colour = c0", key="one")
         network.fall_silent()
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(AwayError, match="cannot be reached"):
-                ask(desk, "colour = c1", key="two")
+                ask(service, "colour = c1", key="two")
             assert time.monotonic() - began < 15
         with pytest.raises(AwayError):
-            desk.storage.told(None, before=2**53, most=10, size=1000)
+            service.storage.told(None, before=2**53, most=10, size=1000)
         network.come_back()
         until = time.monotonic() + 30
         while True:  # the old session still holds the lock at the far end, and is ended
             try:
-                (second,) = ask(desk, "colour = c1", key="two")
+                (second,) = ask(service, "colour = c1", key="two")
                 break
             except AwayError:
                 assert time.monotonic() < until
         assert second["line"] > first["line"]
-        assert ask(desk, "colour = c0", key="one") == [first]
+        assert ask(service, "colour = c0", key="one") == [first]
     direct = replace(behind, ledger=behind.ledger.replace(f":{network.port}/", f":{server.port}/"))
-    found = standing(direct)
+    found = ledger_status(direct)
     assert found.burned == 0
     assert sum(found.answers.values()) == 2
 
@@ -88,7 +88,7 @@ def test_a_server_before_a_silent_network_can_be_stopped(
     file = behind.folder / "behind.toml"
     file.write_text(behind.to_toml())
     program = (
-        "from fractions import Fraction; from dualquery.asking import rule; rule.EACH = Fraction(1, 1000); "
+        "from fractions import Fraction; from dualquery.interactive import rule; rule.EACH = Fraction(1, 1000); "
         "from dualquery.ledger import journal; journal.LONGEST = 3.0; "
         "from dualquery.cli import main; main()"
     )
@@ -123,7 +123,7 @@ def test_a_server_before_a_silent_network_can_be_stopped(
         ).all()
     with opened(direct):
         pass
-    assert standing(direct).burned <= asked
+    assert ledger_status(direct).burned <= asked
 
 
 def _post(port: int, given: str, question: str) -> tuple[int, Any]:

@@ -14,7 +14,7 @@ from dualquery.errors import DualQueryError, LedgerError
 from dualquery.ledger.chain import Witness
 from dualquery.ledger.journal import Storage
 from dualquery.service import tokens
-from dualquery.service.serving import opened
+from dualquery.service.run import opened
 from tests.service.conftest import Make, running, token
 
 
@@ -44,8 +44,8 @@ def test_tokens_are_hashed_revoked_and_given_again(make: Make, place: str | None
     assert known.all[0].quota == 1
     kinds = [line.kind for line in storage.verified(storage.promise()) if line.analyst == "ada"]
     assert kinds == ["granted", "revoked", "granted", "granted"]
-    with opened(settings) as desk:
-        assert desk.tokens.holder(third) is not None
+    with opened(settings) as service:
+        assert service.tokens.holder(third) is not None
 
 
 def test_a_token_ends_when_its_time_has_come(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

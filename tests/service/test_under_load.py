@@ -21,11 +21,10 @@ import pytest
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours
-from dualquery.asking.journal import Burned, Fired
-from dualquery.service import beginning
-from dualquery.service.limits import Daily
-from dualquery.service.problems import ProblemError
-from dualquery.service.standing import standing
+from dualquery.interactive.journal import Burned, Fired
+from dualquery.service import create
+from dualquery.service.journal import ledger_status
+from dualquery.service.limits import Daily, ProblemError
 from tests.service.conftest import Make, Running, running
 
 SIZES = {"a": 24, "b": 25, "c": 28}  # 16,800 cells
@@ -51,7 +50,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         seed=1,
         mechanism="projection",
     ).save(folder / "earlier")
-    made = beginning.begin(
+    made = create.begin(
         folder / "people.csv",
         schema=folder / "schema.toml",
         epsilon=1.0,
@@ -107,12 +106,12 @@ class Beside:
 def test_history_of_long_tables_holds_nobody_up(wide: Running, many: int) -> None:
     """A hundred free tables of 16,800 cells were 159 MB of history, 40 s without an event loop, and 1.8 GB."""
     for tested in (False, True):
-        size = os.path.getsize(wide.desk.settings.place)
+        size = os.path.getsize(wide.core.settings.place)
         for _ in range(many):
             status, reply, body = wide.ask(CELLS, free=not tested)
             assert (status, len(reply["values"])) == (200, 16_800)
         if not tested:
-            grown = os.path.getsize(wide.desk.settings.place) - size
+            grown = os.path.getsize(wide.core.settings.place) - size
             assert grown < many * 10_000, "what is free and can be had again is kept as its hash"
     waits, more = [], []
     for _ in range(5):  # what holds others up does so every time; a busy machine does not
@@ -131,9 +130,9 @@ def test_history_of_long_tables_holds_nobody_up(wide: Running, many: int) -> Non
 
 def test_history_is_paged_by_bytes(wide: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replies as they were told, each once, whatever fits on a page."""
-    from dualquery.service import desk
+    from dualquery.service import requests
 
-    monkeypatch.setattr(desk, "PAGE", 2000)
+    monkeypatch.setattr(requests, "PAGE", 2000)
     told = [json.loads(wide.ask(f"a = a{i}", free=True)[2]) for i in range(8)]
     seen: list[dict[str, Any]] = []
     before: int | None = 2**53
@@ -155,9 +154,9 @@ def test_a_long_free_reply_is_had_again_or_refused(wide: Running) -> None:
         body = {"question": CELLS, "free": True}
         status, _, first = wide.request("POST", f"/v1/datasets/{path}/ask", body, key=f"long-{path}")
         assert status == 200
-        lines = standing(wide.desk.settings).head.length
+        lines = ledger_status(wide.core.settings).head.length
         assert wide.request("POST", f"/v1/datasets/{path}/ask", body, key=f"long-{path}")[::2] == (200, first)
-        assert standing(wide.desk.settings).head.length == lines
+        assert ledger_status(wide.core.settings).head.length == lines
     (kept,) = wide.request("GET", "/v1/history?most=1")[1]["replies"]
     assert kept["sha256"] == hashlib.sha256(first).hexdigest()
     assert kept["values"] == kept["labels"] == []
@@ -194,7 +193,7 @@ def test_a_day_ends_at_midnight() -> None:
 
 def test_charges_carry_no_replies(wide: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an owner looks at by the thousand holds nothing long."""
-    found = wide.desk.storage.charges((Fired.kind, Burned.kind), before=2**53, most=1000)
+    found = wide.core.storage.charges((Fired.kind, Burned.kind), before=2**53, most=1000)
     assert found
     assert all(line.reply == line.body == "" for line in found)
 
@@ -231,7 +230,7 @@ def test_slow_clients_make_room_for_others(make: Make, sent: bytes) -> None:
 
 
 def test_headers_have_a_time_and_a_length(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dualquery.service.connections import Patient
+    from dualquery.service.app import Patient
 
     monkeypatch.setattr(Patient, "slowest", 0.5)
     with running(make(), ada=1.0) as found:

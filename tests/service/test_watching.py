@@ -17,15 +17,13 @@ import pytest
 import sqlalchemy as sql
 
 from dualquery import cli
-from dualquery.asking import rule
-from dualquery.asking.rehearsal import rehearse
+from dualquery.interactive import rule
 from dualquery.ledger.journal import AwayError, Storage
 from dualquery.privacy.thresholds import HazardTest
-from dualquery.service import beginning, clerk
-from dualquery.service.departures import Departure
-from dualquery.service.serving import opened
-from dualquery.service.standing import standing
-from dualquery.service.tally import Tally
+from dualquery.service import create, worker
+from dualquery.service.journal import ledger_status
+from dualquery.service.limits import Departure, RequestCounts
+from dualquery.service.run import opened, rehearse
 from tests.service import small
 from tests.service.conftest import Make, Running, ask, running, token
 
@@ -44,7 +42,7 @@ def _until(found: Running, status: int) -> dict[str, Any]:
 def test_not_ready_when_the_file_is_gone(make: Make) -> None:
     """Nobody has asked anything, and still it is noticed; then it comes back."""
     with running(make(), ada=1.0) as found:
-        place = Path(found.desk.settings.place)
+        place = Path(found.core.settings.place)
         _until(found, 200)
         place.rename(place.with_name("elsewhere"))
         assert _until(found, 503)["error"] == {
@@ -72,7 +70,7 @@ def test_not_ready_when_nothing_can_be_written_or_nothing_answers(
                 assert "steward" not in str(_until(found, 503))
             _until(found, 200)
         going_on = Event()
-        monkeypatch.setattr(clerk, "HANGING", 0.2)
+        monkeypatch.setattr(worker, "HANGING", 0.2)
         monkeypatch.setattr(Storage, "probe", lambda _: going_on.wait(30))
         assert _until(found, 503)["error"]["code"] == "ledger_silent"
         going_on.set()
@@ -141,8 +139,8 @@ def test_prometheus_reads_counters_that_say_nothing_of_the_table(make: Make) -> 
 
 def test_a_log_of_requests_without_questions() -> None:
     lines: list[str] = []
-    tally = Tally(lines.append)
-    tally.count("POST", "/v1/datasets/{dataset}/ask", 200, analyst="ada", arrived=0.25)
+    counts = RequestCounts(lines.append)
+    counts.count("POST", "/v1/datasets/{dataset}/ask", 200, analyst="ada", arrived=0.25)
     until = time.monotonic() + 10
     while not lines and time.monotonic() < until:
         time.sleep(0.01)
@@ -157,12 +155,12 @@ def test_a_log_of_requests_without_questions() -> None:
 
 def test_a_log_that_nobody_reads_stops_nobody() -> None:
     stuck = Event()
-    tally = Tally(lambda _: stuck.wait(30))
+    counts = RequestCounts(lambda _: stuck.wait(30))
     began = time.monotonic()
     for _ in range(20_000):
-        tally.count("GET", "/v1/health", 200, analyst=None, arrived=0.0)
+        counts.count("GET", "/v1/health", 200, analyst=None, arrived=0.0)
     assert time.monotonic() - began < 20
-    assert tally.requests["GET", "/v1/health", 200] == 20_000
+    assert counts.requests["GET", "/v1/health", 200] == 20_000
     stuck.set()
 
 
@@ -205,10 +203,10 @@ def test_the_first_fire_is_no_slower_than_later_ones(make: Make) -> None:
     settings = make()
     token(settings)
     seconds = []
-    with opened(settings) as desk:
+    with opened(settings) as service:
         for question in small.questions(12, seed=5):
             before = time.process_time()
-            (reply,) = ask(desk, question)
+            (reply,) = ask(service, question)
             if reply["badge"] == "measured":
                 seconds.append(time.process_time() - before)
     assert len(seconds) > 3
@@ -219,36 +217,36 @@ def test_tables_of_tests_are_ready_before_anybody_asks(make: Make, monkeypatch: 
     monkeypatch.setattr(rule, "EACH", Fraction(1, 100))  # the real one
     settings = make()
     token(settings)
-    with opened(settings) as desk:
-        desk.clerk.prepare_all()
+    with opened(settings) as service:
+        service.worker.prepare_all()
         made: list[HazardTest] = []
         monkeypatch.setattr(HazardTest, "prepare", lambda test: made.append(test))
-        ask(desk, "colour = c0", "by colour", "colour by size")
+        ask(service, "colour = c0", "by colour", "colour by size")
         assert made == []
-        ask(desk, "colour by size by age")
+        ask(service, "colour by size by age")
         assert len(made) == 1
 
 
 def test_the_quantum_of_a_new_service_is_measured(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert beginning.quantum_for(0.001) == 0.02
-    assert beginning.quantum_for(0.0051) == 0.04
-    assert beginning.quantum_for(1.0) == 5.12
-    assert beginning.quantum_for(1000.0) <= 60
+    assert create.quantum_for(0.001) == 0.02
+    assert create.quantum_for(0.0051) == 0.04
+    assert create.quantum_for(1.0) == 5.12
+    assert create.quantum_for(1000.0) <= 60
     asked: list[int] = []
 
     def slow(rule: Any, release: Any, *, rows: int = 1024) -> float:
         asked.append(rows)
         return 0.1
 
-    monkeypatch.setattr(beginning, "rehearse", slow)
+    monkeypatch.setattr(create, "rehearse", slow)
     settings = make()
     assert asked == [small.ROWS]
     assert "quantum = 0.64" in (settings.folder / "service.toml").read_text()
 
 
 def test_a_rehearsal_takes_every_path(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dualquery.asking import online
-    from dualquery.asking.answers import Badge
+    from dualquery.interactive import online
+    from dualquery.interactive.answers import Badge
 
     seen: list[Badge] = []
     real = online.answer_of
@@ -257,12 +255,12 @@ def test_a_rehearsal_takes_every_path(make: Make, monkeypatch: pytest.MonkeyPatc
         seen.append(badge)
         return real(question, badge, *arguments, **options)
 
-    with opened(make()) as desk:
-        table = desk.clerk._online
+    with opened(make()) as service:
+        table = service.worker._online
         monkeypatch.setattr(online, "answer_of", noted)
-        before = desk.clerk.head
+        before = service.worker.head
         assert 0 < rehearse(table.rule, table.release) < 10
-        assert desk.clerk.head == before
+        assert service.worker.head == before
     assert {Badge.MEASURED, Badge.BOUGHT} <= set(seen)
 
 
@@ -273,7 +271,7 @@ def test_a_taken_port_and_missing_tls_files_are_sentences(
     make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = make()
-    service, before = str(settings.folder / "service.toml"), standing(settings).head
+    service, before = str(settings.folder / "service.toml"), ledger_status(settings).head
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert cli.run(["serve", service, "--port", port]) == 2
@@ -291,12 +289,12 @@ def test_a_taken_port_and_missing_tls_files_are_sentences(
         shown = " ".join(capsys.readouterr().err.split())
         assert said in shown
         assert "Traceback" not in shown
-    assert standing(settings).head == before
+    assert ledger_status(settings).head == before
 
 
 def test_what_is_too_dear_has_its_price(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left to test with: the price is that of a fire, and not 0."""
-    from dualquery.asking.state import State
+    from dualquery.interactive.state import State
 
     with running(make(), ada=1.0) as found:
         monkeypatch.setattr(State, "open_slot", None)

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dualquery.audits import files, mechanisms, slots, special, thresholds, verbs
-from dualquery.audits.case import AuditError, Case, Finding, Verdict, judged
-from dualquery.audits.chance import stream
+from dualquery.audits import curator, releases, sessions
+from dualquery.audits.case import AuditError, Case, Finding, Verdict, judged, stream
 from dualquery.types import Progress
 
 CONFIDENCE = 0.999  # that no claim which holds is called broken, over all cases of an audit
@@ -37,12 +36,9 @@ class Audit:
 def all_cases() -> list[Case]:
     """Every case: what the curator says, what mechanisms release, what folders show."""
     return [
-        *verbs.cases(),
-        *thresholds.cases(),
-        *slots.cases(),
-        *mechanisms.cases(),
-        *special.cases(),
-        *files.cases(),
+        *curator.cases(),
+        *sessions.cases(),
+        *releases.cases(),
     ]
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from dualquery.cli.output import say
 from dualquery.errors import DualQueryError
 
 
@@ -74,6 +75,5 @@ def _interrupted() -> int:
 
 
 def _refuse(sentence: str) -> int:
-    sentence = sentence[:1].upper() + sentence[1:]
-    print(f"Error: {sentence}", file=sys.stderr)
+    say("Error", sentence)
     return 2

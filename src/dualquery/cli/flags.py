@@ -9,17 +9,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from dualquery.errors import BudgetError, DataError
-from dualquery.mechanisms.wishes import WISHES, Flag, flags_of
+from dualquery.mechanisms import wishes
 from dualquery.privacy.budget import Accounting, Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
+
+if TYPE_CHECKING:
+    from dualquery.table.schema import Schema
+    from dualquery.table.source import Source
 
 SPEC = (
     "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
@@ -29,8 +32,6 @@ SPEC = (
 
 
 RELEASED_BY = [each.value for each in Accounting if each is not Accounting.RENYI]  # which is for questions
-
-
 RELATED_BY = ["replace", "add-remove", "person-replace", "person-add-remove"]
 
 
@@ -75,7 +76,6 @@ DeltaFlag: TypeAlias = Annotated[
         "--delta",
         metavar="δ",
         help="The probability of an exception. [default: 1/n² for n records, at most 10⁻⁶; 0 with pure accounting]",
-        show_default=False,
     ),
 ]
 MechanismFlag: TypeAlias = Annotated[
@@ -85,8 +85,7 @@ MechanismFlag: TypeAlias = Annotated[
         "-m",
         metavar="NAME",
         help="How to release. [default: the program chooses]",
-        show_default=False,
-        autocompletion=_beginning(list(WISHES)),
+        autocompletion=_beginning(list(wishes.WISHES)),
     ),
 ]
 AccountingFlag: TypeAlias = Annotated[
@@ -118,23 +117,35 @@ RecordsPerPersonFlag: TypeAlias = Annotated[
         "--records-per-person",
         metavar="K",
         is_eager=True,  # so that --neighbours knows it
-        show_default=False,
         help="How many records of each person count, where neighbours are persons; more are dropped.",
     ),
 ]
-DatasetFlag: TypeAlias = Annotated[
-    str | None,
+RecordsFlag: TypeAlias = Annotated[
+    int | None,
     typer.Option(
-        "--dataset", metavar="NAME", help="The dataset. [default: all there are]", show_default=False
+        "--records",
+        "--public-rows",
+        metavar="N",
+        min=1,
+        help="The number of records, declared as public where neighbours do not share it. "
+        "[default: a release measures it with 1% of the budget]",
     ),
+]
+TableArgument: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="The private table: CSV, Parquet, Arrow, transactions, …, a pattern of files in quotes, or a database.",
+    ),
+]
+FolderArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")]
+DatasetFlag: TypeAlias = Annotated[
+    str | None, typer.Option("--dataset", metavar="NAME", help="The dataset. [default: all there are]")
 ]
 ByFlag: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "--by",
-        metavar="NAMES",
-        help="A whole table: attributes with commas between them, like `region,sex`.",
-        show_default=False,
+        "--by", metavar="NAMES", help="A whole table: attributes with commas between them, like `region,sex`."
     ),
 ]
 JsonFlag: TypeAlias = Annotated[
@@ -144,12 +155,7 @@ QuietFlag: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print nothi
 
 
 def budget_from(
-    epsilon: float,
-    delta: float | None,
-    *,
-    rows: int | None,
-    neighbours: Neighbours,
-    accounting: Accounting,
+    epsilon: float, delta: float | None, *, rows: int | None, neighbours: Neighbours, accounting: Accounting
 ) -> Budget:
     """The budget that the flags describe; without a public number of rows, δ has no default."""
     if delta is None:
@@ -165,74 +171,41 @@ def budget_from(
     return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
 
 
-@dataclass(frozen=True)
-class WishFlag:
-    """One option of one or more mechanisms, as a flag."""
+def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes `options` (a dict) a flag for each option of a mechanism."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [each for each in signature.parameters.values() if each.name != "options"]
+    known = wishes.options()
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name, option))
+        for name, option in known.items()
+    ]
 
-    flag: Flag
-    kind: Any
-    mechanisms: tuple[str, ...]
+    @functools.wraps(command)
+    def completed(**named: Any) -> None:
+        wanted = {name: named.pop(name) for name in known}
+        command(**named, options={name: value for name, value in wanted.items() if value is not None})
 
-    def annotation(self, field: str) -> Any:
-        """The type of the command's parameter, as typer reads it."""
-        names = list(self.flag.names) or ["--" + field.replace("_", "-")]
-        limits: dict[str, Any] = {} if self.flag.least is None else {"min": self.flag.least}
-        if self.flag.parser is not None:
-            limits["parser"] = self.flag.parser
-        option = typer.Option(
-            *names,
-            help=f"{self.flag.help} [{', '.join(self.mechanisms)}]",
-            metavar=self.flag.metavar,
-            rich_help_panel="Options of mechanisms",
-            **limits,
-        )
-        return Annotated[Any if self.flag.parser is not None else self.kind, option]
+    completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    completed.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+    del completed.__wrapped__
+    return completed
 
 
-def wish_flags() -> dict[str, WishFlag]:
-    """Every option of every mechanism, in the order of the mechanisms, with those that understand it."""
-    found: dict[str, WishFlag] = {}
-    for name, wishes in WISHES.items():
-        kinds = get_type_hints(wishes)
-        for field, flag in flags_of(wishes).items():
-            known = found.get(field, WishFlag(flag, kinds[field], ()))
-            found[field] = replace(known, mechanisms=(*known.mechanisms, name))
-    return found
-
-
-def with_mechanism_flags() -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command that takes `options` (a dict) a flag for each."""
-
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.name != "options"]
-        known = wish_flags()
-        added = [
-            inspect.Parameter(
-                field,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=flag.annotation(field),
-            )
-            for field, flag in known.items()
-        ]
-
-        @functools.wraps(command)
-        def completed(**named: Any) -> None:
-            wanted = {field: named.pop(field) for field in known}
-            command(**named, options={field: value for field, value in wanted.items() if value is not None})
-
-        completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-        completed.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
-        del completed.__wrapped__
-        return completed
-
-    return decorated
-
-
-if TYPE_CHECKING:
-    from dualquery.table.schema import Schema
-    from dualquery.table.source import Source
+def _flag(name: str, option: wishes.Option) -> Any:
+    """The type of a command's parameter, as typer reads it."""
+    flag = option.flag
+    limits: dict[str, Any] = {} if flag.least is None else {"min": flag.least}
+    if flag.parser is not None:
+        limits["parser"] = flag.parser
+    described = typer.Option(
+        *(flag.names or ["--" + name.replace("_", "-")]),
+        help=f"{flag.help} [{', '.join(option.mechanisms)}]",
+        metavar=flag.metavar,
+        rich_help_panel="Options of mechanisms",
+        **limits,
+    )
+    return Annotated[Any if flag.parser is not None else option.kind | None, described]
 
 
 class Engine(Enum):
@@ -247,7 +220,6 @@ NamedTableFlag: TypeAlias = Annotated[
     typer.Option(
         "--table",
         metavar="NAME",
-        show_default=False,
         help="The table or view, where TABLE is a database: `postgresql://user@host/database`.",
     ),
 ]
@@ -262,7 +234,6 @@ MasterFlag: TypeAlias = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        show_default=False,
         help="With `--engine spark`: the cluster, like `local-cluster[2,1,2048]`, `yarn` or `sc://host`. "
         "[default: local[*]]",
     ),

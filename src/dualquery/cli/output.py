@@ -120,9 +120,14 @@ def _styled(text: str, style: str) -> str:
     return f"\x1b[{style}m{text}\x1b[0m"
 
 
+def say(kind: str, sentence: str) -> None:
+    """An error or a warning, on the standard error."""
+    print(f"{kind}: {sentence[:1].upper()}{sentence[1:]}", file=sys.stderr)
+
+
 def print_warnings(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        print(f"Warning: {warning[:1].upper()}{warning[1:]}", file=sys.stderr)
+        say("Warning", warning)
 
 
 def seconds(value: float) -> str:

@@ -4,266 +4,33 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dualquery.cli import flags
-from dualquery.cli.flags import Engine, EngineFlag, MasterFlag, NamedTableFlag, source_of
+from dualquery.cli import flags, output
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.types import Progress
 
 if TYPE_CHECKING:
-    from dualquery.counting.counter import Counter
     from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
-    from dualquery.table.schema import Schema
-    from dualquery.table.source import Source
+    from dualquery.releases.plan import Settled
 
 
-TableArgument: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="TABLE",
-        help="The private table: CSV, Parquet, Arrow, transactions, …, a pattern of files in quotes, or a database.",
-    ),
-]
-OutFlag: TypeAlias = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")]
-RecordsFlag: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--records",
-        "--public-rows",
-        metavar="N",
-        min=1,
-        show_default=False,
-        help="The number of records, where it is public although these neighbours do not share it. "
-        "[default: measured with 1% of the budget]",
-    ),
-]
-SeedFlag: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--seed", metavar="N", min=0, help="Make it repeatable, and therefore **not private**."),
-]
-CsvFlag: TypeAlias = Annotated[
-    bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")
-]
-SignFlag: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
-]
-LedgerFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        metavar="LEDGER",
-        show_default=False,
-        help="The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
-    ),
-]
-
-
-@flags.with_mechanism_flags()
-def release(
-    *,
-    table: TableArgument,
-    schema: flags.SchemaFlag,
-    queries: flags.QueriesFlag,
-    epsilon: flags.EpsilonFlag,
-    out: OutFlag,
-    delta: flags.DeltaFlag = None,
-    mechanism: flags.MechanismFlag = None,
-    accounting: flags.AccountingFlag = Accounting.TIGHTEST,
-    neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
-    records_per_person: flags.RecordsPerPersonFlag = None,
-    records: RecordsFlag = None,
-    seed: SeedFlag = None,
-    ledger: LedgerFlag = None,
-    dataset: flags.DatasetFlag = None,
-    named: NamedTableFlag = None,
-    engine: EngineFlag = Engine.LOCAL,
-    master: MasterFlag = None,
-    csv: CsvFlag = False,
-    sign: SignFlag = None,
-    json: flags.JsonFlag = False,
-    quiet: flags.QuietFlag = False,
-    options: dict[str, Any],
-) -> None:
-    """Make synthetic data with a certificate from a private table.
-
-    Examples:
-
-    ```
-    dualquery release people.csv --schema schema.toml --queries marginals:3 --epsilon 1 --out released
-    dualquery release people.csv --schema schema.toml \\
-        --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
-    dualquery release 'parts/part-*.parquet' --schema schema.toml \\
-        --queries marginals:2 --epsilon 1 --memory 2GB --out released
-    dualquery release 'parts/*.parquet' --schema schema.toml \\
-        --queries marginals:2 --epsilon 1 --engine spark --master 'local-cluster[2,1,2048]' --out released
-    ```
-    """
-    budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
-    budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
-    from dualquery.cli.output import ProgressBars
-
-    with ProgressBars(wanted=not (json or quiet)) as progress:
-        from dualquery.releases.make import release as make_release
-        from dualquery.releases.number_of_records import shared_rows
-
-        described, workload = _prepared(schema, queries, mechanism, out, sign)
-        source = source_of(table, named, described, engine, master)
-        counter = _read(source, described, neighbours, options.get("memory"), progress)
-        budget = budget_for(rows=shared_rows(counter, neighbours) or records)
-        made = make_release(
-            counter,
-            schema=described,
-            workload=workload,
-            budget=budget,
-            mechanism=mechanism,
-            seed=seed,
-            records=records,
-            progress=progress,
-            ledger=ledger,
-            dataset=dataset,
-            **options,
-        )
-        progress("writing the release", 0, 1)
-        made.save(out, csv=csv, sign=sign)
-    _tell(out, made.certificate, json=json, quiet=quiet)
-    if not quiet:
-        _tell_of_persons(source, described)
-
-
-def _tell_of_persons(source: Source, schema: Schema) -> None:
-    """Warn on the terminal, and nowhere else, where a column that the schema leaves out holds ids that come again."""
-    from dualquery.cli import output
-    from dualquery.table.drafting import several_rows
-    from dualquery.table.first_rows import first_rows
-
-    output.print_warnings(several_rows(first_rows(source, schema.encoding), schema))
-
-
-def _tell(folder: Path, certificate: Certificate, *, json: bool, quiet: bool) -> None:
-    from dualquery.cli import output
-
-    if json:
-        output.print_json(_json(folder, certificate))
-    elif not quiet:
-        print_summary(folder, certificate)
-    if not quiet:
-        output.print_warnings(certificate["warnings"])
-
-
-def _read(table: Any, schema: Schema, neighbours: Neighbours, memory: object, progress: Progress) -> Counter:
-    """The records, read so that these neighbours stay neighbours."""
-    from dualquery.releases.make import counter_of, refuse_dropping
-
-    refuse_dropping(schema, neighbours)
-    return counter_of(table, schema, neighbours, memory, progress)
-
-
-def _prepared(
-    schema: Path, queries: list[str], mechanism: str | None, out: Path, sign: Path | None
-) -> tuple[Schema, Workload]:
-    """What is public about a release, after refusing what would only fail later."""
-    from dualquery.queries.families import from_spec
-    from dualquery.releases.folder import refuse_occupied
-    from dualquery.releases.plan import check_mechanism
-    from dualquery.releases.seal import read_private_key
-    from dualquery.table.schema import read_schema
-
-    refuse_occupied(out)
-    if sign is not None:
-        read_private_key(sign)
-    check_mechanism(mechanism)
-    described = read_schema(schema)
-    return described, from_spec(described.domain, queries)
-
-
-def print_summary(folder: Path, certificate: Certificate) -> None:
-    """What was released, what it cost, and where it is."""
-    from dualquery.cli import output
-    from dualquery.releases import sentences as words
-
-    predicted = certificate.predicted_error
-    spent, budget = certificate["spent"], certificate["budget"]
-    output.print_facts(
-        {
-            "released": words.headline(certificate),
-            "mechanism": f"{certificate['mechanism']}. {certificate['reason']}",
-            "privacy": f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
-            f"δ = {words.number(spent['delta'])}, neighbours {words.relation(certificate)}, "
-            f"accounting {budget['accounting']} ({budget['accounting_reason']}), "
-            f"from {certificate['entropy']['statement']}",
-            **_book_fact(certificate),
-            "predicted error": output.errors(
-                predicted.mean, predicted.maximum, certificate.get("table", "records")
-            ),
-            **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
-            "folder": str(folder),
-            "report": str(folder / "report.html"),
-        }
-    )
-
-
-def _book_fact(certificate: Certificate) -> dict[str, str]:
-    """Which charge of which book paid for a release, where one did."""
-    book = certificate.get("book")
-    return (
-        {}
-        if book is None
-        else {"ledger": f"charge {book['sequence']} of '{book['name']}', head {book['head']}"}
-    )
-
-
-def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
-    import json
-
-    whole = json.loads(certificate.to_json())
-    kept = ("mechanism", "reason", "parameters", "budget", "spent", "records", "synthetic_rows", "workload")
-    predicted = certificate.predicted_error
-    return {
-        "folder": str(folder),
-        **{key: whole[key] for key in kept},
-        **({"book": whole["book"]} if "book" in whole else {}),
-        "private": certificate.private,
-        "predicted_error": {"mean": predicted.mean, "max": predicted.maximum},
-        "notes": whole["notes"],
-        "warnings": whole["warnings"],
-    }
-
-
-if TYPE_CHECKING:
-    from dualquery.queries.workload import Workload
-    from dualquery.releases.plan import Foreseen
-
-
-@flags.with_mechanism_flags()
+@flags.with_mechanism_flags
 def plan(
     *,
     schema: flags.SchemaFlag,
     queries: flags.QueriesFlag,
     epsilon: flags.EpsilonFlag,
-    records: Annotated[
-        int | None,
-        typer.Option(
-            "--records",
-            "--public-rows",
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="The number of records of the table, declared as public where neighbours do not share it.",
-        ),
-    ] = None,
+    records: flags.RecordsFlag = None,
     expected_records: Annotated[
         int | None,
         typer.Option(
             "--expected-records",
             metavar="N",
             min=1,
-            show_default=False,
             help="About how many there are, where the release is to measure it instead.",
         ),
     ] = None,
@@ -288,22 +55,13 @@ def plan(
         raise typer.BadParameter("say how many records the table has: --records, or --expected-records.")
     number = records or expected_records or 0
     budget = flags.budget_from(epsilon, delta, rows=number, neighbours=neighbours, accounting=accounting)
-    from dualquery.cli import output
     from dualquery.queries.families import from_spec
-    from dualquery.releases.plan import foreseen, warnings_of
+    from dualquery.releases.plan import settled_plan, warnings_of
     from dualquery.table.schema import read_schema
 
     described = read_schema(schema)
     workload = from_spec(described.domain, queries)
-    found = foreseen(
-        described,
-        expected_records=expected_records,
-        records=records,
-        workload=workload,
-        budget=budget,
-        mechanism=mechanism,
-        **options,
-    )
+    found = settled_plan(described, workload, budget, expected_records, records, mechanism, options)
     warnings = warnings_of(budget, number, described)
     if json:
         output.print_json(_plan_json(found, workload, number, warnings))
@@ -312,9 +70,8 @@ def plan(
         output.print_warnings(warnings)
 
 
-def _print_plan(found: Foreseen, workload: Workload) -> None:
+def _print_plan(found: Settled, workload: Workload) -> None:
     """The plan for people."""
-    from dualquery.cli import output
     from dualquery.mechanisms.mechanism import shown
 
     made, budget = found.plan, found.budget
@@ -323,7 +80,7 @@ def _print_plan(found: Foreseen, workload: Workload) -> None:
         "because": made.reason,
         "queries": f"{workload.size:,} ({workload.spec})",
         "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {budget.neighbours}, "
-        f"accounting {budget.accounting} ({found.accounting_reason})",
+        f"accounting {budget.accounting} ({found.why})",
     }
     for name, value in shown(made.parameters).items():
         facts[name.replace("_", " ")] = output.parameter(value)
@@ -336,7 +93,7 @@ def _print_plan(found: Foreseen, workload: Workload) -> None:
         print(f"Note: {note}")
 
 
-def _plan_json(found: Foreseen, workload: Workload, rows: int, warnings: list[str]) -> dict[str, object]:
+def _plan_json(found: Settled, workload: Workload, rows: int, warnings: list[str]) -> dict[str, object]:
     from dualquery.mechanisms.mechanism import shown
 
     made, budget = found.plan, found.budget
@@ -354,7 +111,7 @@ def _plan_json(found: Foreseen, workload: Workload, rows: int, warnings: list[st
             "neighbours": budget.neighbours.value,
             "records_per_person": budget.neighbours.records_per_person,
             "accounting": budget.accounting.value,
-            "accounting_reason": found.accounting_reason,
+            "accounting_reason": found.why,
         },
         "mean_error": made.mean_error,
         "max_error": made.max_error,
@@ -362,4 +119,148 @@ def _plan_json(found: Foreseen, workload: Workload, rows: int, warnings: list[st
         "bytes": made.bytes,
         "notes": list(made.notes),
         "warnings": warnings,
+    }
+
+
+@flags.with_mechanism_flags
+def release(
+    *,
+    table: flags.TableArgument,
+    schema: flags.SchemaFlag,
+    queries: flags.QueriesFlag,
+    epsilon: flags.EpsilonFlag,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
+    delta: flags.DeltaFlag = None,
+    mechanism: flags.MechanismFlag = None,
+    accounting: flags.AccountingFlag = Accounting.TIGHTEST,
+    neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: flags.RecordsPerPersonFlag = None,
+    records: flags.RecordsFlag = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Make it repeatable, and therefore **not private**."),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger",
+            metavar="LEDGER",
+            help="The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
+        ),
+    ] = None,
+    dataset: flags.DatasetFlag = None,
+    named: flags.NamedTableFlag = None,
+    engine: flags.EngineFlag = flags.Engine.LOCAL,
+    master: flags.MasterFlag = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
+    ] = None,
+    json: flags.JsonFlag = False,
+    quiet: flags.QuietFlag = False,
+    options: dict[str, Any],
+) -> None:
+    """Make synthetic data with a certificate from a private table.
+
+    Examples:
+
+    ```
+    dualquery release people.csv --schema schema.toml --queries marginals:3 --epsilon 1 --out released
+    dualquery release people.csv --schema schema.toml \\
+        --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
+    dualquery release 'parts/part-*.parquet' --schema schema.toml \\
+        --queries marginals:2 --epsilon 1 --memory 2GB --out released
+    dualquery release 'parts/*.parquet' --schema schema.toml \\
+        --queries marginals:2 --epsilon 1 --engine spark --master 'local-cluster[2,1,2048]' --out released
+    ```
+    """
+    budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
+    budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
+    with output.ProgressBars(wanted=not (json or quiet)) as progress:
+        from dualquery.queries.families import from_spec
+        from dualquery.releases import make
+        from dualquery.releases.folder import refuse_occupied
+        from dualquery.releases.number_of_records import shared_rows
+        from dualquery.releases.plan import check_mechanism
+        from dualquery.releases.seal import read_private_key
+        from dualquery.table.drafting import several_rows
+        from dualquery.table.first_rows import first_rows
+        from dualquery.table.schema import read_schema
+
+        # What would only fail later is refused before the table is read.
+        refuse_occupied(out)
+        if sign is not None:
+            read_private_key(sign)
+        check_mechanism(mechanism)
+        described = read_schema(schema)
+        workload = from_spec(described.domain, queries)
+        source = flags.source_of(table, named, described, engine, master)
+        counter = make.counting(source, described, neighbours, options.get("memory"), progress)
+        made = make.release(
+            counter,
+            schema=described,
+            workload=workload,
+            budget=budget_for(rows=shared_rows(counter, neighbours) or records),
+            mechanism=mechanism,
+            seed=seed,
+            records=records,
+            progress=progress,
+            ledger=ledger,
+            dataset=dataset,
+            **options,
+        )
+        progress("writing the release", 0, 1)
+        made.save(out, csv=csv, sign=sign)
+    if json:
+        output.print_json(_json(out, made.certificate))
+    elif not quiet:
+        print_summary(out, made.certificate)
+    if not quiet:
+        output.print_warnings(made.certificate["warnings"])
+        # On the terminal, and nowhere else: a column that the schema leaves out may hold ids that come again.
+        output.print_warnings(several_rows(first_rows(source, described.encoding), described))
+
+
+def print_summary(folder: Path, certificate: Certificate) -> None:
+    """What was released, what it cost, and where it is."""
+    from dualquery.releases import sentences as words
+
+    predicted = certificate.predicted_error
+    book = certificate.get("book")
+    output.print_facts(
+        {
+            "released": words.headline(certificate),
+            "mechanism": f"{certificate['mechanism']}. {certificate['reason']}",
+            "privacy": f"{words.cost(certificate)} ({certificate['budget']['accounting_reason']}), "
+            f"from {certificate['entropy']['statement']}",
+            **(
+                {}
+                if book is None
+                else {"ledger": f"charge {book['sequence']} of '{book['name']}', head {book['head']}"}
+            ),
+            "predicted error": output.errors(
+                predicted.mean, predicted.maximum, certificate.get("table", "records")
+            ),
+            **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
+            "folder": str(folder),
+            "report": str(folder / "report.html"),
+        }
+    )
+
+
+def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
+    import json
+
+    whole = json.loads(certificate.to_json())
+    kept = ("mechanism", "reason", "parameters", "budget", "spent", "records", "synthetic_rows", "workload")
+    predicted = certificate.predicted_error
+    return {
+        "folder": str(folder),
+        **{key: whole[key] for key in kept},
+        **({"book": whole["book"]} if "book" in whole else {}),
+        "private": certificate.private,
+        "predicted_error": {"mean": predicted.mean, "max": predicted.maximum},
+        "notes": whole["notes"],
+        "warnings": whole["warnings"],
     }

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dualquery.cli.flags import SPEC, ByFlag, JsonFlag, NamedTableFlag, QuietFlag, table_of
+from dualquery.cli import output
+from dualquery.cli.flags import SPEC, ByFlag, FolderArgument, JsonFlag, NamedTableFlag, QuietFlag, table_of
+from dualquery.errors import QueryError
 
 if TYPE_CHECKING:
+    from dualquery.releases.evaluate import Evaluation
     from dualquery.releases.release import Release
     from dualquery.table.domain import Domain
 
 
 def answer(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")],
+    folder: FolderArgument,
     queries: Annotated[
         list[str] | None,
         typer.Argument(metavar="[QUERY]...", help="Queries; `-` reads them from the standard input."),
@@ -40,7 +43,6 @@ def answer(
     dualquery answer released --file questions.txt --json
     ```
     """
-    from dualquery.errors import QueryError
     from dualquery.releases.release import Release
 
     asked: list[tuple[str, str]] = []  # the text, and where it stands
@@ -65,8 +67,6 @@ def answer(
 
 def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool) -> None:
     """An answer a line; what cannot be answered goes to the standard error, and the exit code is 1."""
-    from dualquery.cli import output
-    from dualquery.errors import QueryError
     from dualquery.mechanisms.error_bars import LEVEL
     from dualquery.releases.release import each_answered
 
@@ -89,15 +89,13 @@ def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool
         output.print_lines([[str(each), text] for text, each in pairs if not isinstance(each, QueryError)])
     refused = [each for each in found if isinstance(each, QueryError)]
     for each in refused:
-        sentence = str(each)
-        print(f"Error: {sentence[:1].upper()}{sentence[1:]}", file=sys.stderr)
+        output.say("Error", str(each))
     if refused:
         raise typer.Exit(1)
 
 
 def _print_table(release: Release, by: list[str], where: str | None, *, json: bool) -> None:
     """A row a cell: its values, its share and, where the number of records is public, its count."""
-    from dualquery.cli import output
     from dualquery.mechanisms.error_bars import LEVEL
     from dualquery.releases.release import with_bar
 
@@ -128,8 +126,6 @@ def _attributes(given: list[str], domain: Domain) -> list[str]:
 
 def _lines(file: Path) -> list[tuple[str, str]]:
     """The queries of a file or of the standard input; blank lines and comments are passed over."""
-    from dualquery.errors import QueryError
-
     name = "the standard input" if str(file) == "-" else f"'{file}'"
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
@@ -144,23 +140,13 @@ def _lines(file: Path) -> list[tuple[str, str]]:
     ]
 
 
-if TYPE_CHECKING:
-    from dualquery.releases.evaluate import Evaluation
-
-
 def evaluate(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")],
+    folder: FolderArgument,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The private table it was made from.")],
     named: NamedTableFlag = None,
     queries: Annotated[
         list[str] | None,
-        typer.Option(
-            "--queries",
-            "-q",
-            metavar="SPEC",
-            help=f"{SPEC} [default: those of the release]",
-            show_default=False,
-        ),
+        typer.Option("--queries", "-q", metavar="SPEC", help=f"{SPEC} [default: those of the release]"),
     ] = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -174,10 +160,7 @@ def evaluate(
     dualquery evaluate released people.csv --queries marginals:2 --json
     ```
     """
-    from dualquery.cli import output
-    from dualquery.cli.output import ProgressBars
-
-    with ProgressBars(wanted=not (json or quiet)) as progress:
+    with output.ProgressBars(wanted=not (json or quiet)) as progress:
         from dualquery.queries.families import from_spec
         from dualquery.releases.evaluate import evaluate as compare
         from dualquery.releases.release import Release
@@ -193,8 +176,6 @@ def evaluate(
 
 def print_evaluation(found: Evaluation) -> None:
     """Errors, as fractions of the table, under the stamp."""
-    from dualquery.cli import output
-
     print(f"*** {found.stamp} ***\n")
     facts = {
         "queries": f"{found.queries:,} ({found.workload})",
@@ -229,20 +210,18 @@ def print_evaluation(found: Evaluation) -> None:
 
 
 def _beside(found: float, predicted: float | None) -> str:
-    from dualquery.cli.output import fraction
-
-    return fraction(found) if predicted is None else f"{fraction(found)} (predicted {fraction(predicted)})"
+    shown = output.fraction(found)
+    return shown if predicted is None else f"{shown} (predicted {output.fraction(predicted)})"
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")],
+    folder: FolderArgument,
     key: Annotated[
         Path | None,
         typer.Option(
             "--key",
             metavar="FILE",
             help="The public key of whoever released it. [default: the one that the folder names]",
-            show_default=False,
         ),
     ] = None,
     json: JsonFlag = False,
@@ -256,7 +235,6 @@ def verify(
     dualquery verify released --key steward.pub
     ```
     """
-    from dualquery.cli import output
     from dualquery.releases.verify import verify as check
 
     found = check(folder, key)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dualquery.cli.flags import QuietFlag
+from dualquery.cli.output import say
 
 
 def draft(
     table: Annotated[
         str | None,
         typer.Argument(
-            metavar="TABLE",
-            help="The private table; it is not read where there is a public one.",
-            show_default=False,
+            metavar="TABLE", help="The private table; it is not read where there is a public one."
         ),
     ] = None,
     public_reference: Annotated[
@@ -26,7 +24,6 @@ def draft(
             "--public-reference",
             metavar="FILE",
             help="A public table of the same kind (a past census, a code book): the draft is then public.",
-            show_default=False,
         ),
     ] = None,
     quantiles: Annotated[
@@ -35,7 +32,6 @@ def draft(
             "--quantiles",
             metavar="COUNT",
             help="Put the edges of numbers at so many quantiles. [default: at round numbers]",
-            show_default=False,
         ),
     ] = None,
     encoding: Annotated[
@@ -44,14 +40,10 @@ def draft(
             "--encoding",
             metavar="NAME",
             help="The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.",
-            show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="FILE", help="Where to write it. [default: print it]", show_default=False
-        ),
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it. [default: print it]")
     ] = None,
     quiet: QuietFlag = False,
 ) -> None:
@@ -75,19 +67,18 @@ def draft(
         made.save(out)
     if not quiet and not made.public:
         where = "the text" if out is None else f"'{out}'"
-        print(
-            f"Warning: {where} was read off the private table, so it is private too. Go through the lines that end "
-            "in '# from the data', keep only what anybody would know without seeing the table, and delete these "
+        say(
+            "Warning",
+            f"{where} was read off the private table, so it is private too. Go through the lines that end in "
+            "'# from the data', keep only what anybody would know without seeing the table, and delete these "
             "remarks and the line 'draft = true' before you release anything with it.",
-            file=sys.stderr,
         )
 
 
 def check(
     schema: Annotated[Path, typer.Argument(metavar="FILE", help="The schema.")],
     table: Annotated[
-        str | None,
-        typer.Argument(metavar="TABLE", help="The private table that it should fit.", show_default=False),
+        str | None, typer.Argument(metavar="TABLE", help="The private table that it should fit.")
     ] = None,
     quiet: QuietFlag = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Compiled row-wise best responses to the residual of noisy tables.
+"""The compiled fitter: row-wise best responses to the residual of noisy tables, on as many cores as there are chains.
 
 The residual G_c = N·y_c − counts_c(X), times the weight of its table, is kept once per member attribute of
 the table, each time with that attribute varying fastest: the gains of all values that an attribute could
@@ -12,14 +12,51 @@ view. What attribute j earns is then a quadratic form in the other signs,
     h_j = g_j + Σ_k g_jk s_k + Σ_{k<l} g_jkl s_k s_l,
 
 which runs along contiguous memory: fifty attributes and all their 19,600 triples cost a row some ten
-microseconds.
+microseconds. ‖t‖² over the cells of S is 2^−|S| Σ_{B ⊆ S} χ_B(t)², so that a table of weight w and pull w·y adds
+w·2^−|S| to the weight of each subset B and 2^−|S| χ_B(w·y) to its pull. (That of the empty set moves no row.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, permutations
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
+from dualquery.fitting.fitter import RAREST, Chains, ItemTargets, Seeds, Targets
+from dualquery.types import Cells, Integers, Set
+
+BINARY_ATTRIBUTES = 160  # of which all triples are kept at once, in every chain: 16 MB
+BINARY_ORDER = 3
+
+Floats = NDArray[np.float32]
+
+
+class CompiledFitter:
+    """Chooses the kernel that is fastest for the targets; all play the same game."""
+
+    def fit(
+        self, targets: Targets | ItemTargets, start: Chains, heat: Sequence[float], seeds: Seeds
+    ) -> Iterator[Chains]:
+        if isinstance(targets, ItemTargets):
+            return item_passes(targets, start, heat, seeds)
+        if all_binary(targets.sizes, max(len(members) for members in targets.pull)):
+            return binary_passes(targets, start, heat, seeds)
+        return table_passes(targets, start, heat, seeds)
+
+
+CPU = CompiledFitter()
+
+
+def all_binary(sizes: NDArray[np.integer], order: int) -> bool:
+    """Whether sets of up to this order, of attributes of these sizes, are fitted by signed counts."""
+    return bool(np.all(sizes == 2)) and order <= BINARY_ORDER and len(sizes) <= BINARY_ATTRIBUTES
+
+
+# The noise of all kernels
 
 _BITS = 12
 _MASK = np.uint64((1 << _BITS) - 1)
@@ -54,14 +91,108 @@ def _shuffle(order, counter):  # type: ignore[no-untyped-def]
     return counter
 
 
+# Tables, each in a view of each of its attributes
+
+
+class Views(NamedTuple):
+    """Where each cell of each view lies.
+
+    Views are numbered by their moving attribute, which is their last member: those of attribute j are
+    first_view[j] to first_view[j + 1]. View v belongs to table[v]; the views of table t are
+    copy[first_copy[t] : first_copy[t + 1]], in the order of its attributes. Its members but the moving one are
+    `other`, padded by strides of zero.
+    """
+
+    size: Integers
+    first_view: Integers
+    table: Integers
+    first_copy: Integers
+    copy: Integers
+    member: Integers
+    stride: Integers
+    other: Integers
+    other_stride: Integers
+    offset: Integers  # and at the end the number of all cells
+
+
+def views_of(sizes: Integers, sets: Sequence[Set]) -> Views:
+    """The views of some tables."""
+    moving = np.array([j for members in sets for j in members], np.int64)
+    table = np.repeat(np.arange(len(sets)), [len(members) for members in sets])
+    order = np.argsort(moving, kind="stable")
+    copy = np.empty(len(order), np.int64)
+    copy[order] = np.arange(len(order))
+    width = max(len(members) for members in sets)
+    member = np.full((len(order), width), -1, np.int64)
+    stride = np.zeros((len(order), width), np.int64)
+    offset = np.zeros(len(order) + 1, np.int64)
+    for view, entry in enumerate(order.tolist()):
+        last = int(moving[entry])
+        members = [j for j in sets[int(table[entry])] if j != last] + [last]
+        step = 1
+        for m in range(len(members) - 1, -1, -1):
+            member[view, m], stride[view, m] = members[m], step
+            step *= int(sizes[members[m]])
+        offset[view + 1] = offset[view] + step
+    others = slice(0, max(1, width - 1))
+    fixed = (member[:, others] >= 0) & (member[:, others] != moving[order][:, None])
+    return Views(
+        size=np.ascontiguousarray(sizes, np.int64),
+        first_view=np.searchsorted(moving[order], np.arange(len(sizes) + 1)).astype(np.int64),
+        table=table[order],
+        first_copy=np.concatenate([[0], np.cumsum([len(s) for s in sets])]).astype(np.int64),
+        copy=copy,
+        member=member,
+        stride=stride,
+        other=np.where(fixed, member[:, others], 0),
+        other_stride=np.where(fixed, stride[:, others], 0),
+        offset=offset,
+    )
+
+
+def spread(views: Views, tables: Sequence[Cells]) -> Floats:
+    """Every table written into each of its views."""
+    out = np.empty(views.offset[-1], np.float32)
+    for t, cells in enumerate(tables):
+        for axis, view in enumerate(views.copy[views.first_copy[t] : views.first_copy[t + 1]]):
+            out[views.offset[view] : views.offset[view + 1]] = np.moveaxis(cells, axis, -1).ravel()
+    return out
+
+
+def leaning(sizes: Integers, lean: Mapping[int, Cells]) -> tuple[Floats, Integers]:
+    """The logarithms of the one-way fractions in a row, and where each attribute's begin; 0 where unknown."""
+    first_value = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    out = np.zeros(int(first_value[-1]), np.float32)
+    for j, fractions in lean.items():
+        out[first_value[j] : first_value[j + 1]] = np.log(np.maximum(fractions, RAREST))
+    return out, first_value
+
+
+def table_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds: Seeds) -> Iterator[Chains]:
+    """The rows after each pass, of attributes of any sizes."""
+    rows, counters = np.array(start, np.int32), seeds.copy()
+    sets = sorted(targets.pull, key=lambda s: (len(s), s))
+    views = views_of(targets.sizes, sets)
+    weight = np.array([targets.weight[members] for members in sets], np.float32)
+    lean, first_value = leaning(targets.sizes, targets.lean)
+    pull = spread(views, [targets.pull[members] for members in sets])
+    pull *= start.shape[1]
+    residual = np.repeat(pull[None, :], len(start), axis=0)
+    withdraw_rows(rows, residual, views, weight)
+    for temperature in heat:
+        answer_rows(rows, residual, views, weight, lean, first_value, np.float32(temperature), counters)
+        yield rows.astype(start.dtype)
+
+
 @njit(cache=True, parallel=True)
-def withdraw_rows(rows, residual, member, stride, offset, table, weight):  # type: ignore[no-untyped-def]
+def withdraw_rows(rows, residual, views, weight):  # type: ignore[no-untyped-def]
     """Subtract the weighted counts of every chain's rows from its residual, in every view."""
+    member, stride = views.member, views.stride
     for chain in prange(rows.shape[0]):
-        for view in range(offset.shape[0]):
-            w = weight[table[view]]
+        for view in range(len(views.table)):
+            w = weight[views.table[view]]
             for r in range(rows.shape[1]):
-                place = offset[view]
+                place = views.offset[view]
                 for m in range(member.shape[1]):
                     if member[view, m] < 0:
                         break
@@ -70,14 +201,15 @@ def withdraw_rows(rows, residual, member, stride, offset, table, weight):  # typ
 
 
 @njit(cache=True)
-def _move(row, j, old, new, views, table, first_copy, copy, member, stride, offset, weight, residual):  # type: ignore[no-untyped-def]
+def _move(row, j, old, new, views, weight, residual):  # type: ignore[no-untyped-def]
     """Move a row from value `old` to `new` of attribute j, in every view of every table that contains j."""
-    for view_of_j in range(views[0], views[1]):
-        t = table[view_of_j]
+    member, stride = views.member, views.stride
+    for view_of_j in range(views.first_view[j], views.first_view[j + 1]):
+        t = views.table[view_of_j]
         w = weight[t]
-        for c in range(first_copy[t], first_copy[t + 1]):
-            view = copy[c]
-            place = offset[view]
+        for c in range(views.first_copy[t], views.first_copy[t + 1]):
+            view = views.copy[c]
+            place = views.offset[view]
             step = np.int64(0)
             for m in range(member.shape[1]):
                 i = member[view, m]
@@ -92,25 +224,7 @@ def _move(row, j, old, new, views, table, first_copy, copy, member, stride, offs
 
 
 @njit(cache=True, parallel=True)
-def answer_rows(  # type: ignore[no-untyped-def]
-    rows,
-    residual,
-    size,
-    first_view,
-    table,
-    first_copy,
-    copy,
-    member,
-    stride,
-    other,
-    other_stride,
-    offset,
-    weight,
-    lean,
-    first_value,
-    temperature,
-    counters,
-):
+def answer_rows(rows, residual, views, weight, lean, first_value, temperature, counters):  # type: ignore[no-untyped-def]
     """Once over the rows of every chain, in random order: each row best-responds to the residual.
 
     rows[c] (N × d) and residual[c] (all views) belong to chain c and are changed in place, and so is its
@@ -118,11 +232,10 @@ def answer_rows(  # type: ignore[no-untyped-def]
     is Σ over tables containing j of w·G at the row's cell with j := v, plus Σ w at the present value (which
     takes the row itself out of the counts); the value of greatest gain + temperature · (lean + Gumbel) is taken,
     where lean (at first_value[j] + v) is the logarithm of the fraction that rows should have without any pull.
-
-    The views in which j moves are those from first_view[j] to first_view[j + 1]; `other` and `other_stride`
-    hold their members but j, padded by strides of zero.
     """
     chains, count, width = rows.shape
+    size, first_view, offset = views.size, views.first_view, views.offset
+    other, other_stride = views.other, views.other_stride
     widest = size.max()
     others = other.shape[1]
     for chain in prange(chains):
@@ -134,26 +247,23 @@ def answer_rows(  # type: ignore[no-untyped-def]
         itself = np.zeros(width, np.float32)
         for j in range(width):
             for view in range(first_view[j], first_view[j + 1]):
-                itself[j] += weight[table[view]]
+                itself[j] += weight[views.table[view]]
         counter = _shuffle(row_order, counter)
         for r in row_order:
             row = rows[chain, r]
             counter = _shuffle(order, counter)
             for j in order:
                 values = size[j]
-                views = first_view[j], first_view[j + 1]
-                if values < 2 or views[0] == views[1]:
+                if values < 2 or first_view[j] == first_view[j + 1]:
                     continue
                 old = row[j]
                 for v in range(values):
                     gain[v] = 0
-                for view in range(views[0], views[1]):
+                for view in range(first_view[j], first_view[j + 1]):
                     place = offset[view]
                     for m in range(others):
                         place += row[other[view, m]] * other_stride[view, m]
-                    here = mine[
-                        place : place + values
-                    ]  # a slice, so that the loop becomes vector instructions
+                    here = mine[place : place + values]  # a slice: the loop becomes vector instructions
                     for v in range(values):
                         gain[v] += here[v]
                 gain[old] += itself[j]
@@ -174,23 +284,29 @@ def answer_rows(  # type: ignore[no-untyped-def]
                     if gain[v] > gain[best]:
                         best = v
                 if best != old:
-                    _move(
-                        row,
-                        j,
-                        old,
-                        best,
-                        views,
-                        table,
-                        first_copy,
-                        copy,
-                        member,
-                        stride,
-                        offset,
-                        weight,
-                        mine,
-                    )
+                    _move(row, j, old, best, views, weight, mine)
                     row[j] = best
         counters[chain] = counter
+
+
+# Items, of which a row holds few
+
+
+def item_passes(targets: ItemTargets, start: Chains, heat: Sequence[float], seeds: Seeds) -> Iterator[Chains]:
+    """The rows after each pass, where targets are the fractions that hold an item, or two of them."""
+    rows, counters = np.array(start, np.uint8), seeds.copy()
+    chains, count, _ = start.shape
+    weights = np.float32(targets.weight_single), np.float32(targets.weight_pair)
+    apart = targets.pair.copy()
+    np.fill_diagonal(apart, 0.0)
+    pulls = count * targets.weight_single * targets.single, count * targets.weight_pair * apart
+    single, pair = (np.repeat(pull.astype(np.float32)[None], chains, axis=0) for pull in pulls)
+    withdraw_items(rows, single, pair, *weights)
+    likely = np.clip(targets.single, RAREST, 1 - RAREST)
+    lean = np.log(likely / (1 - likely)).astype(np.float32)
+    for temperature in heat:
+        answer_item_rows(rows, single, pair, *weights, lean, np.float32(temperature), counters)
+        yield rows.copy()
 
 
 @njit(cache=True, parallel=True)
@@ -285,6 +401,63 @@ def answer_item_rows(  # type: ignore[no-untyped-def]
                         two[held[a], j] += weight_pair
                 row[j] = new
         counters[chain] = counter
+
+
+# Binary attributes, by signed counts
+
+
+class SignedTargets:
+    """Targets as pulls and weights of signed counts, each order a symmetric array with an axis an attribute."""
+
+    def __init__(self, targets: Targets) -> None:
+        width = len(targets.sizes)
+        by_order: dict[int, list[Set]] = {}
+        for members in targets.pull:
+            by_order.setdefault(len(members), []).append(members)
+        orders = range(1, (max(by_order) if max(by_order) > 2 else 2) + 1)
+        self.pull = {order: np.zeros((width,) * order) for order in orders}
+        self.weight = {order: np.zeros((width,) * order) for order in orders}
+        for order, sets in by_order.items():
+            tables = np.stack([targets.pull[members].ravel() for members in sets])
+            weights = np.array([targets.weight[members] for members in sets])
+            self._add(np.array(sets), tables / 2**order, weights / 2**order)
+
+    def _add(self, sets: Integers, tables: Cells, weights: Cells) -> None:
+        order = sets.shape[1]
+        cells = np.indices((2,) * order).reshape(order, -1)
+        for size in range(1, order + 1):
+            for places in combinations(range(order), size):
+                signs = (-1.0) ** cells[list(places)].sum(axis=0)
+                for ordered in permutations(places):
+                    where = tuple(sets[:, place] for place in ordered)
+                    np.add.at(self.pull[size], where, tables @ signs)
+                    np.add.at(self.weight[size], where, weights)
+
+
+def binary_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds: Seeds) -> Iterator[Chains]:
+    """The rows after each pass, of binary attributes."""
+    asked, counters = SignedTargets(targets), seeds.copy()
+    signs = 1.0 - 2.0 * np.ascontiguousarray(start, np.float32)
+    _, count, width = start.shape
+    triples = BINARY_ORDER in asked.pull
+    none = np.zeros((0, 0, 0))
+    weights = (asked.weight[1], asked.weight[2], asked.weight[3] if triples else none)
+    pulls = (asked.pull[1], asked.pull[2], asked.pull[3] if triples else none)
+    residuals = tuple(
+        (count * pull[None] - weight[None] * total).astype(np.float32)
+        for pull, weight, total in zip(pulls, weights, signed_sums(signs, triples), strict=True)
+    )
+    residuals[2][...] *= 0.5  # a triple stands in the form of an attribute twice
+    single = tuple(weight.astype(np.float32) for weight in weights)
+    moves, lean = np.zeros(width, np.bool_), np.zeros(width, np.float32)
+    for members in targets.pull:
+        moves[list(members)] = True
+    for j, fractions in targets.lean.items():
+        likely = np.log(np.maximum(fractions, RAREST))
+        lean[j] = likely[0] - likely[1]
+    for temperature in heat:
+        answer_binary_rows(signs, *residuals, *single, moves, lean, np.float32(temperature), counters)
+        yield (signs < 0).astype(start.dtype)
 
 
 @njit(cache=True, parallel=True)

@@ -9,28 +9,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 
-from dualquery.fitting.effort import (
+from dualquery.fitting.cpu import CPU
+from dualquery.fitting.fitter import (
     LEAST_TEMPERATURE,
     SCOUT,
     SHORT_WARM_UP,
     TEMPERATURE,
     Chains,
     Effort,
+    Fitter,
+    ItemTargets,
     Rows,
+    Targets,
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import likely_larger, likely_pairs, tree_lean, tree_of
-from dualquery.fitting.rows import Targets, play_residual, product_start
-from dualquery.game.moves import Residual, Transcript
+from dualquery.game.moves import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
-from dualquery.table.records import Records
+from dualquery.table.records import Records, smallest_type
 from dualquery.types import Cells, Done, Set
+
+Tick = Callable[[], None]  # after every pass
 
 LIKELY = 0.6  # of a pair's target, where all pairs are measured
 CERTAIN = (
@@ -73,7 +79,7 @@ class PairTargets:
 
     def targets(self, pairs: Mapping[Set, Cells]) -> Targets:
         """One-way tables and these pairs; weights are inverse variances."""
-        targets = Targets(self.measured.domain.sizes.astype(np.int64))
+        targets = Targets(self.measured.domain.sizes, self.ones)
         for j, target in self.ones.items():
             targets.add_table((j,), target, (self.noise / self.measured.deviation((j,))) ** 2)
         for members, target in pairs.items():
@@ -147,6 +153,45 @@ def without_zeros(domain: Domain, members: Set, cells: Cells) -> Cells:
     return cells if zeros is None else np.where(zeros, 0.0, cells)
 
 
+def passes(
+    fitter: Fitter,
+    targets: Targets | ItemTargets,
+    start: Chains,
+    heat: Sequence[float],
+    rng: np.random.Generator,
+    tick: Tick = lambda: None,
+) -> list[Chains]:
+    """The rows after each pass of a fit."""
+    out = []
+    for rows in fitter.fit(targets, start, heat, rng.integers(0, 1 << 63, len(start), dtype=np.uint64)):
+        out.append(rows)
+        tick()
+    return out
+
+
+def told(progress: Done, total: int) -> Tick:
+    """Say how many passes of so many are done."""
+    done = count(1)
+    return lambda: progress(next(done), total)
+
+
+def product_start(
+    domain: Domain, ones: Mapping[int, Cells], effort: Effort, rng: np.random.Generator
+) -> Chains:
+    """Rows whose attributes are independent; an attribute that was not measured is uniform."""
+    kind = smallest_type(int(domain.sizes.max()))
+    out = np.empty((effort.chains, effort.chain_rows, domain.width), kind)
+    for j in range(domain.width):
+        size = int(domain.sizes[j])
+        if j in ones:
+            edges = np.cumsum(ones[j])
+            place = rng.random(out.shape[:2]) * edges[-1]
+            out[:, :, j] = np.minimum(np.searchsorted(edges, place, side="right"), size - 1)
+        else:
+            out[:, :, j] = rng.integers(0, size, out.shape[:2])
+    return out
+
+
 def fit(
     measured: MeasuredTables,
     effort: Effort,
@@ -155,6 +200,7 @@ def fit(
     *,
     at_once: bool,
     likely: float = LIKELY,
+    fitter: Fitter = CPU,
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
@@ -166,76 +212,69 @@ def fit(
     start = product_start(measured.domain, wanted.ones, effort, rng)
     larger = measured.larger()
     if at_once and (larger or wanted.single_numbers):
-        last = effort.chain_rows * wanted.heat(AT_ONCE * wanted.pull())
-        heat = [last * factor for factor in effort.warm_up] + [last] * effort.snapshots
-        return effort.released(play_residual(wanted.at_once(), wanted.ones, start, heat, rng, progress))
-    rounds = effort.rounds + (len(SHORT_WARM_UP) + 1 if larger else 0)
-    first = fit_pairs(wanted, start, effort, rng, lambda done, _: progress(done, rounds))
+        heat = effort.temperatures(wanted.noise, AT_ONCE * wanted.pull())
+        tick = told(progress, effort.rounds)
+        return effort.released(passes(fitter, wanted.at_once(), start, heat, rng, tick))
+    again = replace(
+        effort, chain_rows=effort.chain_rows * effort.snapshots, snapshots=1, warm_up=SHORT_WARM_UP
+    )
+    tick = told(progress, effort.rounds + (again.rounds if larger else 0))
+    first = fit_and_mend(wanted, leaning_to_tree(wanted), start, effort, LEANING, rng, tick, fitter)
     if not larger:
         return effort.released(first)
-    joined = np.concatenate(first.replies[-effort.snapshots :], axis=1)
-    return effort.cut(
-        fit_larger(wanted, joined, rng, lambda done, _: progress(effort.rounds + done, rounds)).last_reply()
-    )
+    joined = np.concatenate(first[-effort.snapshots :], axis=1)
+    both = around_rows(wanted, joined, rng)
+    return effort.cut(fit_and_mend(wanted, both, joined, again, TEMPERATURE, rng, tick, fitter)[-1])
 
 
-def fit_pairs(
-    wanted: PairTargets, start: Chains, effort: Effort, rng: np.random.Generator, progress: Done
-) -> Transcript[Residual, Chains]:
+PairsToTargets = Callable[[Mapping[Set, Cells]], Targets]
+
+
+def leaning_to_tree(wanted: PairTargets) -> PairsToTargets:
     """Rows that lean to the tree of the pairs that say most."""
-    heat = wanted.heat(LEANING)
-    tree, last = tree_of(wanted.likely, wanted.ones), effort.chain_rows * heat
+    tree = tree_of(wanted.likely, wanted.ones)
 
     def targets(pairs: Mapping[Set, Cells]) -> Targets:
         made = wanted.targets(pairs)
         for i, j in tree:
             lean = tree_lean(wanted.likely[i, j], wanted.ones[i], wanted.ones[j], wanted.noise)
-            made.add_lean((i, j), lean, heat)
+            made.add_lean((i, j), lean, wanted.heat(LEANING))
         return made
 
-    warm = [last * factor for factor in effort.warm_up]
-    return fit_and_mend(wanted, targets, start, (warm, [last] * effort.snapshots), rng, progress)
+    return targets
 
 
-def fit_larger(
-    wanted: PairTargets, start: Chains, rng: np.random.Generator, progress: Done
-) -> Transcript[Residual, Chains]:
-    """Rows that were fitted to pairs, fitted to larger sets as well, each shrunk around what the rows say of
-    it.
-    """
-    likely = likely_larger(wanted.measured, _as_records(wanted.measured.domain, start), rng)
-    last = start.shape[1] * wanted.heat(TEMPERATURE)
+def around_rows(wanted: PairTargets, rows: Chains, rng: np.random.Generator) -> PairsToTargets:
+    """Larger sets as well, each shrunk around what rows that were fitted to pairs say of it."""
+    likely = likely_larger(wanted.measured, _as_records(wanted.measured.domain, rows), rng)
 
     def targets(pairs: Mapping[Set, Cells]) -> Targets:
         made = wanted.targets(pairs)
         wanted.add_larger(made, {members: centred(cells) for members, cells in likely.items()})
         return made
 
-    warm = [last * factor for factor in SHORT_WARM_UP]
-    return fit_and_mend(wanted, targets, start, (warm, [last]), rng, progress)
+    return targets
 
 
 def fit_and_mend(
     wanted: PairTargets,
-    targets: Callable[[Mapping[Set, Cells]], Targets],
+    targets: PairsToTargets,
     start: Chains,
-    temperatures: tuple[Sequence[float], Sequence[float]],
+    effort: Effort,
+    times: float,
     rng: np.random.Generator,
-    progress: Done,
-) -> Transcript[Residual, Chains]:
+    tick: Tick,
+    fitter: Fitter,
+) -> list[Chains]:
     """Fit rows to pairs, and whatever else targets are made of; once they are warm, raise the pairs where rows fall
-    short of them, and fit on.
+    short of them, and fit on. The temperature is so many times the noise.
     """
-    pairs, (warm, last) = wanted.pairs(), temperatures
-    rounds = len(warm) + len(last)
-    rows = play_residual(
-        targets(pairs), wanted.ones, start, warm, rng, lambda done, _: progress(done, rounds)
-    ).last_reply()
+    pairs, heat = wanted.pairs(), effort.temperatures(wanted.noise, times)
+    warm = len(effort.warm_up)
+    rows = passes(fitter, targets(pairs), start, heat[:warm], rng, tick)[-1]
     if pairs:
         pairs = wanted.added_back(pairs, _as_records(wanted.measured.domain, rows))
-    return play_residual(
-        targets(pairs), wanted.ones, rows, last, rng, lambda done, _: progress(len(warm) + done, rounds)
-    )
+    return passes(fitter, targets(pairs), rows, heat[warm:], rng, tick)
 
 
 def _as_records(domain: Domain, chains: Chains) -> Records:
@@ -245,17 +284,17 @@ def _as_records(domain: Domain, chains: Chains) -> Records:
 class RefittingDataPlayer:
     """Keeps one chain of rows, refitted to everything known so far after each signed table that is heard."""
 
-    def __init__(self, known: MeasuredTables, start: Chains, rng: np.random.Generator) -> None:
+    def __init__(
+        self, known: MeasuredTables, start: Chains, rng: np.random.Generator, fitter: Fitter = CPU
+    ) -> None:
         self.known = known
         self._rows = start
         self._rng = rng
+        self._fitter = fitter
 
     def reply(self, transcript: Transcript[Measured, Chains], challenge: Measured) -> Chains:
         self.known = self.known.joined(interactions_told(challenge, self.known.domain)).counted()
         wanted = PairTargets.of(self.known, self._rng)
-        heat = [SCOUT.rows * wanted.heat(TEMPERATURE)] * SCOUT.rounds
-        played = play_residual(
-            wanted.at_once(), wanted.ones, self._rows, heat, self._rng, lambda done, total: None
-        )
-        self._rows = played.last_reply()
+        heat = SCOUT.temperatures(wanted.noise)
+        self._rows = passes(self._fitter, wanted.at_once(), self._rows, heat, self._rng)[-1]
         return self._rows

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from dualquery.compiled import njit
+from dualquery.fitting.fitter import RAREST
 from dualquery.fitting.measured import LEAST, MeasuredTables
-from dualquery.fitting.rows import RAREST
 from dualquery.fitting.shrink import FEW_STEPS, relative_posterior
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.records import Records

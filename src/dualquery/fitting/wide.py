@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
-from dualquery.fitting.effort import Chains, Effort
+from dualquery.fitting.cpu import CPU
+from dualquery.fitting.fit import passes, told
+from dualquery.fitting.fitter import Effort, Fitter, ItemTargets, Rows
 from dualquery.fitting.measured import Measured
-from dualquery.fitting.rows import ItemRowDataPlayer, ResidualQueryPlayer
 from dualquery.fitting.shrink import CLEAR, multiples
-from dualquery.game.moves import Residual, Transcript
-from dualquery.game.play import play
 from dualquery.queries.binary import GRID, SHIFT, Axes, Binary
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems, pack_bits, unpack_bits
@@ -467,16 +466,20 @@ def shrunk_pairs(
 
 
 def fit_items(
-    measured: MeasuredItems, effort: Effort, rng: np.random.Generator, progress: Done
-) -> Transcript[Residual, Chains]:
-    """Play the residual of items and pairs against chains of rows."""
+    measured: MeasuredItems,
+    effort: Effort,
+    rng: np.random.Generator,
+    progress: Done,
+    fitter: Fitter = CPU,
+) -> Rows:
+    """Rows fitted to the items that matter and to their pairs."""
     fitted = len(measured.pair)
     single = measured.single[:fitted]
     start = (rng.random((effort.chains, effort.chain_rows, fitted)) < single).astype(np.uint8)
     weight = (measured.noise_of_pair / measured.noise_of_single) ** 2
-    temperatures = effort.temperatures(measured.noise_of_pair)
-    data_player = ItemRowDataPlayer(single, measured.pair, weight, 1.0, start, rng)
-    return play(ResidualQueryPlayer(temperatures), data_player, rounds=len(temperatures), progress=progress)
+    targets = ItemTargets(single, measured.pair, weight, 1.0)
+    heat, tick = effort.temperatures(measured.noise_of_pair), told(progress, effort.rounds)
+    return effort.released(passes(fitter, targets, start, heat, rng, tick))
 
 
 def item_records(

@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.counting.counter import Counter, counted_by
-from dualquery.fitting.effort import REPLICAS
+from dualquery.fitting.fitter import REPLICAS
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.queries.countable import Countable
 from dualquery.queries.group import Group

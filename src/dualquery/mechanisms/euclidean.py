@@ -22,8 +22,9 @@ import numpy as np
 from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDensity
 from dualquery.beliefs.multiplicative_weights import nearest_probabilities
 from dualquery.errors import BudgetError, DualQueryError, QueryError
-from dualquery.fitting.effort import Effort
-from dualquery.fitting.rows import Targets, play_residual, product_start
+from dualquery.fitting.cpu import CPU
+from dualquery.fitting.fit import passes, product_start, told
+from dualquery.fitting.fitter import Effort, Targets
 from dualquery.game.data_players import LearningDataPlayer
 from dualquery.game.moves import HeardQuery
 from dualquery.game.play import play
@@ -111,20 +112,13 @@ def rows_of(
     domain, sets = workload.domain, tables_of(workload)
     tables = Tables(domain, tuple(sets))
     answers = density.answers(Workload(domain, (tables,), "tables"))
-    targets = Targets(domain.sizes.astype(np.int64))
+    ones, effort = density.base.ones, Effort.of(rows)
+    targets = Targets(domain.sizes, ones)
     for t, members in enumerate(sets):
         targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
-    effort = Effort.of(rows)
-    start = product_start(domain, density.base.ones, effort, rng)
-    heat = effort.temperatures(COLD, 1.0)
-    fitted = play_residual(
-        targets,
-        density.base.ones,
-        start,
-        heat,
-        rng,
-        lambda done, total: progress("fitting rows", done, total),
-    )
+    start, heat = product_start(domain, ones, effort, rng), effort.temperatures(COLD, 1.0)
+    tick = told(lambda done, total: progress("fitting rows", done, total), effort.rounds)
+    fitted = passes(CPU, targets, start, heat, rng, tick)
     return Records.from_rows(domain, effort.released(fitted))
 
 

@@ -6,7 +6,7 @@
 The test is the sparse vector in epochs (`privacy/thresholds.py`), one epoch an update; after B of them the last
 distribution answers. The query player is whoever asks, the data player learns. What it promises is weak on real
 tables, because every surprise moves a distribution over all records a little; it is here to be understood and
-compared. What the program does by default is in `asking/`.
+compared. What the program does by default is in `interactive/`.
 
 The parameters of online PMW from public quantities: the theorem's for its step, a rule for raking.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 from dualquery.errors import DualQueryError
 
@@ -195,3 +195,23 @@ WISHES: dict[str, type] = {
     "noisy-cells": NoWishes,
     "touched-weights": RoundsWishes,
 }
+
+
+class Option(NamedTuple):
+    """A wish by its name, as Python callers and the command line give it."""
+
+    flag: Flag
+    kind: type  # int, float or str
+    mechanisms: tuple[str, ...]  # that grant it
+
+
+def options() -> dict[str, Option]:
+    """Every wish, in the order of the mechanisms."""
+    found: dict[str, Option] = {}
+    for mechanism, wishes in WISHES.items():
+        hints = get_type_hints(wishes)
+        for name, flag in flags_of(wishes).items():
+            (kind,) = (each for each in hints[name].__args__ if each is not type(None))
+            known = found.get(name, Option(flag, kind, ()))
+            found[name] = known._replace(mechanisms=(*known.mechanisms, mechanism))
+    return found

@@ -13,7 +13,6 @@ Roth and Wu, "Dual Query" (2014), written over values instead of bits, so that e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TypeVar
 
 import numpy as np
@@ -29,11 +28,18 @@ from dualquery.types import Integers, Ints
 Scalar = TypeVar("Scalar", np.int32, np.int64)
 
 
-class Optimality(Enum):
-    """What is known about a response: nothing is better, or something might be."""
+@dataclass(frozen=True)
+class Response:
+    """What an oracle says: a record, what it scores, and a bound that no record exceeds."""
 
-    OPTIMAL = "optimal"
-    FEASIBLE = "feasible"
+    record: Ints
+    value: int
+    bound: int
+
+    @property
+    def optimal(self) -> bool:
+        """Whether it is known that nothing is better."""
+        return self.value == self.bound
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,13 @@ def merge(clauses: Clauses) -> Clauses:
 
 def value(clauses: Clauses, record: Ints) -> int:
     """Σ_c w_c · q_c(record), clause by clause from the definition."""
-    return int(_value(*clauses.arrays(), frozen(record, np.int32)))
+    predicates, literals, parities = clauses.predicates, clauses.literals, clauses.parities
+    owner = np.repeat(np.arange(len(predicates.attribute)), np.diff(predicates.start))
+    hits = predicates.values == record[predicates.attribute[owner]]
+    accepts = np.append(np.bincount(owner, hits, minlength=len(predicates.attribute)) > 0, True)
+    holds = ((accepts[literals >> 1] != (literals & 1)) | (literals == NONE)).all(axis=1)
+    odd = ((record[parities] == 1) & (parities != NONE)).sum(axis=1) % 2
+    return int(clauses.weights @ holds + clauses.parity_weights @ (1 - odd))
 
 
 def frozen(array: NDArray[np.generic], dtype: type[Scalar]) -> NDArray[Scalar]:
@@ -156,43 +168,3 @@ def _merged(rows: Ints, weights: Integers) -> tuple[Ints, Integers]:
             sums[final] = sums[c]
             final += 1
     return kept[:final], sums[:final]
-
-
-@njit(cache=True)
-def _value(
-    attribute: Ints,
-    start: Integers,
-    values: Ints,
-    literals: Ints,
-    weights: Integers,
-    parities: Ints,
-    parity_weights: Integers,
-    record: Ints,
-) -> np.int64:
-    total = np.int64(0)
-    for c in range(len(literals)):
-        product = True
-        for k in range(literals.shape[1]):
-            literal = literals[c, k]
-            if literal == NONE:
-                continue
-            predicate = literal >> 1
-            code = record[attribute[predicate]]
-            accepted = False
-            for i in range(start[predicate], start[predicate + 1]):
-                if values[i] == code:
-                    accepted = True
-                    break
-            if accepted == (literal & 1 == 1):
-                product = False
-                break
-        if product:
-            total += weights[c]
-    for c in range(len(parities)):
-        ones = 0
-        for k in range(parities.shape[1]):
-            if parities[c, k] != NONE and record[parities[c, k]] == 1:
-                ones += 1
-        if ones % 2 == 0:
-            total += parity_weights[c]
-    return total

@@ -11,7 +11,6 @@ both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from math import floor
 from typing import Any
@@ -19,24 +18,14 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.oracles.clauses import Clauses, Optimality, merge
+from dualquery.oracles.clauses import Clauses, Response, merge
 from dualquery.oracles.problem import Problem, compile_clauses, return_home, truths
 from dualquery.types import Ints
 
 
-@dataclass(frozen=True)
-class ExactResponse:
-    """A record, what it scores, whether that is known to be the most, and a bound that no record exceeds."""
-
-    record: Ints
-    value: int
-    status: Optimality
-    bound: int
-
-
 def exact_response(
     clauses: Clauses, fallback: Ints, *, time_limit: float, hint: Ints | None = None
-) -> ExactResponse:
+) -> Response:
     """A record that maximises Σ_c w_c · q_c(x), or the best one found within `time_limit` seconds.
 
     `hint` is a record to start from, say one of `best_response`; the answer scores no less than it. Ties
@@ -53,8 +42,7 @@ def exact_response(
     value = max(values)
     record = np.array(fallback, np.int32)
     record[meaning.attribute] = meaning.value[candidates[values.index(value)]]
-    status = Optimality.OPTIMAL if value == bound else Optimality.FEASIBLE
-    return ExactResponse(record, value, status, bound)
+    return Response(record, value, bound)
 
 
 def _solve(problem: Problem, start: Ints, time_limit: float) -> tuple[list[Ints], int]:

@@ -19,12 +19,10 @@ its solution as well as from home.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dualquery.compiled import njit
-from dualquery.oracles.clauses import Clauses, Optimality, merge
+from dualquery.oracles.clauses import Clauses, Response, merge
 from dualquery.oracles.presolve import Components, enumerate_small, presolve, split, unpeel
 from dualquery.oracles.problem import (
     Problem,
@@ -44,15 +42,6 @@ LONGEST = 200  # flips that a choice stays forbidden, before chance adds up to h
 NOWHERE = -(2**62)  # below every gain
 BASIS = 2**21  # words of 64 coefficients that the elimination may keep
 EFFORT = 2**25  # words that it may add up
-
-
-@dataclass(frozen=True)
-class Response:
-    """A record, what it scores, and whether that is known to be the most."""
-
-    record: Ints
-    value: int
-    status: Optimality
 
 
 def best_response(
@@ -77,8 +66,7 @@ def best_response(
     value = int(return_home(problem, choice))
     record = np.array(fallback, np.int32)
     record[meaning.attribute] = meaning.value[choice]
-    proven = bool(settled.all()) or value == clauses.ceiling
-    return Response(record, value, Optimality.OPTIMAL if proven else Optimality.FEASIBLE)
+    return Response(record, value, value if settled.all() else clauses.ceiling)
 
 
 def _maximise(parts: Components, flips: int, chance: Words) -> tuple[Flags, Ints]:

@@ -15,16 +15,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from numbers import Integral, Real
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, cast
 
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
-from dualquery.mechanisms.wishes import WISHES, flags_of
+from dualquery.mechanisms import wishes
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.queries.families import from_spec, from_texts, names_family
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema, parse_schema, read_schema
-from dualquery.table.toml_text import figure, quoted
 
 GivenSchema = Schema | Domain | str | os.PathLike[str] | Mapping[str, Any]
 GivenWorkload = Workload | str | Sequence[str]
@@ -42,7 +41,7 @@ def schema_from(given: GivenSchema) -> Schema:
     if isinstance(given, str | os.PathLike):
         return read_schema(given)
     if isinstance(given, Mapping):
-        return parse_schema(_toml(given), origin="the schema")
+        return parse_schema(_plain(given), origin="the schema")
     raise SchemaError(
         f"a schema is a Schema, a Domain, the path of a file or a dict, and {type(given).__name__} is none of them"
     )
@@ -99,39 +98,37 @@ def checked_rows(name: str, value: int | None) -> int | None:
     raise BudgetError(f"{name} must be a whole number, and at least 1")
 
 
-def checked_wish(name: str, value: object) -> object:
-    """An option of a mechanism with the type that its flag has; sizes may be texts like 2GB."""
-    for wishes in WISHES.values():
-        flag = flags_of(wishes).get(name)
-        if flag is None:
-            continue
-        if flag.parser is not None:
-            return flag.parser(value) if isinstance(value, str) else _of_kind(name, value, Integral)
-        kinds = {int: Integral, float: Real, str: str}
-        (kind,) = [each for each in kinds if each in get_type_hints(wishes)[name].__args__]
-        return _of_kind(name, value, kinds[kind])
-    return value
+def checked_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Options of mechanisms given by name, each of the type that its flag has. None is as good as not given."""
+    known = wishes.options()
+    for name in options:
+        if name not in known:
+            raise DualQueryError(
+                f"there is no argument '{name}'; the options of mechanisms are {', '.join(known)}"
+            )
+    return {name: _checked(name, value, known[name]) for name, value in options.items() if value is not None}
 
 
-def _of_kind(name: str, value: object, kind: type) -> object:
-    words: dict[type, str] = {Integral: "a whole number", Real: "a number", str: "a text"}
-    if isinstance(value, Enum) and kind is str:
+def _checked(name: str, value: object, option: wishes.Option) -> object:
+    if option.flag.parser is not None and isinstance(value, str):  # a size like 2GB
+        return option.flag.parser(value)
+    if option.kind is str and isinstance(value, Enum):
         return value
+    kinds: dict[type, tuple[type, str]] = {
+        int: (Integral, "a whole number"),
+        float: (Real, "a number"),
+        str: (str, "a text"),
+    }
+    kind, words = kinds[option.kind]
     if isinstance(value, bool) or not isinstance(value, kind):
-        raise DualQueryError(f"{name} must be {words[kind]}, and {value!r} is not")
+        raise DualQueryError(f"{name} must be {words}, and {value!r} is not")
     return value
 
 
 def for_callers(function: F) -> F:
     """Show the options of mechanisms in signature and help; say in a sentence which arguments do not fit."""
     shown = inspect.signature(function)
-    known = {name: (wishes, flag) for wishes in WISHES.values() for name, flag in flags_of(wishes).items()}
     own = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    takes = len(own) < len(shown.parameters)
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_hint(wishes, name))
-        for name, (wishes, _) in known.items()
-    ]
 
     @functools.wraps(function)
     def checked(*given: Any, **named: Any) -> Any:
@@ -146,61 +143,38 @@ def for_callers(function: F) -> F:
             ) from None
         return function(*given, **named)
 
-    if takes:
+    if len(own) < len(shown.parameters):
+        known = wishes.options()
+        options = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f"{each.kind.__name__} | None"
+            )
+            for name, each in known.items()
+        ]
         checked.__signature__ = shown.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-        lines = [f"    {name}: {flag.help}" for name, (_, flag) in known.items()]
+        lines = [f"    {name}: {each.flag.help}" for name, each in known.items()]
         checked.__doc__ = "\n".join(
             [inspect.getdoc(function) or "", "", "Options of mechanisms:", "", *lines]
         )
     return cast(F, checked)
 
 
-def _hint(wishes: type, name: str) -> str:
-    return " | ".join(each.__name__ for each in get_type_hints(wishes)[name].__args__).replace(
-        "NoneType", "None"
-    )
-
-
-# A dict as the text of a file, so that there is one reader of schemas.
-
-
-def _toml(document: Mapping[str, Any]) -> str:
-    plain, sections = [], []
-    for key, value in document.items():
-        if isinstance(value, Mapping):
-            sections.append(_section(f"[{_key(key)}]", value))
-        elif isinstance(value, Sequence) and value and all(isinstance(each, Mapping) for each in value):
-            sections += [_section(f"[[{_key(key)}]]", each) for each in value]
-        else:
-            plain.append(f"{_key(key)} = {_value(value)}")
-    return "\n\n".join([*plain, *sections]) + "\n"
-
-
-def _section(header: str, entries: Mapping[str, Any]) -> str:
-    return "\n".join([header, *(f"{_key(key)} = {_value(value)}" for key, value in entries.items())])
-
-
-def _key(key: object) -> str:
-    if not isinstance(key, str):
-        raise SchemaError(f"the keys of a schema are texts, and {type(key).__name__} is none")
-    return quoted(key)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, Integral):
-        return str(int(value))
-    if isinstance(value, Real):
-        return figure(float(value))
+def _plain(value: Any) -> Any:
+    """What a dict holds, as a TOML file of the same contents would say it."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + "}"
+        for key in value:
+            if not isinstance(key, str):
+                raise SchemaError(f"the keys of a schema are texts, and {type(key).__name__} is none")
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, bool | str) or hasattr(value, "isoformat"):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
     if isinstance(value, Sequence):
-        return "[" + ", ".join(_value(each) for each in value) + "]"
-    if hasattr(value, "isoformat"):
-        return str(value.isoformat())
+        return [_plain(each) for each in value]
     raise SchemaError(
         f"a schema holds texts, numbers, dates and lists, and {type(value).__name__} is none of them"
     )

@@ -30,7 +30,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
-from dualquery.fitting.effort import REPLICAS
+from dualquery.fitting.fitter import REPLICAS
 from dualquery.mechanisms.artefact import BareAnswers, Filed, SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
 from dualquery.releases.certificate import Certificate

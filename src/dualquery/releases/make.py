@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
@@ -15,7 +16,6 @@ from dualquery.errors import DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.artefact import Filed
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.outcomes import obeying
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
@@ -28,6 +28,7 @@ from dualquery.releases.arguments import (
     GivenSchema,
     GivenWorkload,
     budget_from,
+    checked_options,
     checked_rows,
     checked_seed,
     for_callers,
@@ -37,10 +38,8 @@ from dualquery.releases.arguments import (
 from dualquery.releases.certificate import PredictedError, certify
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
-    by_the_book,
     check_plays,
     check_records,
-    checked_options,
     plan_for,
     records_per_person,
     refuse_hopeless,
@@ -91,9 +90,8 @@ def release(
     wanted, seed = checked_options(options), checked_seed(seed)
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
-    refuse_dropping(described, budget.neighbours)
     budget = replace(budget, adaptive=measures_rows(budget, records))
-    booked = None if ledger is None else by_the_book(budget, mechanism)
+    booked = None if ledger is None else settle(workload, budget, wanted, mechanism, None, booked=True)
     if booked is not None and booked.budget.adaptive:
         refuse_hopeless(workload, booked.budget, wanted, mechanism)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
@@ -105,7 +103,7 @@ def release(
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
-    task = Task(workload, known.rows, known.left, known.variance)
+    task = known.task(workload)
     chosen, plan = settled.planned or plan_for(task, wanted, mechanism)
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
@@ -140,15 +138,11 @@ def _budget(
     tell: Progress,
 ) -> tuple[Budget, Source | Records | Counter]:
     """The budget, and the table, opened where ε stands alone and the public number of records gives δ."""
-    opened: list[Counter] = []
-
-    def rows() -> int:
-        refuse_dropping(schema, Neighbours.REPLACE)
-        opened.append(counting(table, schema, Neighbours.REPLACE, options.get("memory"), tell))
-        return shared_rows(opened[0], Neighbours.REPLACE) or 0
-
-    found = budget_from(given, rows)
-    return found, (opened[0] if opened else table)
+    if isinstance(given, Budget):
+        return given, table
+    budget_from(given, lambda: 2)  # refuses at once what is no budget
+    counter = counting(table, schema, Neighbours.REPLACE, options.get("memory"), tell)
+    return budget_from(given, lambda: shared_rows(counter, Neighbours.REPLACE) or 0), counter
 
 
 def counting(
@@ -158,26 +152,21 @@ def counting(
     memory: object,
     tell: Progress,
 ) -> Counter:
-    """Whoever counts the records, of each person no more than these neighbours allow for."""
+    """Whoever counts the records, of each person no more than these neighbours allow for: they stay neighbours."""
+    refuse_dropping(schema, neighbours)
+    progress = partial(tell, "counting")
     if isinstance(table, Records):
-        table = MemoryCounter(table, progress=lambda done, total: tell("counting", done, total))
+        table = MemoryCounter(table, progress=progress)
     if isinstance(table, Counter):
         check_records(table.records_per_person, schema, neighbours)
         return table
-    return counter_of(table, schema, neighbours, memory, tell)
-
-
-def counter_of(
-    table: Source, schema: Schema, neighbours: Neighbours, memory: object, tell: Progress
-) -> Counter:
-    """A table read so that these neighbours stay neighbours."""
     return open_counter(
         table,
         schema,
         records_per_person=records_per_person(schema, neighbours),
         memory=memory if isinstance(memory, int) else None,
         tell=tell,
-        progress=lambda done, total: tell("counting", done, total),
+        progress=progress,
     )
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DataError
-from dualquery.mechanisms.mechanism import Step
+from dualquery.mechanisms.mechanism import Step, Task
 from dualquery.privacy.accounting import ROUNDING, filter_epsilon, mu_squared_units, times_for
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of, units
@@ -21,6 +21,7 @@ from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.queries.countable import Bound, Countable
 from dualquery.queries.derived import Multiplied, number_of_records
+from dualquery.queries.workload import Workload
 from dualquery.releases.certificate import RowsFrom
 from dualquery.table.domain import Domain
 
@@ -36,6 +37,10 @@ class KnownRows:
     source: RowsFrom
     left: Budget
     variance: float | None = None  # of the noise with which it was measured
+
+    def task(self, workload: Workload) -> Task:
+        """What is left to do."""
+        return Task(workload, self.rows, self.left, self.variance)
 
 
 @dataclass(frozen=True)

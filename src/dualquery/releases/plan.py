@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.choose import MECHANISMS, TIGHTEST_FIRST, AnyMechanism, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
 from dualquery.mechanisms.special import SPECIAL
-from dualquery.mechanisms.wishes import WISHES, flags_of
 from dualquery.privacy.budget import Accounting, Budget, budget_warnings
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.workload import Workload
@@ -28,8 +28,8 @@ from dualquery.releases.arguments import (
     GivenSchema,
     GivenWorkload,
     budget_from,
+    checked_options,
     checked_rows,
-    checked_wish,
     for_callers,
     schema_from,
     workload_from,
@@ -70,17 +70,6 @@ def check_plays(name: str | None, kind: str) -> None:
         named(name).check_plays(kind)
 
 
-def checked_options(options: Mapping[str, object]) -> dict[str, object]:
-    """Options given by name, after refusing names that no mechanism knows. None is as good as not given."""
-    known = list(dict.fromkeys(name for wishes in WISHES.values() for name in flags_of(wishes)))
-    for name in options:
-        if name not in known:
-            raise DualQueryError(
-                f"there is no argument '{name}'; the options of mechanisms are {', '.join(known)}"
-            )
-    return {name: checked_wish(name, value) for name, value in options.items() if value is not None}
-
-
 DRAFT = (
     "not private: the schema still says that it is a draft, read off the private table; no guarantee holds until "
     "everything in it is public knowledge and its line 'draft = true' is deleted"
@@ -108,32 +97,38 @@ WHY = {
 
 @dataclass(frozen=True)
 class Settled:
-    """A budget whose accounting is settled, why, and the plan where one was made on the way."""
+    """A budget whose accounting is settled, why, and the mechanism with its plan where one was made on the way."""
 
     budget: Budget
     why: str
     planned: tuple[AnyMechanism, Plan[Any]] | None = None
 
+    @property
+    def plan(self) -> Plan[Any]:
+        assert self.planned is not None, "made by `settled_plan`"
+        return self.planned[1]
 
-def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
-    """For a release that is charged to a book: ρ is what the book adds up, so zcdp, where it can pay."""
+
+def settle(
+    workload: Workload,
+    budget: Budget,
+    options: Mapping[str, object],
+    mechanism: str | None,
+    rows: int | None,
+    *,
+    booked: bool = False,
+) -> Settled:
+    """The budget with a theorem; `rows` is None where the number of records is still to be measured.
+
+    For a release that is charged to a book: ρ is what the book adds up, so zCDP, where it can pay.
+    """
     check_mechanism(mechanism)
     if budget.accounting is not Accounting.TIGHTEST:
         return Settled(budget, ASKED)
     candidates = TIGHTEST_FIRST if mechanism is None else named(mechanism).paid_by
-    if Accounting.ZCDP in candidates:
+    if booked and Accounting.ZCDP in candidates:
         return Settled(replace(budget, accounting=Accounting.ZCDP), BOOK)
-    return Settled(replace(budget, accounting=candidates[0]), WHY[candidates[0]])
-
-
-def settle(
-    workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None, rows: int | None
-) -> Settled:
-    """The budget with a theorem; `rows` is None where the number of records is still to be measured."""
-    check_mechanism(mechanism)
-    if budget.accounting is not Accounting.TIGHTEST:
-        return Settled(budget, ASKED)
-    tightest, *others = TIGHTEST_FIRST if mechanism is None else named(mechanism).paid_by
+    tightest, *others = candidates
     if tightest is Accounting.GAUSSIAN and others:  # which does not pay for a plan that selects
         # Of a mechanism that was named, no other refusal is a reason to take the next theorem.
         refusal = DualQueryError if mechanism is None else AnotherAccounting
@@ -154,27 +149,17 @@ TRIED = (NOMINAL_ROWS, 10**2, 10**6, 10**9)
 def refuse_hopeless(
     workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None
 ) -> None:
-    """Refuse what no number of records would let be planned; the first plan that stands ends the trial."""
+    """Refuse what no number of records would let be planned; the first plan that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
-        known = priced.known(rows)
         try:
-            plan_for(Task(workload, known.rows, known.left, known.variance), options, mechanism)
+            plan_for(priced.known(rows).task(workload), options, mechanism)
         except DualQueryError as problem:
             refused = refused or problem
         else:
             return
     assert refused is not None, "some number was tried"
     raise refused
-
-
-@dataclass(frozen=True)
-class Foreseen:
-    """A plan, the budget of the whole release with its accounting, and why it is that accounting."""
-
-    plan: Plan[Any]
-    budget: Budget
-    accounting_reason: str
 
 
 @for_callers
@@ -193,28 +178,19 @@ def plan(
     `records` is declared, as there. Of a table of about `expected_records` the release would have to measure how many
     there are, where neighbours may differ in that; the plan then begins with the measurement.
     """
-    return foreseen(
-        schema,
-        workload=workload,
-        budget=budget,
-        expected_records=expected_records,
-        records=records,
-        mechanism=mechanism,
-        **options,
-    ).plan
+    return settled_plan(schema, workload, budget, expected_records, records, mechanism, options).plan
 
 
-def foreseen(
+def settled_plan(
     schema: GivenSchema,
-    *,
     workload: GivenWorkload,
     budget: GivenBudget,
     expected_records: int | None = None,
     records: int | None = None,
     mechanism: str | None = None,
-    **options: object,
-) -> Foreseen:
-    """`plan`, with the accounting that is settled on the way."""
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> Settled:
+    """`plan`, with the budget of the whole release and the accounting that is settled on the way."""
     if (expected_records is None) == (records is None):
         raise DualQueryError("say how many records the table has: give one of records and expected_records")
     number = checked_rows(
@@ -224,21 +200,17 @@ def foreseen(
     described, budget = schema_from(schema), budget_from(budget, lambda: number)
     if not isinstance(schema, Domain):
         records_per_person(described, budget.neighbours)
-    asked = workload_from(described.domain, workload)
-    wanted = checked_options(options)
+    asked, wanted = workload_from(described.domain, workload), checked_options(options)
     measured = measures_rows(budget, records)
     whole = replace(budget, adaptive=measured)
     settled = settle(asked, whole, wanted, mechanism, None if measured else number)
-    if settled.planned is not None:
-        return Foreseen(settled.planned[1], settled.budget, settled.why)
-    if not measured:
-        _, made = plan_for(Task(asked, number, settled.budget), wanted, mechanism)
-        return Foreseen(made, settled.budget, settled.why)
-    priced = price_of_rows(settled.budget)
-    known = priced.known(number)
-    _, made = plan_for(Task(asked, known.rows, known.left, known.variance), wanted, mechanism)
-    steps = (priced.step(asked.domain), *made.steps)
-    return Foreseen(replace(made, steps=steps), settled.budget, settled.why)
+    if measured:
+        priced = price_of_rows(settled.budget)
+        chosen, made = plan_for(priced.known(number).task(asked), wanted, mechanism)
+        planned = chosen, replace(made, steps=(priced.step(asked.domain), *made.steps))
+    else:
+        planned = settled.planned or plan_for(Task(asked, number, settled.budget), wanted, mechanism)
+    return replace(settled, planned=planned)
 
 
 def records_per_person(schema: Schema, neighbours: Neighbours) -> int | None:

@@ -150,6 +150,15 @@ def _factor(epsilon: float) -> str:
     return number(float(f"{math.exp(epsilon):.3g}")) if epsilon < 50 else f"10^{epsilon / math.log(10):.0f}"
 
 
+def cost(certificate: Certificate) -> str:
+    """What was spent, of how much, in one line."""
+    spent, budget = certificate["spent"], certificate["budget"]
+    return (
+        f"ε = {number_above(spent['epsilon'])} of {number(budget['epsilon'])}, δ = {number(spent['delta'])}, "
+        f"neighbours {relation(certificate)}, accounting {budget['accounting']}"
+    )
+
+
 def price(certificate: Certificate) -> list[str]:
     """How the promise was paid for."""
     spent, budget = certificate["spent"], certificate["budget"]

@@ -55,7 +55,9 @@ class Verification:
         files = sorted(certificate["files"])
         facts = {
             "certified": words.headline(certificate),
-            "privacy": _privacy(certificate),
+            "privacy": words.cost(certificate)
+            if certificate.private
+            else f"none: {words.why_not_private(certificate)}",
             "added up again": f"ε = {words.number_above(self.recounted.epsilon)} by "
             f"{certificate['budget']['accounting']}, from the uses of the table that are listed",
             "made": f"{certificate['created']} by dualquery {certificate['versions']['dualquery']}, mechanism "
@@ -102,17 +104,6 @@ def verify(folder: str | os.PathLike[str], key: str | os.PathLike[str] | None = 
     certificate = read_certificate(Path(folder))
     signed = check_signature(certificate, known)
     return Verification(certificate, signed, known is not None, recounted(certificate))
-
-
-def _privacy(certificate: Certificate) -> str:
-    if not certificate.private:
-        return f"none: {words.why_not_private(certificate)}"
-    spent, budget = certificate["spent"], certificate["budget"]
-    return (
-        f"ε = {words.number_above(spent['epsilon'])} of {words.number(budget['epsilon'])}, "
-        f"δ = {words.number(spent['delta'])}, neighbours {budget['neighbours']}, "
-        f"accounting {budget['accounting']}"
-    )
 
 
 def _printable(text: str) -> str:

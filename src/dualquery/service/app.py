@@ -1,26 +1,53 @@
-"""The application: routes, page, and one shape for whatever is refused."""
+"""The application: routes, page, and one shape for whatever is refused.
+
+Where a service listens, and how: sockets, TLS, and the settings of the HTTP server.
+
+How many may be connected, and how long they may take to ask.
+
+A client that sends its request slowly, or none, costs a connection. There are so many of them; each has so many
+seconds until its headers are here; and where all are taken, the one that has waited longest without asking makes room
+for the next. So whoever asks at once is heard, whatever others do.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from http import HTTPStatus
 from importlib.resources import files
+from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dualquery import __version__
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.service.departures import Application, Departures, Message, Receive, Scope, Send
-from dualquery.service.desk import Desk
-from dualquery.service.limits import BodyLimit, RequestRate
-from dualquery.service.problems import ProblemError, a_defect, problem_of
+from dualquery.service.limits import (
+    Application,
+    BodyLimit,
+    Departures,
+    Message,
+    ProblemError,
+    Receive,
+    RequestCounts,
+    RequestRate,
+    Scope,
+    Send,
+    a_defect,
+    problem_of,
+)
+from dualquery.service.requests import Service
 from dualquery.service.routes import routes, watching
-from dualquery.service.tally import Tally
+from dualquery.service.settings import Settings
 
 _FRESH = 1.0  # seconds after which a revoked token opens nothing
 _PAGE = {
@@ -51,7 +78,7 @@ HEADERS = {
 }
 
 
-def application(desk: Desk) -> Application:
+def application(service: Service) -> Application:
     """The whole service, as uvicorn runs it."""
     app = FastAPI(
         title="dualquery",
@@ -61,10 +88,10 @@ def application(desk: Desk) -> Application:
         redoc_url=None,
         redirect_slashes=False,
         openapi_url="/v1/openapi.json",
-        lifespan=_looking_at_tokens(desk),
+        lifespan=_looking_at_tokens(service),
     )
-    app.state.desk = desk
-    app.state.rate = RequestRate(desk.settings.http.requests_a_second)
+    app.state.service = service
+    app.state.rate = RequestRate(service.settings.http.requests_a_second)
     app.include_router(routes)
     app.include_router(watching)
     for path, (name, kind) in _PAGE.items():
@@ -73,13 +100,13 @@ def application(desk: Desk) -> Application:
     app.exception_handler(HTTPException)(_http)
     app.exception_handler(RequestValidationError)(_malformed)
     app.exception_handler(Exception)(_defect)
-    http = desk.settings.http
+    http = service.settings.http
     limited = BodyLimit(app, most=http.longest_body)
-    departing = Departures(_with_headers(limited), quantum=http.quantum, tally=desk.tally)
-    return _counted(departing, desk.tally)
+    departing = Departures(_with_headers(limited), quantum=http.quantum, counts=service.counts)
+    return _counted(departing, service.counts)
 
 
-def _counted(application: Application, tally: Tally) -> Application:
+def _counted(application: Application, counts: RequestCounts) -> Application:
     """Every response is counted when it has left, by its route: a path may hold anything."""
 
     async def called(scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +124,7 @@ def _counted(application: Application, tally: Tally) -> Application:
             await application(scope, receive, noted)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            tally.count(scope["method"], route, status, analyst=scope.get("analyst"), arrived=arrived)
+            counts.count(scope["method"], route, status, analyst=scope.get("analyst"), arrived=arrived)
 
     return called
 
@@ -117,10 +144,10 @@ def _with_headers(application: Application) -> Application:
     return called
 
 
-def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _looking_at_tokens(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        looking = [asyncio.create_task(each) for each in (_refresh(desk), _watch(desk))]
+        looking = [asyncio.create_task(each) for each in (_refresh(service), _watch(service))]
         yield
         for task in looking:
             task.cancel()
@@ -130,17 +157,17 @@ def _looking_at_tokens(desk: Desk) -> Callable[[FastAPI], AbstractAsyncContextMa
     return life
 
 
-async def _refresh(desk: Desk) -> None:
+async def _refresh(service: Service) -> None:
     while True:
         await asyncio.sleep(_FRESH)
         with suppress(LedgerError):  # it is away: what was known stays
-            await desk.look_at_wishes()
+            await service.look_at_wishes()
 
 
-async def _watch(desk: Desk) -> None:
+async def _watch(service: Service) -> None:
     """One attempt at a time: a ledger that is silent gets no more of them."""
     while True:
-        await desk.clerk.look()
+        await service.worker.look()
         await asyncio.sleep(_FRESH)
 
 
@@ -190,3 +217,145 @@ async def _malformed(_: Request, error: Exception) -> Response:
 
 async def _defect(_: Request, __: Exception) -> Response:
     return _answer(a_defect())
+
+
+def bound(settings: Settings) -> list[socket.socket]:
+    """The sockets of a service, taken and not listening yet; DualQueryError where they, or TLS, cannot be had."""
+    _check_tls(settings)
+    http = settings.http
+    found: list[socket.socket] = []
+    try:
+        places = socket.getaddrinfo(http.host, http.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in places:
+            try:
+                found.append(_bound(socket.socket(family, kind, protocol), address))
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or len(places) == 1:
+                    raise
+    except OSError as error:
+        for each in found:
+            each.close()
+        taken = error.errno == errno.EADDRINUSE
+        why = "something else listens there" if taken else (error.strerror or "it cannot be used")
+        raise DualQueryError(
+            f"cannot listen at {http.host}, port {http.port}: {why}; name another with --port or --host"
+        ) from None
+    return found
+
+
+def _bound(made: socket.socket, address: tuple[object, ...]) -> socket.socket:
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if made.family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    try:
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def configured(service: Service) -> uvicorn.Config:
+    """How uvicorn runs a service."""
+    certificate, key = _tls(service.settings)
+    return uvicorn.Config(
+        application(service),
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        http=patient(most=service.settings.http.connections),
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+
+
+def _tls(settings: Settings) -> tuple[str | None, str | None]:
+    """The files of certificate and key, None where there is none."""
+    certificate, key = settings.http.certificate, settings.http.key
+    return (
+        os.fspath(settings.path(certificate)) if certificate else None,
+        os.fspath(settings.path(key)) if key else None,
+    )
+
+
+def _check_tls(settings: Settings) -> None:
+    certificate, key = _tls(settings)
+    if certificate is None and key is not None:
+        raise DualQueryError("a TLS key needs its certificate; give it with --tls-certificate")
+    for path in (certificate, key):
+        if path is not None and not os.access(path, os.R_OK):
+            raise DualQueryError(f"the TLS file '{path}' is not there or cannot be read; name another")
+    if certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
+        except (OSError, ValueError):
+            raise DualQueryError(
+                f"'{certificate}' and its key are not a TLS certificate in PEM with the key that belongs to it, "
+                "without a password"
+            ) from None
+
+
+SLOWEST = 10.0  # seconds for headers to arrive
+LONGEST = 65_536  # bytes of them
+
+
+class Patient(HttpToolsProtocol):
+    """A connection that must ask in time. `most` is set by `patient`."""
+
+    most, slowest = 500, SLOWEST
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._early = 0  # bytes of headers that are not whole
+        self.since = 0.0  # when it began to ask
+
+    @property
+    def asking(self) -> bool:
+        """Whether a request is here as a whole and its answer is not gone yet."""
+        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begin()
+        if len(self.connections) > self.most:
+            here = [each for each in self.connections if not each.transport.is_closing()]
+            waiting = [each for each in here if isinstance(each, Patient) and not each.asking]
+            if len(here) > self.most:
+                min(waiting, key=lambda each: each.since).close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        heading = self.cycle is None or self.cycle.response_complete
+        if heading and self._deadline is None:
+            self._begin()
+        self._early += len(data) if heading else 0
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._forget()  # the headers are here; a body has a time of its own (limits.py)
+        elif self._early > LONGEST:
+            self.close()
+
+    def close(self) -> None:
+        """At once, with nothing said."""
+        self._forget()
+        self.transport.abort()
+
+    def _begin(self) -> None:
+        self.since, self._early = self.loop.time(), 0
+        self._deadline = self.loop.call_later(self.slowest, self.close)
+
+    def _forget(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def patient(*, most: int) -> type[Patient]:
+    """The protocol of a server with so many connections."""
+    return type("Patient", (Patient,), {"most": most})

@@ -1,13 +1,163 @@
-"""How large a request may be, how long it may take to arrive, how many a second, and how much is kept a day."""
+"""How large a request may be, how long it may take to arrive, how many a second, and how much is kept a day.
+
+Answers leave at fixed moments, errors too.
+
+How long a count takes depends on the table, and somebody may hold a watch. A request that arrives at t is answered
+at the first tick (a multiple of the quantum) after t + half a quantum: a public function of t, as long as the work is
+done by then. Otherwise it leaves 2, 4, 8, … quanta after that tick, so that of a work of any length no more is seen
+than how often it doubles; such a tick is *missed*, and counted for the owner. What takes long and looks at no table
+(a body that arrives slowly, the table of a test that is made for the first time) starts the watch anew.
+
+Whatever is refused has one shape: a code for programs, a sentence for people, and what helps to mend it.
+
+What a running service counts, and how it is told: to Prometheus, and to a log, one JSON line a request.
+
+Nothing in either depends on the table other than through answers that were given: no durations, no sizes, no text of
+a question. Missed ticks do depend on how long the work takes; they are told to owners alone, with the budget.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+import math
+import queue
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from threading import Thread
 from time import monotonic, time
+from typing import Any, TypeAlias
 
-from dualquery.service.departures import Application, Message, Receive, Scope, Send, start_again
-from dualquery.service.problems import ProblemError
+from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
+
+Message: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Departure:
+    """When one answer leaves."""
+
+    def __init__(self, quantum: float, clock: Callable[[], float]) -> None:
+        self._quantum, self._clock = quantum, clock
+        self.start()
+
+    def start(self) -> None:
+        """From now on: all that was done so far is public."""
+        self.first = math.ceil(self._clock() / self._quantum + 0.5) * self._quantum
+
+    def leaves(self, now: float) -> float:
+        """The first tick, or so many quanta behind it: 2, 4, 8, …"""
+        if now <= self.first:
+            return self.first
+        return self.first + self._quantum * 2 ** max(
+            1, math.ceil(math.log2((now - self.first) / self._quantum))
+        )
+
+
+_WATCH: ContextVar[Departure | None] = ContextVar("watch", default=None)
+
+
+def start_again() -> None:
+    """What this request has done so far looked at no table: its answer leaves as if it had just arrived."""
+    watch = _WATCH.get()
+    if watch is not None:
+        watch.start()
+
+
+class Departures:
+    """An application whose answers under /v1/ leave on the tick."""
+
+    def __init__(self, application: Application, *, quantum: float, counts: RequestCounts) -> None:
+        self._application = application
+        self._quantum = quantum
+        self._counts = counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not str(scope["path"]).startswith("/v1/"):
+            await self._application(scope, receive, send)
+            return
+        clock = asyncio.get_running_loop().time
+        watch = Departure(self._quantum, clock)
+        _WATCH.set(watch)
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        try:
+            await self._application(scope, receive, keep)
+        finally:  # a defect has its answer, too
+            now = clock()
+            self._counts.missed += now > watch.first
+            await asyncio.sleep(max(0.0, watch.leaves(now) - now))
+            for message in answer:
+                await send(message)
+
+
+Detail = dict[str, object]
+
+
+class ProblemError(DualQueryError):
+    """A refusal with its HTTP status."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: dict[str, str] | None = None,
+        **details: object,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.details = status, code, details
+        self.headers = headers or {}
+
+    def to_json(self) -> Detail:
+        return {"error": {"code": self.code, "message": str(self), **self.details}}
+
+    def body(self) -> bytes:
+        return json.dumps(self.to_json(), separators=(",", ":")).encode("ascii")
+
+
+def a_defect() -> ProblemError:
+    """What is said of a fault of ours: nothing of where it was, or of what it found."""
+    return ProblemError(500, "defect", "the service met a defect with this request; tell its owner")
+
+
+def not_ready(code: str, message: str) -> ProblemError:
+    """Why nothing can be asked now; nothing in it names a place, a person or a number."""
+    return ProblemError(503, code, message, headers={"Retry-After": "5"})
+
+
+def problem_of(error: DualQueryError) -> ProblemError:
+    """An error of the library, as a refusal."""
+    if isinstance(error, ProblemError):
+        return error
+    if isinstance(error, QueryError):
+        return malformed(str(error))
+    if isinstance(error, BudgetError):
+        return ProblemError(403, "budget_exhausted", str(error))
+    if isinstance(error, LedgerError):
+        return ProblemError(503, "ledger_away", f"{error}; nothing was told", headers={"Retry-After": "5"})
+    return ProblemError(422, "refused", str(error))
+
+
+def malformed(message: str) -> ProblemError:
+    """A query that cannot be understood, with the column of the fault, counted from 1."""
+    first, _, picture = message.partition("\n")
+    found = re.match(r"column (\d+): (.*)", first, re.DOTALL)
+    if found is None:
+        return ProblemError(422, "malformed_query", message)
+    return ProblemError(422, "malformed_query", found[2], column=int(found[1]), picture=picture)
+
 
 SLOWEST = 10.0  # seconds for a body to arrive
 _DAY = 86_400  # seconds
@@ -115,3 +265,47 @@ class RequestRate:
                 headers={"Retry-After": str(wait)},
             )
         self._buckets[name] = (full - 1, now)
+
+
+_WAITING = 10_000  # lines that a log may be behind; more are dropped: no request waits for a log
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class RequestCounts:
+    """Counts of one running service. Changed by one thread, its event loop's."""
+
+    def __init__(self, log: Callable[[str], object] | None = None) -> None:
+        self.requests: Counter[tuple[str, str, int]] = Counter()  # by method, route and status
+        self.missed = 0  # answers that left behind their tick
+        self._began = monotonic()
+        self._lines: queue.Queue[str] | None = None
+        if log is not None:
+            self._lines = queue.Queue(_WAITING)
+            Thread(target=_write, args=(self._lines, log), name="log", daemon=True).start()
+
+    def count(self, method: str, route: str, status: int, *, analyst: str | None, arrived: float) -> None:
+        """One request that has been answered."""
+        self.requests[method, route, status] += 1
+        if self._lines is None:
+            return
+        moment = datetime.fromtimestamp(arrived, UTC).isoformat(timespec="milliseconds")
+        line = {"time": moment, "method": method, "route": route, "status": status, "analyst": analyst}
+        with suppress(queue.Full):
+            self._lines.put_nowait(json.dumps(line))
+
+    def metrics(self, more: Mapping[str, float]) -> str:
+        """The text format of Prometheus; `more` are numbers that go up and down."""
+        lines = ["# TYPE dualquery_requests_total counter"]
+        for (method, route, status), count in sorted(self.requests.items()):
+            labels = f'method="{method}",route="{route}",status="{status}"'
+            lines.append(f"dualquery_requests_total{{{labels}}} {count}")
+        for name, value in {"uptime_seconds": int(monotonic() - self._began), **more}.items():
+            lines += [f"# TYPE dualquery_{name} gauge", f"dualquery_{name} {value}"]
+        return "\n".join(lines) + "\n"
+
+
+def _write(lines: queue.Queue[str], log: Callable[[str], object]) -> None:
+    """On a thread of its own: who reads a log slowly stops nobody."""
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        while True:
+            log(lines.get())

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from dataclasses import dataclass
 
-from dualquery.asking.journal import (
+from dualquery.interactive.journal import (
     KINDS,
     Answered,
     Bought,

@@ -1,4 +1,7 @@
-"""The HTTP interface, version 1."""
+"""The HTTP interface, version 1.
+
+What requests and replies look like, for the OpenAPI document and for whoever reads it.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,84 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
 
-from dualquery.asking.journal import Burned, Fired
+from dualquery.interactive.journal import Burned, Fired
+from dualquery.interactive.rule import LEAST_ERROR, MOST_ERROR
 from dualquery.releases.folder import REPORT
 from dualquery.releases.seal import CERTIFICATE
-from dualquery.service.departures import start_again
-from dualquery.service.desk import Desk, PendingRequest
-from dualquery.service.problems import ProblemError
-from dualquery.service.shapes import AnswerReply, AskRequest, BuyRequest, ProblemReply, QuoteRequest
-from dualquery.service.tally import PROMETHEUS
+from dualquery.service.limits import PROMETHEUS, ProblemError, start_again
+from dualquery.service.requests import PendingRequest, Service
 from dualquery.service.tokens import Holder
+
+Text = Annotated[str, Field(min_length=1, description="A query, or a table such as `region by sex`.")]
+Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Error = Annotated[float, Field(ge=LEAST_ERROR, le=MOST_ERROR, allow_inf_nan=False)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class AskRequest(_Strict):
+    """A question that is tested: free unless the test finds the answer far off, and then the price of a fire."""
+
+    question: Text
+    tolerance: Fraction | None = Field(
+        default=None, description="How far off an answer may be before it should be noticed."
+    )
+    free: bool = Field(default=False, description="The hypothesis alone: no test, no cost, not checked.")
+
+
+class BuyRequest(_Strict):
+    """A question that is measured, for its price."""
+
+    question: Text
+    error: Error = Field(description="The standard error, as a fraction of the table.")
+
+
+class QuoteRequest(_Strict):
+    """What would it cost? Looks at no data."""
+
+    question: Text
+    tolerance: Fraction | None = None
+    error: Error | None = None
+
+
+class AnswerReply(BaseModel):
+    """Fractions of the table. A single question has one value and no labels; a table one for each cell."""
+
+    dataset: str
+    question: str = Field(description="As it was understood.")
+    badge: str = Field(description="release, not contradicted, measured, bought or not checked")
+    words: str = Field(description="What the badge means.")
+    values: list[float]
+    bars_95: list[float | None] = Field(
+        description="The ± of each value: 19 times of 20 it is off by at most that."
+    )
+    bound: float | None = Field(
+        description="With this confidence no value is off by more; null: no guarantee."
+    )
+    confidence: float
+    attributes: list[str]
+    labels: list[list[str]]
+    cost: dict[str, float]
+    free: bool
+    left: dict[str, float] = Field(description="Of the budget of the dataset, and how many fires that is.")
+    quota_left: dict[str, float] = Field(description="Of your own quota.")
+    line: int = Field(description="Where this reply stands in the ledger.")
+    after: dict[str, Any] = Field(
+        description="A line that was in the ledger before: keep it, and a ledger that was rolled back is found out."
+    )
+
+
+class ProblemReply(BaseModel):
+    """Everything that is refused looks like this."""
+
+    error: dict[str, Any] = Field(
+        description="`code` and `message`; the `column` of a fault; `left`, `quota` and `price` of what is too dear."
+    )
+
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ProblemReply, "description": words}
@@ -54,20 +125,22 @@ Most = Annotated[int, Query(ge=1, le=1000)]
 LAST = 2**53
 
 
-async def desk_of(request: Request) -> Desk:
+async def service_of(request: Request) -> Service:
     """The running service. Not a plain function: those are run on threads of their own, one hop a request."""
-    desk: Desk = request.app.state.desk
-    return desk
+    service: Service = request.app.state.service
+    return service
 
 
-DeskOf = Annotated[Desk, Depends(desk_of)]
+ServiceOf = Annotated[Service, Depends(service_of)]
 
 
 async def holder_of(
-    request: Request, desk: DeskOf, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+    request: Request,
+    service: ServiceOf,
+    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
 ) -> Holder:
     """Whoever holds the token of a request, within the rate."""
-    holder = None if given is None else desk.tokens.holder(given.credentials)
+    holder = None if given is None else service.tokens.holder(given.credentials)
     if holder is None:
         raise ProblemError(
             401,
@@ -97,67 +170,69 @@ async def health() -> dict[str, str]:
 
 
 @routes.get("/ready")
-async def ready(desk: DeskOf) -> dict[str, str]:
+async def ready(service: ServiceOf) -> dict[str, str]:
     """Whether questions can be asked: the ledger is there and can be written."""
-    desk.clerk.check()
+    service.worker.check()
     return {"status": "ready"}
 
 
 @watching.get("/metrics", response_class=PlainTextResponse)
-async def metrics(desk: DeskOf, owner: OwnerOf) -> Response:
+async def metrics(service: ServiceOf, owner: OwnerOf) -> Response:
     """Counters for Prometheus, with an owner's token."""
-    return Response(desk.metrics(), media_type=PROMETHEUS)
+    return Response(service.metrics(), media_type=PROMETHEUS)
 
 
 @routes.get("/datasets")
-async def datasets(desk: DeskOf, holder: HolderOf) -> list[dict[str, Any]]:
+async def datasets(service: ServiceOf, holder: HolderOf) -> list[dict[str, Any]]:
     """The table that can be asked, and the releases beside it, with their public schemas."""
-    return list(desk.schema.values())
+    return list(service.schema.values())
 
 
 @routes.get("/datasets/{dataset}")
-async def dataset(dataset: str, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
+async def dataset(dataset: str, service: ServiceOf, holder: HolderOf) -> dict[str, Any]:
     """One of them."""
-    return desk.known(dataset)
+    return service.known(dataset)
 
 
 @routes.get("/datasets/{dataset}/certificate")
-async def certificate(dataset: str, desk: DeskOf, holder: HolderOf) -> Response:
+async def certificate(dataset: str, service: ServiceOf, holder: HolderOf) -> Response:
     """What was done and what is promised, all of it public."""
-    if dataset in desk.settings.published:
-        content = await asyncio.to_thread(desk.document, dataset, CERTIFICATE)
+    if dataset in service.settings.published:
+        content = await asyncio.to_thread(service.document, dataset, CERTIFICATE)
     else:
-        content = json.dumps(desk.known(dataset)["promise"], indent=2).encode("ascii")
+        content = json.dumps(service.known(dataset)["promise"], indent=2).encode("ascii")
     return Response(content, media_type="application/json")
 
 
 @routes.get("/datasets/{dataset}/report", response_class=HTMLResponse)
-async def report(dataset: str, desk: DeskOf, holder: HolderOf) -> Response:
+async def report(dataset: str, service: ServiceOf, holder: HolderOf) -> Response:
     """The report of a published release: a page for people."""
-    content = await asyncio.to_thread(desk.document, dataset, REPORT)
+    content = await asyncio.to_thread(service.document, dataset, REPORT)
     return HTMLResponse(content)
 
 
 @routes.get("/datasets/{dataset}/budget")
-async def budget(dataset: str, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
+async def budget(dataset: str, service: ServiceOf, holder: HolderOf) -> dict[str, Any]:
     """What is spent and left, of the whole and of your quota; a release costs nothing."""
-    desk.known(dataset)
-    if dataset != desk.settings.dataset:
+    service.known(dataset)
+    if dataset != service.settings.dataset:
         return {"dataset": dataset, "words": "free: a published release"}
-    return await desk.budget(holder)
+    return await service.budget(holder)
 
 
 @routes.post("/datasets/{dataset}/quote")
-async def quote(dataset: str, body: QuoteRequest, desk: DeskOf, holder: HolderOf) -> dict[str, Any]:
+async def quote(dataset: str, body: QuoteRequest, service: ServiceOf, holder: HolderOf) -> dict[str, Any]:
     """The price, before asking: usually free, at most so much."""
     asked = PendingRequest(
         holder=holder, dataset=dataset, question=body.question, tolerance=body.tolerance, error=body.error
     )
-    return await desk.quote(asked)
+    return await service.quote(asked)
 
 
 @routes.post("/datasets/{dataset}/ask", response_model=AnswerReply)
-async def ask(dataset: str, body: AskRequest, desk: DeskOf, holder: HolderOf, key: Key = None) -> Response:
+async def ask(
+    dataset: str, body: AskRequest, service: ServiceOf, holder: HolderOf, key: Key = None
+) -> Response:
     """Ask a question: an answer with a badge, a typical error, a guaranteed bound, its cost and what is left."""
     asked = PendingRequest(
         holder=holder,
@@ -167,32 +242,38 @@ async def ask(dataset: str, body: AskRequest, desk: DeskOf, holder: HolderOf, ke
         free=body.free,
         key=key,
     )
-    return Response(await desk.ask(asked), media_type="application/json")
+    return Response(await service.ask(asked), media_type="application/json")
 
 
 @routes.post("/datasets/{dataset}/buy", response_model=AnswerReply)
-async def buy(dataset: str, body: BuyRequest, desk: DeskOf, holder: HolderOf, key: Key = None) -> Response:
+async def buy(
+    dataset: str, body: BuyRequest, service: ServiceOf, holder: HolderOf, key: Key = None
+) -> Response:
     """Have a question measured with a standard error, for its price."""
     asked = PendingRequest(holder=holder, dataset=dataset, question=body.question, error=body.error, key=key)
-    return Response(await desk.ask(asked), media_type="application/json")
+    return Response(await service.ask(asked), media_type="application/json")
 
 
 @routes.get("/history")
-async def history(desk: DeskOf, holder: HolderOf, before: Before = LAST, most: Most = 50) -> Response:
+async def history(service: ServiceOf, holder: HolderOf, before: Before = LAST, most: Most = 50) -> Response:
     """What you were told, newest first; an owner sees what everybody was told.
 
     A page has `most` replies, or fewer where they are long; `next` is the `before` of the page behind it.
     """
     name = None if holder.owns else holder.name
-    page = await asyncio.to_thread(desk.history, name, before=before, most=most)
+    page = await asyncio.to_thread(service.history, name, before=before, most=most)
     start_again()
     return Response(page, media_type="application/json")
 
 
 @routes.get("/charges")
-async def charges(desk: DeskOf, owner: OwnerOf, before: Before = LAST, most: Most = 50) -> dict[str, Any]:
+async def charges(
+    service: ServiceOf, owner: OwnerOf, before: Before = LAST, most: Most = 50
+) -> dict[str, Any]:
     """The lines of the ledger that charged something, or used what was prepaid, newest first: for owners."""
-    lines = await asyncio.to_thread(desk.storage.charges, (Fired.kind, Burned.kind), before=before, most=most)
+    lines = await asyncio.to_thread(
+        service.storage.charges, (Fired.kind, Burned.kind), before=before, most=most
+    )
     start_again()
     return {
         "charges": [
@@ -204,6 +285,6 @@ async def charges(desk: DeskOf, owner: OwnerOf, before: Before = LAST, most: Mos
 
 
 @routes.get("/analysts")
-async def analysts(desk: DeskOf, owner: OwnerOf) -> dict[str, Any]:
+async def analysts(service: ServiceOf, owner: OwnerOf) -> dict[str, Any]:
     """Everybody with a token, their quotas and what they have taken: for owners."""
-    return {"analysts": await desk.analysts()}
+    return {"analysts": await service.analysts()}

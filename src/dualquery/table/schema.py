@@ -118,11 +118,12 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     return parse_schema(written, origin=f"schema file '{path}'", folder=Path(path).parent)
 
 
-def parse_schema(written: str, *, origin: str, folder: Path | None = None) -> Schema:
-    """The schema that a TOML text describes. `origin` is for messages; files that it names lie in `folder`."""
-    marked = sum(line.rstrip().endswith(MARK) for line in written.splitlines() if line.strip()[:1] != "#")
+def parse_schema(written: str | Mapping[str, Any], *, origin: str, folder: Path | None = None) -> Schema:
+    """The schema that a TOML text, or its contents, describe. `origin` is for messages; its files lie in `folder`."""
+    lines = written.splitlines() if isinstance(written, str) else []
+    marked = sum(line.rstrip().endswith(MARK) for line in lines if line.strip()[:1] != "#")
     try:
-        said = document(written)
+        said = document(written) if isinstance(written, str) else written
     except ValueError as problem:
         raise SchemaError(f"{origin} {problem}") from None
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.effort import Effort, Fitting
+from dualquery.fitting.fitter import Effort, Fitting
 from dualquery.fitting.wide import (
     MeasuredItems,
     fit_items,
@@ -106,7 +106,7 @@ class ByItems:
 
 def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
     return Fitting(
-        lambda effort, rng, tell: effort.released(fit_items(measured, effort, rng, tell)),
+        lambda effort, rng, tell: fit_items(measured, effort, rng, tell),
         lambda rows, rng: item_records(domain, rows, measured, rng),
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.effort import Effort
+from dualquery.fitting.fitter import Effort
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 from dualquery.mechanisms.projection.baskets import ByItems

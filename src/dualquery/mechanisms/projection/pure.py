@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
-from dualquery.fitting.fit import RefittingDataPlayer
+from dualquery.fitting.fit import RefittingDataPlayer, product_start
+from dualquery.fitting.fitter import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
 from dualquery.fitting.measured import (
     Measured,
     MeasuredTables,
@@ -36,7 +36,6 @@ from dualquery.fitting.measured import (
     interactions_told,
     variance_told,
 )
-from dualquery.fitting.rows import product_start
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.mechanism import Plan, Step, Task, hidden

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.effort import COUNT_SECONDS, Effort, Fitting, Rows
-from dualquery.fitting.fit import fit
+from dualquery.fitting.fit import fit, product_start
+from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
-from dualquery.fitting.rows import product_start
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.plans import SHARE_OF_ONES, built

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.allocation import Allocation, Curves, Workloads, allocate, predicted_curves
-from dualquery.fitting.effort import COUNT_SECONDS, Effort, Fitting
+from dualquery.fitting.cpu import all_binary
 from dualquery.fitting.fit import fit
+from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
-from dualquery.fitting.rows import all_binary
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.plans import MAX_ERROR, MEAN_ERROR, SHARE_OF_ONES, built
 from dualquery.mechanisms.shares import (
@@ -323,7 +323,7 @@ def _staged(
 def work_of(task: Task, sets: tuple[Set, ...]) -> NDArray[np.float64]:
     """How many values a row looks at for each set in a pass; a view costs some eight, whatever its size.
 
-    Rows of binary attributes look at a cube of the width (`fitting.rows`), about a tenth of a value a
+    Rows of binary attributes look at a cube of the width (`fitting.cpu`), about a tenth of a value a
     cell, whatever is measured.
     """
     sizes, width = task.domain.sizes, task.domain.width

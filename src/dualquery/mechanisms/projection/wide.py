@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.effort import INTERPRETER_BYTES, Effort, Fitting
+from dualquery.fitting.fitter import INTERPRETER_BYTES, Effort, Fitting
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.wide import (
     TAIL,

@@ -1,0 +1,357 @@
+"""Open a table for questions: read it, make or take a release, replay the journal, pay for the first fire."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from dualquery.beliefs.weighted_rows import WeightedRows
+from dualquery.counting.counter import Counter
+from dualquery.counting.opening import ColumnCounter, true_digest
+from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
+from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
+from dualquery.interactive.journal import (
+    FORMAT,
+    Burned,
+    Entry,
+    Fixed,
+    Journal,
+    MemoryJournal,
+    Opened,
+    Planned,
+    Reopened,
+)
+from dualquery.interactive.online import Online
+from dualquery.interactive.rule import (
+    QUESTIONS,
+    SHARE,
+    OnlineRule,
+    budget_of_release,
+    cap_of,
+    check_wishes,
+    of_questions,
+    order_of,
+)
+from dualquery.interactive.state import State
+from dualquery.mechanisms.mechanism import Progress
+from dualquery.privacy.accounting import rho_cap
+from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.conversion import UNITS, units
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.families import marginals
+from dualquery.queries.group import Digest
+from dualquery.queries.question import QuestionReader
+from dualquery.queries.workload import Workload
+from dualquery.randomness import entropy_from
+from dualquery.releases.arguments import for_callers
+from dualquery.releases.make import counting, public_schema
+from dualquery.releases.make import release as make_release
+from dualquery.releases.number_of_records import shared_rows
+from dualquery.releases.plan import warnings_of
+from dualquery.releases.release import Release
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from dualquery.table.schema import Schema
+from dualquery.table.source import Source
+from dualquery.types import silent
+
+ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
+
+
+@for_callers
+def online(
+    table: Source | Records | Counter,
+    *,
+    budget: Budget,
+    domain: Domain | None = None,
+    schema: Schema | Domain | None = None,
+    release: Release | None = None,
+    share: float = float(SHARE),
+    workload: Workload | str | None = None,
+    questions: int = QUESTIONS,
+    tolerance: float | None = None,
+    published: Mapping[str, Release] | None = None,
+    journal: Journal | None = None,
+    records: int | None = None,
+    table_changed: bool = False,
+    seed: int | None = None,
+    memory: int | None = None,
+    progress: Progress | None = None,
+) -> Online:
+    """A private table that answers questions one at a time (docs/service.md).
+
+    All that is ever told together keeps the `budget` (by renyi accounting). Without `release` one is made
+    with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.
+    `tolerance` is how far off, as a fraction of the table, an answer may be before it should be noticed; without it,
+    what a fire of 1% of the budget can notice. `journal` keeps what happened; without it, for the life of the
+    process. A journal that has entries goes on from them, with the release that it began with, and with the same
+    records unless `table_changed`: what is told of the old and the new ones together keeps the budget, too. A table
+    that takes more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
+    """
+    public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
+    check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
+    private, others = seed is None and (release is None or release.certificate.private), published or {}
+    if private:
+        refuse_not_private(others)
+    kept = MemoryJournal() if journal is None else journal
+    entries = list(kept.entries())
+    counter = counting(table, public, budget.neighbours, memory, silent if progress is None else progress)
+    if release is None:
+        _refuse_going_on(entries)
+        release = first_release(
+            counter, schema=public, budget=budget, share=share, workload=workload, records=records,
+            journal=kept, seed=seed, progress=progress,
+        )  # fmt: skip
+        entries = list(kept.entries())
+    rows = _public_rows(counter, budget.neighbours, records, release)
+    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
+    reader, entropy = QuestionReader(public.domain), entropy_from(seed)
+    fixed = _fixed(counter, entries, changed=table_changed)
+    state, opened = _stand(rule, reader, release, public.domain, kept, entries, fixed)
+    warnings = [*warnings_of(budget, rows, public, seed=seed), *_warnings_on(release)]
+    return Online(
+        state=state,
+        curator=Curator(ColumnCounter(counter), state.ledger, entropy),
+        journal=kept,
+        reader=reader,
+        release=release,
+        published=others,
+        certificate=_certificate(
+            rule, opened, warnings, private and release.certificate.private, named(others, release)
+        ),
+    )
+
+
+def _refuse_going_on(entries: Sequence[Entry]) -> None:
+    if entries:
+        raise LedgerError("this journal goes on from a release; give the release that it began with")
+
+
+def _stand(
+    rule: OnlineRule,
+    reader: QuestionReader,
+    release: Release,
+    domain: Domain,
+    journal: Journal,
+    entries: Sequence[Entry],
+    fixed: Sequence[Fixed],
+) -> tuple[State, Opened]:
+    """Where a journal stands, over the release that it began with; the tables of its test are ready."""
+    if release.records is None or release.domain != domain:
+        raise DualQueryError("the release must consist of records with the schema of the table; make another")
+    state = State(rule, WeightedRows(release.records), reader)
+    opened = _opened(rule, domain, release, state.hypothesis.fingerprint(), entries)
+    _replay(state, journal, entries, opened, fixed)
+    rule.test.prepare()
+    return state, opened
+
+
+@for_callers
+def first_release(
+    table: Source | Records | Counter,
+    *,
+    budget: Budget,
+    domain: Domain | None = None,
+    schema: Schema | Domain | None = None,
+    share: float = float(SHARE),
+    workload: Workload | str | None = None,
+    records: int | None = None,
+    journal: Journal | None = None,
+    resume: bool = False,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """The projection release that a table starts from, for a share of its budget; charged to the journal before.
+
+    To `resume` is to make the release that the journal has paid for, and that nobody has seen: it was stopped before
+    it was whole.
+    """
+    public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
+    _refuse_other_accounting(budget)
+    part = budget_of_release(budget, decimal(share))
+    if journal is not None:
+        tell = silent if progress is None else progress
+        table = counting(table, public, budget.neighbours, None, tell)
+        _pay(journal, _release_units(part, order_of(budget)), table, cap=cap_of(budget), resume=resume)
+    return make_release(
+        table,
+        budget=part,
+        schema=public,
+        workload=_default_workload(public.domain) if workload is None else workload,
+        mechanism="projection",
+        records=records,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def _pay(journal: Journal, cost: int, counter: Counter, *, cap: int, resume: bool) -> None:
+    """A release is paid for, on disk, and its records are fixed; nothing more where that was done before."""
+    entries = list(journal.entries())
+    paid = [entry for entry in entries if isinstance(entry, Planned | Opened)]
+    fixed = _fixed(counter, entries)
+    if resume and paid:
+        if paid != [Planned(cost)]:
+            raise LedgerError(
+                "the journal has paid for another release than this one, or that one was finished; go on with the "
+                "budget and the share that it was begun with"
+            )
+        return
+    if sum(entry.units for entry in paid) + cost > cap:
+        raise BudgetError(
+            "the journal has paid for a release already, and a second one would exceed its budget"
+        )
+    journal.sync(journal.append(Planned(cost), *fixed))
+
+
+def _records_only(schema: Schema) -> Schema:
+    if schema.domain.kind != "records":
+        raise DualQueryError(
+            f"questions are asked one at a time of tables of records, and this is a table of {schema.domain.kind}; "
+            "release it, and ask the release"
+        )
+    return schema
+
+
+def _default_workload(domain: Domain) -> Workload:
+    """All tables of three attributes, or of fewer where three are too many."""
+    for order in range(min(ORDER, domain.width), 1, -1):
+        try:
+            return marginals(domain, order)
+        except QueryError:
+            continue
+    return marginals(domain, 1)
+
+
+def _public_rows(counter: Counter, neighbours: Neighbours, declared: int | None, release: Release) -> int:
+    """n as the public knows it: the table's where neighbours share it, else declared, or as the release has it."""
+    if (shared := shared_rows(counter, neighbours)) is not None:
+        return shared
+    return int(release.certificate["records"]["rows"]) if declared is None else declared
+
+
+def _opened(
+    rule: OnlineRule, domain: Domain, release: Release, fingerprint: str, entries: Sequence[Entry]
+) -> Opened:
+    """What this opening says; a journal that began with something else is refused by whoever compares."""
+    cost = _release_units(_budget_on(release, rule.budget), rule.order)
+    planned = sum(entry.units for entry in entries if isinstance(entry, Planned))
+    if 0 < planned < cost:
+        raise LedgerError("the journal has paid for a smaller release than this one")
+    digest = Digest()
+    digest.add_domain(domain)
+    return Opened(
+        format=FORMAT,
+        domain=digest.hexdigest(),
+        release=fingerprint,
+        rows=rule.rows,
+        epsilon=repr(rule.budget.epsilon),
+        delta=repr(rule.budget.delta),
+        neighbours=str(rule.budget.neighbours),
+        order=rule.order,
+        cap=rule.cap,
+        units=0 if planned else cost,
+        rule=rule.to_json(),
+    )
+
+
+def _fixed(counter: Counter, entries: Sequence[Entry], *, changed: bool = False) -> list[Fixed]:
+    """What fixes the records of a journal: nothing new, where they are those that were asked before."""
+    before = [entry for entry in entries if isinstance(entry, Fixed)]
+    if before and hmac.compare_digest(true_digest(counter, before[-1].key), before[-1].digest):
+        return []
+    if before and not changed:
+        raise LedgerError(
+            "this is another table than the one that was asked before: its records, or their order, differ. Bring "
+            "that one back; or, if the table was changed on purpose, open it once with --table-changed"
+        )
+    key = secrets.token_hex(32)
+    return [Fixed(key, true_digest(counter, key))]
+
+
+def _replay(
+    state: State, journal: Journal, entries: Sequence[Entry], opened: Opened, fixed: Sequence[Fixed]
+) -> None:
+    """The state of a journal; what an unclean stop has left open is burned. New entries are durable at the end."""
+    earlier = [entry for entry in entries if isinstance(entry, Opened)]
+    if earlier and earlier != [opened]:
+        raise LedgerError(
+            "this journal belongs to another table, release, budget or rule; open it with what it began with"
+        )
+    for entry in entries:
+        state.replay(entry)
+    added: list[Entry] = []
+    if not earlier:
+        state.pay_release(opened)
+        added.append(opened)
+    else:
+        added.append(Reopened())
+        if state.open_slot is not None and state.serving:  # a test may be open (`journal.Rested`)
+            state.open_slot.close()
+            added.append(Burned(state.slots))
+    added.extend(fixed)
+    for entry in added:
+        state.apply(entry)
+    journal.sync(journal.append(*added))
+
+
+def _budget_on(release: Release, budget: Budget) -> Budget:
+    """The budget that a release was made with; refused where its promise is about other neighbours."""
+    written = release.certificate["budget"]
+    neighbours = Neighbours.named(written["neighbours"], written["records_per_person"])
+    if neighbours != budget.neighbours:
+        raise BudgetError(
+            f"the release is about neighbours '{neighbours}', and the budget about '{budget.neighbours}', which do "
+            "not add up; use the neighbours of the release"
+        )
+    return Budget(
+        epsilon=written["epsilon"],
+        delta=written["delta"],
+        neighbours=neighbours,
+        accounting=Accounting(written["accounting"]),
+    )
+
+
+def _warnings_on(release: Release) -> list[str]:
+    return [f"of the release that it starts from: {warning}" for warning in release.certificate["warnings"]]
+
+
+def _release_units(budget: Budget, order: int) -> int:
+    """The most that a release within a budget can cost, at an order."""
+    return units(order * Fraction(rho_cap(budget), UNITS))
+
+
+def _refuse_other_accounting(budget: Budget) -> None:
+    if budget.accounting is not Accounting.RENYI:
+        OnlineRule.of(budget, rows=1)
+
+
+def _certificate(
+    rule: OnlineRule,
+    opened: Opened,
+    warnings: Sequence[str],
+    private: bool,
+    beside: Sequence[Mapping[str, Json]],
+) -> dict[str, Json]:
+    return {
+        "promise": rule.budget.words() + words_of(beside),
+        "epsilon": rule.budget.epsilon,
+        "delta": rule.budget.delta,
+        "neighbours": str(rule.budget.neighbours),
+        "order": rule.order,
+        "cap": rule.cap,
+        "rows": rule.rows,
+        "release": opened.release,
+        "release_units": opened.units,
+        "test": {"epsilon": str(rule.test.epsilon), "threshold": rule.test.threshold},
+        "measurement_rho": str(rule.measurement),
+        "price": rule.price,
+        "private": private,
+        "published": [dict(each) for each in beside],
+        "warnings": list(warnings),
+        "digest": hashlib.sha256(repr(opened).encode()).hexdigest(),
+    }

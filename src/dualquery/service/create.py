@@ -1,0 +1,248 @@
+"""A new service: its ledger, the first release, and the file that describes it all."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from dualquery.counting.counter import Counter
+from dualquery.errors import BudgetError, DualQueryError, LedgerError
+from dualquery.interactive.opening import first_release, online
+from dualquery.interactive.rule import cap_of, check_wishes
+from dualquery.ledger.book import Place
+from dualquery.ledger.books import Books
+from dualquery.ledger.chain import Witness, promised
+from dualquery.ledger.journal import Storage
+from dualquery.mechanisms.mechanism import Progress
+from dualquery.privacy.budget import default_delta
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.releases.folder import refuse_occupied
+from dualquery.releases.make import counting
+from dualquery.releases.number_of_records import shared_rows
+from dualquery.releases.release import Release
+from dualquery.service.journal import LedgerJournal
+from dualquery.service.run import rehearse
+from dualquery.service.settings import Http, Settings
+from dualquery.table.schema import Schema, read_schema
+from dualquery.types import silent
+
+SLOWEST_QUANTUM = 60.0  # seconds
+
+
+def begin(
+    table: Path,
+    *,
+    schema: Path,
+    epsilon: float,
+    out: Path,
+    delta: float | None = None,
+    neighbours: Neighbours = Neighbours.REPLACE,
+    records_per_person: int | None = None,
+    public_rows: int | None = None,
+    dataset: str | None = None,
+    ledger: str | None = None,
+    book: str | None = None,
+    share: float = 0.9,
+    release: Path | None = None,
+    questions: int = 2000,
+    tolerance: float | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> Settings:
+    """Open the ledger, charge it, make the first release (or take an earlier one), and write the file.
+
+    The release is charged before a count is read, and stays charged if something fails later. To `resume`, with the
+    same wishes, goes on from wherever that was, without another charge. `book` is a ledger of releases that has a
+    book for this dataset and for questions: it is charged with the whole cap of the service.
+    """
+    if out.exists():
+        raise DualQueryError(f"'{out}' exists already; name another file with --out")
+    described = read_schema(schema)
+    counter = counting(table, described, neighbours, None, progress)
+    rows = shared_rows(counter, neighbours) or public_rows
+    if delta is None and rows is None:
+        raise BudgetError("the number of records is private between these neighbours, so give --delta")
+    folder, stem = out.resolve().parent, out.stem
+    dataset = dataset or table.name.partition(".")[0]
+    where = f"{stem}-release" if release is None else _from(folder, release)
+    made = Settings(
+        folder=folder,
+        dataset=dataset,
+        table=_from(folder, table),
+        schema=_from(folder, schema),
+        release=where,
+        ledger=f"{stem}.ledger"
+        if ledger is None
+        else ledger
+        if "://" in ledger
+        else _from(folder, Path(ledger)),
+        witness=f"{stem}.witness",
+        epsilon=epsilon,
+        delta=default_delta(rows or 2) if delta is None else delta,
+        neighbours=neighbours.value,
+        records_per_person=records_per_person,
+        public_rows=public_rows,
+        questions=questions,
+        tolerance=tolerance,
+        published={_name_of(release, stem, dataset): where},
+    )
+    check_wishes(
+        made.budget, share=share if release is None else None, questions=questions, tolerance=tolerance
+    )
+    books = None if book is None else Books(book)
+    if books is not None and not resume:
+        books.refuse_unaffordable(made.dataset, made.budget)
+    longest = _open(
+        made,
+        described,
+        counter,
+        books=books,
+        share=share,
+        earlier=release,
+        resume=resume,
+        progress=progress,
+    )
+    made = replace(made, http=replace(made.http, quantum=quantum_for(longest)))
+    write_whole(out, made.to_toml())
+    return made
+
+
+def _name_of(earlier: Path | None, stem: str, dataset: str) -> str:
+    """The name under which the first release is asked: its folder's, unless the table has that name."""
+    own = f"{stem}-release"
+    return own if earlier is None or earlier.resolve().name == dataset else earlier.resolve().name
+
+
+def _open(
+    made: Settings,
+    schema: Schema,
+    counter: Counter,
+    *,
+    books: Books | None,
+    share: float,
+    earlier: Path | None,
+    resume: bool,
+    progress: Progress,
+) -> float:
+    """The ledger and, where there is no earlier one, the release: charged, made, saved. The seconds of a question."""
+    budget, place = made.budget, made.path(made.release)
+    if not resume:
+        _refuse_begun(made)
+        if earlier is None:
+            refuse_occupied(place)
+    release = None if earlier is None else Release.load(earlier)
+    if resume and earlier is None and place.exists():
+        release = Release.load(place)  # it was whole, and only the rest is missing
+    journal = LedgerJournal(
+        _ledger(made, books), Witness(made.path(made.witness)), dataset=made.dataset, trust=True
+    )
+    try:
+        if release is None:
+            release = first_release(
+                counter,
+                schema=schema,
+                budget=budget,
+                share=share,
+                records=made.public_rows,
+                journal=journal,
+                resume=resume,
+                progress=progress,
+            )
+            release.save(place)
+        table = online(
+            counter,
+            schema=schema,
+            budget=budget,
+            release=release,
+            questions=made.questions,
+            tolerance=made.tolerance,
+            records=made.public_rows,
+            journal=journal,
+            progress=progress,
+        )
+        table.close()
+    finally:
+        journal.close()
+    return rehearse(table.rule, table.release, rows=table.rule.rows)
+
+
+def _refuse_begun(made: Settings) -> None:
+    """A ledger that is there is the budget of this table, even where its beginning was stopped."""
+    is_file = "://" not in made.place
+    if is_file and (not Path(made.place).exists() or not Path(made.place).stat().st_size):
+        return
+    if not Storage(made.place).empty:
+        raise LedgerError(
+            "there is a ledger of a service already. If its beginning was stopped, give the same command with "
+            "--resume; a ledger in another place would be a second budget for the same table"
+        )
+
+
+def _ledger(made: Settings, books: Books | None) -> Storage:
+    """A new ledger; or the one that a beginning has left, if it is about the same."""
+    budget = made.budget
+    promise: dict[str, object] = {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "neighbours": str(budget.neighbours),
+    }
+    wanted = promised(made.dataset, promise, cap=cap_of(budget))
+    _make_private(made.place)
+    storage = Storage(made.place, new=True)
+    if storage.empty:
+        if books is not None:  # with all that will ever be told, before anything is counted
+            promise["book"] = books.charge_release(made.dataset, budget, kind="service").to_json()
+        storage.create(promised(made.dataset, promise, cap=cap_of(budget)))
+        return storage
+    found = storage.promise()
+    if (found.dataset, _without_book(found.promise), found.cap) != (
+        wanted.dataset,
+        wanted.promise,
+        wanted.cap,
+    ):
+        raise LedgerError(
+            "this ledger was begun for another dataset, budget or neighbours; give --resume with the same command as "
+            "the first time"
+        )
+    return storage
+
+
+def _without_book(promise: str) -> str:
+    """What was promised, without the entry of the book that has paid for it."""
+    said = json.loads(promise)
+    said.pop("book", None)
+    return json.dumps(said, sort_keys=True)
+
+
+def quantum_for(longest: float) -> float:
+    """Seconds between two moments at which answers leave: four times what a question takes, or more."""
+    quantum = Http.quantum
+    while 4 * longest > quantum and quantum < SLOWEST_QUANTUM / 2:
+        quantum *= 2
+    return quantum
+
+
+def _make_private(place: Place) -> None:
+    """A file that nobody else on the machine may read: questions, replies and hashed tokens will stand in it."""
+    if "://" not in os.fspath(place):
+        with suppress(OSError):  # whoever opens it says what is wrong
+            os.close(os.open(place, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _from(folder: Path, path: Path) -> str:
+    """A file as the service names it: from its own folder, where it lies below."""
+    whole = path.resolve()
+    return os.fspath(whole.relative_to(folder)) if whole.is_relative_to(folder) else os.fspath(whole)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file that appears whole or not at all."""
+    aside = path.with_name(f".{path.name}.partial")
+    with aside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

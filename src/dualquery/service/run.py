@@ -1,0 +1,181 @@
+"""A service, opened from its file and run until it is told to stop.
+
+Every path that a question can take, on rows that anybody may see: so that the first real question is no slower.
+
+The table of a rehearsal is one row of the release, again and again. No real table is like it, so that tests fire; and
+a count takes a time that its question and the number of records decide, whatever the records hold.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from time import thread_time
+
+import numpy as np
+
+from dualquery.beliefs.weighted_rows import WeightedRows
+from dualquery.counting.counter import MemoryCounter
+from dualquery.counting.opening import ColumnCounter
+from dualquery.errors import DualQueryError
+from dualquery.interactive.journal import MemoryJournal
+from dualquery.interactive.online import Online
+from dualquery.interactive.opening import online
+from dualquery.interactive.rule import MOST_ERROR, OnlineRule
+from dualquery.interactive.state import State
+from dualquery.ledger.chain import Witness
+from dualquery.ledger.journal import Storage
+from dualquery.mechanisms.mechanism import Progress
+from dualquery.privacy.curator import Curator
+from dualquery.queries.language.canonical import Literal, Query
+from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
+from dualquery.randomness import entropy_from
+from dualquery.releases.release import Release
+from dualquery.service.journal import LedgerJournal
+from dualquery.service.limits import Daily, RequestCounts
+from dualquery.service.requests import Service, of_release, of_table
+from dualquery.service.settings import Settings
+from dualquery.service.worker import Worker
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from dualquery.table.schema import read_schema
+from dualquery.types import silent
+
+
+@contextmanager
+def opened(
+    settings: Settings,
+    *,
+    trust: bool = False,
+    table_changed: bool = False,
+    log: Callable[[str], object] | None = None,
+    progress: Progress = silent,
+) -> Iterator[Service]:
+    """The service of a service: ledger verified, hypothesis rebuilt, a fire prepaid. A clean stop at the end."""
+    storage = Storage(settings.place)
+    journal = LedgerJournal(
+        storage, Witness(settings.path(settings.witness)), dataset=settings.dataset, trust=trust
+    )
+    try:
+        schema = read_schema(settings.path(settings.schema))
+        published = {name: Release.load(settings.path(place)) for name, place in settings.published.items()}
+        table = online(
+            settings.path(settings.table),
+            schema=schema,
+            budget=settings.budget,
+            release=Release.load(settings.path(settings.release)),
+            questions=settings.questions,
+            tolerance=settings.tolerance,
+            published=published,
+            records=settings.public_rows,
+            journal=journal,
+            table_changed=table_changed,
+            progress=progress,
+        )
+        rehearse(table.rule, table.release)  # before anybody can hold a watch
+    except BaseException:
+        journal.close()
+        raise
+    worker = Worker(table, journal)
+    described = {
+        settings.dataset: of_table(settings.dataset, table, declared=settings.public_rows is not None),
+        **{name: of_release(name, release) for name, release in published.items()},
+    }
+    worker.start()
+    try:
+        daily, counts = Daily(settings.http.bytes_a_day), RequestCounts(log)
+        yield Service(settings, storage, journal.tokens, worker, described, daily, counts)
+    finally:
+        worker.stop()
+
+
+def serve(
+    settings: Settings,
+    *,
+    trust: bool = False,
+    log: Callable[[str], object] | None = None,
+    table_changed: bool = False,
+    ready: Callable[[str], object] | None = None,
+    progress: Progress = silent,
+) -> None:
+    """Listen until interrupted. `ready` hears where, once all is open; `log` hears a line of JSON a request.
+
+    Nothing said depends on the table. What keeps it from listening is found out before the ledger is opened.
+    """
+    try:
+        import uvicorn
+
+        from dualquery.service.app import bound, configured
+    except ModuleNotFoundError:
+        raise DualQueryError("serving needs the extra `service`: pip install 'dualquery[service]'") from None
+    http = settings.http
+    sockets = bound(settings)
+    with opened(settings, trust=trust, table_changed=table_changed, log=log, progress=progress) as service:
+        service.worker.prepare_all()
+        if ready is not None:
+            scheme = "https" if http.certificate else "http"
+            ready(f"{settings.dataset}: {scheme}://{http.host}:{http.port}/ (stop with Ctrl-C)")
+            if not service.tokens.all:
+                ready("Nobody has a token yet: dualquery serve token add NAME")
+        with suppress(KeyboardInterrupt), _stopped_like_an_interrupt():
+            uvicorn.Server(configured(service)).run(sockets)
+
+
+@contextmanager
+def _stopped_like_an_interrupt() -> Iterator[None]:
+    """SIGTERM must not end the process before the ledger is closed: uvicorn passes it on when it is done."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+MOST_ROWS = 1 << 20  # of a rehearsal; a larger table takes longer in proportion
+FEW_ROWS = 1 << 10  # that are enough to have everything compiled and loaded
+
+
+def rehearse(rule: OnlineRule, release: Release, *, rows: int = FEW_ROWS) -> float:
+    """The most processor seconds that a question takes, with a fire and a purchase, once everything is ready."""
+    records = release.records
+    assert records is not None, "an interactive table starts from records"
+    public = records.take(np.zeros(min(rows, MOST_ROWS), np.int64))
+    passes = [max(_times(_asked(rule, release, records, public))) for _ in range(3)]
+    return min(passes[1:]) * max(1.0, rows / MOST_ROWS)  # the first one compiles and loads
+
+
+def _asked(rule: OnlineRule, release: Release, records: Records, public: Records) -> Online:
+    reader = QuestionReader(release.domain)
+    state = State(rule, WeightedRows(records), reader)
+    curator = Curator(ColumnCounter(MemoryCounter(public)), state.ledger, entropy_from(0))
+    return Online(
+        state=state,
+        curator=curator,
+        journal=MemoryJournal(),
+        reader=reader,
+        release=release,
+        published={},
+        certificate={},
+    )
+
+
+def _times(table: Online) -> Iterator[float]:
+    first, *others = _texts(table.domain)
+    for work in (partial(table.buy, first, error=MOST_ERROR), *(partial(table.ask, each) for each in others)):
+        before = thread_time()
+        work()
+        yield thread_time() - before
+
+
+def _texts(domain: Domain) -> Iterator[str]:
+    """Of the attributes with the fewest and the most values: one value, both, and the tables; none of them twice."""
+    by_size = np.argsort(domain.sizes, kind="stable")
+    few, many = int(by_size[0]), int(by_size[-1])
+    conditions = [Literal(j, (0,), False) for j in sorted({few, many})]
+    for chosen in ([conditions[0]], [conditions[-1]], conditions)[: len(conditions) + 1]:
+        yield Query(tuple(chosen)).text(domain)
+    for members in {(few,), (many,), tuple(sorted({few, many}))}:
+        if np.prod(domain.sizes[list(members)], dtype=np.int64) <= MOST_CELLS:
+            yield table_text(domain, members)
