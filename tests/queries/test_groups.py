@@ -261,15 +261,6 @@ def test_counts_are_sums_over_records(kind: str, sparse: bool, seed: int, rows: 
 
 
 @every_kind
-def test_counting_says_how_far_it_is(kind: str) -> None:
-    seen: list[tuple[int, int]] = []
-    CASES[kind].group.counts(records_of(some_rows(100, 0)), lambda done, total: seen.append((done, total)))
-    assert seen
-    assert all(0 < done <= total for done, total in seen)
-    assert seen[-1][0] == seen[-1][1]
-
-
-@every_kind
 def test_the_answers_of_a_record_are_added(kind: str) -> None:
     case = CASES[kind]
     answers = np.arange(case.group.size, dtype=np.int32)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dualquery.audits.case import ALONE, BITS, REPLACED, Case, Pair, Sampler, Shown, repeated
 from dualquery.audits.curator import OPPOSED, exact_hazard, pure
-from dualquery.counting.counter import Integers, MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw
@@ -29,6 +29,7 @@ from dualquery.queries.derived import Multiplied
 from dualquery.queries.group import Group
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 NOTHING = -100.0  # stands for an answer that was not given
 # σ² for a squared sensitivity of 1: what follows a fire tells next to nothing, for as little.
