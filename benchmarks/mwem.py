@@ -19,15 +19,11 @@ from benchmarks.harness import Figure, data_folder, in_fresh_process, show
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.multiplicative_weights import ONCE, MultiplicativeWeights
 from dualquery.counting.counter import MemoryCounter
-from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import Heard
-from dualquery.game.play import played
-from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem import MWEM, automatic_rounds, parameters_of
-from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of
+from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of, replies
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -37,6 +33,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SystemEntropy
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
+from dualquery.types import silent
 from experiments.biased import biased_records
 from experiments.data import Data
 from experiments.mwem_runs import (
@@ -83,11 +80,8 @@ def one_round(width: int) -> tuple[float, float, float]:
     counter.true_counts(task.workload, kept=True)
     curator = Curator(counter, Ledger(task.budget), SystemEntropy())
     start = Factored.explicit(records.domain)
-    questions = chosen.asked.questions(start.snapshot())
-    query_player: BestResponseQueryPlayer[Heard, Factored]
-    query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement)
-    data_player = LearningDataPlayer(MultiplicativeWeights(start, schedule=ONCE, floor=1e-5))
-    game = played(query_player, data_player, remembers=1)
+    belief = MultiplicativeWeights(start, schedule=ONCE, floor=1e-5)
+    game = replies(chosen, belief, curator, silent)
     array = np.ones(1 << width)
     rounds, passes = [], []
     for _ in range(60):

@@ -18,14 +18,11 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.counting.counter import MemoryCounter
-from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import Heard
-from dualquery.game.play import play
-from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.baselines import HADAMARD, hadamard
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem import MWEM, belief_of, starting
 from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.rounds import replies
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -85,12 +82,9 @@ def learned(
     plan = MWEM.plan_for(task, options)
     curator = curator_of(records, task.budget, seed)
     chosen, start = plan.parameters, starting(plan, curator)
-    questions = chosen.asked.questions(start.snapshot())
-    query_player: BestResponseQueryPlayer[Heard, Factored]
-    query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement)
-    data_player = LearningDataPlayer(belief_of(chosen, start, task.rows))
-    transcript = play(query_player, data_player, rounds=chosen.rounds, remembers=1, hears=hears)
-    return transcript.last_reply()
+    for reply in replies(chosen, belief_of(chosen, start, task.rows), curator, silent):
+        hears(reply)
+    return reply
 
 
 def figure_1(records: Records, workload: Workload, epsilon: float, seed: int, **options: Any) -> Array:

@@ -214,7 +214,7 @@ def measure_planted(times: int, seed: int) -> dict[str, Value]:
     for _ in range(times):
         ledger = Ledger(BUDGET)
         slot = Slot(ledger, rule.test.event, rule.measured)
-        surprise = Curator(counter, ledger, entropy).exceeds_anywhere(
+        surprise = Curator(counter, ledger, entropy).exceeds(
             question.group, np.array([5000]), law=slot.law(rule.test), noise=rule.noise(question)
         )
         silent += surprise is None

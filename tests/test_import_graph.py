@@ -33,7 +33,6 @@ STEPS = [
     {"mechanisms"},
     {"releases"},
     {"audits"},
-    {"clinic"},
     {"interactive"},
     {"service"},
     {"cli"},

@@ -309,22 +309,23 @@ VERBS = [
         "privacy/curator.py",
         "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
         "        self._ledger.begin()\n"
-        "        (truth,) = self._counter.true_counts(question).tolist()\n",
-        "        (truth,) = self._counter.true_counts(question).tolist()\n"
+        "        numbers = self._counter.true_counts(questions)\n",
+        "        numbers = self._counter.true_counts(questions)\n"
         "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
         "        self._ledger.begin()\n",
         exceeds("a_hazard_test_is_paid_for_before_anything_is_read", "an_epoch_is_paid_for_before_anything_is_read"),
     ),
-    Mutant("exceeds hears questions that move too far", "privacy/curator.py", "if moved.l1 > law.sensitivity:",
-           "if moved.l1 > 2 * law.sensitivity:", exceeds("a_question_that_moves_too_far_is_refused")),
+    Mutant("exceeds hears questions that move too far", "privacy/curator.py",
+           "if self.neighbours.each(bound) > law.sensitivity:",
+           "if self.neighbours.each(bound) > 2 * law.sensitivity:", exceeds("a_question_that_moves_too_far_is_refused")),
     Mutant("exceeds tells the truth", "privacy/curator.py",
-           "truth + int(noise.draw(1, self._entropy)[0])", "truth", exceeds("the_measured_number_is_fresh")),
+           "numbers + noise.draw(len(numbers), self._entropy)", "numbers", exceeds("the_measured_number_is_fresh")),
     Mutant(
         "hazard: returned before it is drawn",
         "privacy/thresholds.py",
-        "            side = self.draw(x, entropy)\n"
-        "            reservation.settle(fired=side is not None)\n"
-        "            return side\n",
+        "            found = self.draw(x, entropy)\n"
+        "            reservation.settle(fired=found is not None)\n"
+        "            return found\n",
         "            reservation.settle(fired=False)\n            return self.draw(x, entropy)\n",
         exceeds("a_fire_leaves_itself_and_its_measurement", "the_money_is_held_until_the_test_has_spoken"),
     ),
@@ -513,8 +514,9 @@ SLOTS = [
     Mutant("a purchase is counted before it is written down", "interactive/online.py",
            "self._sync(self._append(charged))", "self._append(charged)",
            journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
-    Mutant("an unclean stop burns nothing", "interactive/opening.py", "state.open_slot is not None and state.serving",
-           "False", journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
+    Mutant("an unclean stop burns nothing", "interactive/opening.py",
+           "state.open_slot is not None and state.account.serving", "False",
+           journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
 ]  # fmt: skip
 
 MUTANTS = [

@@ -19,7 +19,7 @@ from dualquery.audits.case import ALONE, REPLACED, Case, Verdict
 from dualquery.audits.curator import exact_hazard
 from dualquery.audits.sessions import SlotSession
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator, TableSurprise
+from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Laplace
 from dualquery.privacy.thresholds import Epochs, FarSide, Found, HazardTest, OpenEpoch, Slot, Table, tabulate
@@ -78,13 +78,13 @@ def ten_in_flight(patch: Patch) -> None:
 
 
 def the_tested_value_is_the_answer(patch: Patch) -> None:
-    honest = Curator.exceeds_anywhere
+    honest = Curator.exceeds
 
     def exceeds(self: Curator, questions: Any, hypotheses: Any, *, law: Any, noise: Any) -> Any:
         surprise = honest(self, questions, hypotheses, law=law, noise=noise)
-        return surprise and TableSurprise(surprise.found, self._counter.true_counts(questions))
+        return surprise and Surprise(surprise.found, self._counter.true_counts(questions))
 
-    patch.setattr(Curator, "exceeds_anywhere", exceeds)
+    patch.setattr(Curator, "exceeds", exceeds)
 
 
 @cache
@@ -98,17 +98,17 @@ class _Drawn(HazardTest):
     def table(self) -> Table:
         raise NotImplementedError
 
-    def draw(self, x: int, entropy: Any) -> FarSide | None:
+    def draw(self, x: Any, entropy: Any) -> Found | None:
+        sides = [self.side(each, entropy) for each in np.asarray(x).tolist()]
+        return next((Found(cell, side) for cell, side in enumerate(sides) if side is not None), None)
+
+    def side(self, x: int, entropy: Any) -> FarSide | None:
         table = self.table()
         row = min(abs(x), table.last)
         chance = entropy.below(1 << 128, 1)[0]
         if chance >= table.fires[row]:
             return None
         return FarSide.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else FarSide.TOO_HIGH
-
-    def draw_first(self, x: Any, entropy: Any) -> Found | None:
-        sides = [self.draw(each, entropy) for each in np.asarray(x).tolist()]
-        return next((Found(cell, side) for cell, side in enumerate(sides) if side is not None), None)
 
 
 class Unclipped(_Drawn):

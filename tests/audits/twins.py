@@ -27,7 +27,7 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import draw
-from dualquery.privacy.thresholds import FarSide, HazardTest, OpenEpoch, SparseVector, Table, tabulate
+from dualquery.privacy.thresholds import FarSide, Found, HazardTest, OpenEpoch, SparseVector, Table, tabulate
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
@@ -274,13 +274,16 @@ def _doubled_table(epsilon: Fraction, threshold: int) -> Table:
 class Doubled(HazardTest):
     """Draws with twice the ε that it is charged for."""
 
-    def draw(self, x: int, entropy: Any) -> FarSide | None:
+    def draw(self, x: Any, entropy: Any) -> Found | None:
+        (number,) = x.tolist()
         table = _doubled_table(self.epsilon, self.threshold)
-        row = min(abs(x), table.last)
+        row = min(abs(number), table.last)
         chance = entropy.below(1 << 128, 1)[0]
         if chance >= table.fires[row]:
             return None
-        return FarSide.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else FarSide.TOO_HIGH
+        return Found(
+            0, FarSide.TOO_LOW if (chance < table.nearer[row]) == (number >= 0) else FarSide.TOO_HIGH
+        )
 
 
 IN_FLIGHT = HazardTest(Fraction(1, 5), threshold=8, order=2)
@@ -298,7 +301,7 @@ def ten_in_flight(at_once: int) -> Sampler:
                     reservation = ledger.reserve(IN_FLIGHT.event)
                 except BudgetError:
                     break
-                found = [IN_FLIGHT.draw(10 + side, entropy) is not None for _ in range(at_once)]
+                found = [IN_FLIGHT.draw(np.array([10 + side]), entropy) is not None for _ in range(at_once)]
                 reservation.settle(fired=any(found))
                 fired += sum(found)
             fires.append(float(fired))

@@ -12,7 +12,7 @@ from dualquery.beliefs.factored import Products
 from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import Heard, HeardQuery
+from dualquery.game.moves import Heard, TableQuery
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain, Items
@@ -65,12 +65,12 @@ def test_measured_answers_are_reached(mirror: MirrorMap) -> None:
         for cell in np.ndindex(table.shape):
             query = np.zeros(table.shape)
             query[cell] = 1.0
-            heard.append(Heard(members, query, np.array(table[cell])))
+            heard.append(Heard(TableQuery(members, query), float(table[cell])))
     for each in heard:
         learner.hear(each)
     found = learner.snapshot()
     for each in heard:
-        assert float((each.query * found.marginal(each.members)).sum()) == pytest.approx(
+        assert float((each.what.cells * found.marginal(each.what.members)).sum()) == pytest.approx(
             float(each.value), abs=2e-4
         )
 
@@ -137,7 +137,7 @@ def test_the_implicit_learner_is_the_explicit_one() -> None:
     chosen = [*rng.choice(WORKLOAD.size, 8, replace=False).tolist(), 3, 3]
     told = rng.random(len(chosen))
     for query, value in zip(chosen, told, strict=True):
-        learner.hear(HeardQuery(query, value))
+        learner.hear(Heard(query, value))
     density = learner.snapshot()
     cells = universe(MIXED)
     values = values_on(WORKLOAD, cells)
@@ -148,19 +148,21 @@ def test_the_implicit_learner_is_the_explicit_one() -> None:
     assert spread in SPREADS
     c = spread * np.linalg.solve(spread * gram + variance * np.eye(len(chosen)), told - mean[chosen])
     written_out = weights * (1 + c @ centred)
-    np.testing.assert_allclose(density.own_answers(), values @ written_out, atol=1e-10)
+    np.testing.assert_allclose(density.answers(WORKLOAD), values @ written_out, atol=1e-10)
     np.testing.assert_allclose(density.answers(TEXTS), values_on(TEXTS, cells) @ written_out, atol=1e-10)
     np.testing.assert_allclose(
-        density.answers(from_spec(MIXED, "random:3:25:1 + marginals:2")), density.own_answers(), atol=1e-10
+        density.answers(from_spec(MIXED, "random:3:25:1 + marginals:2")),
+        density.answers(WORKLOAD),
+        atol=1e-10,
     )
 
 
 def test_what_was_measured_is_known_better() -> None:
     base, _ = base_of(MIXED)
     learner = ImplicitEuclidean(WORKLOAD, base, variance=1e-6)
-    before = learner.snapshot().own_variances()
-    learner.hear(HeardQuery(0, float(learner.snapshot().own_answers()[0]) + 0.01))
+    before = learner.snapshot().variances()
+    learner.hear(Heard(0, float(learner.snapshot().answers(WORKLOAD)[0]) + 0.01))
     density = learner.snapshot()
-    after = density.own_variances()
+    after = density.variances()
     assert after[0] < 1e-5 < before[0]
     assert (after <= density._spread() * before + 1e-12).all()

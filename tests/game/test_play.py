@@ -14,7 +14,6 @@ from dualquery.game.moves import Challenge, Transcript
 from dualquery.game.play import play, played
 from dualquery.game.query_players import (
     BestResponseQueryPlayer,
-    ComplainingQueryPlayer,
     LearningQueryPlayer,
     net_weights,
 )
@@ -205,11 +204,10 @@ class Quiz:
         return Balance(self.workload, int(chosen.queries[0]))
 
     def heard(self, chosen: Selected, noisy: np.ndarray) -> tuple[int, float]:
+        if len(noisy) == 0:
+            return int(chosen.queries[0]), 1.0 if chosen.negated[0] else -1.0
         self.heard_by_curator.append((int(chosen.queries[0]), bool(chosen.negated[0]), int(noisy[0])))
         return int(chosen.queries[0]), (ROWS + int(noisy[0])) / (2 * ROWS)
-
-    def complaint(self, chosen: Selected) -> tuple[int, float]:
-        return int(chosen.queries[0]), 1.0 if chosen.negated[0] else -1.0
 
 
 class Corrected:
@@ -254,7 +252,7 @@ def test_complaints_cost_one_draw_a_round_and_measure_nothing() -> None:
     score = quiz.score(None)
     rate = Rate.below(40 / (1024 * ROWS), score.largest)
     transcript = play(
-        ComplainingQueryPlayer(holder, quiz, rate=rate),
+        BestResponseQueryPlayer(holder, quiz, rate=rate, noise=None),
         LearningDataPlayer(Corrected(MIXED.size)),
         rounds=5,
         remembers=1,

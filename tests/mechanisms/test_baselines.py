@@ -9,7 +9,7 @@ import pytest
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, QueryError
-from dualquery.game.moves import Heard
+from dualquery.game.moves import Heard, TableQuery
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import (
     HADAMARD,
@@ -100,12 +100,15 @@ def test_hadamard_does_not_chase_a_contradiction() -> None:
     """Seed 273 on the Czech table at ε = 0.1 ended 13 nats away: no distribution fits its noise, passes went on."""
     sign = np.array([[1.0, 0.0], [0.0, 1.0]])
     alike = {(0, 1): 0.95, (1, 2): 0.95, (0, 2): 0.05}  # 0 is as 1, 1 is as 2, and 2 is unlike 0
-    heard = [Heard(members, sign, np.array(value)) for members, value in alike.items()]
+    heard = [Heard(TableQuery(members, sign), np.array(value)) for members, value in alike.items()]
     gentle = joined(Domain((Items("item", 3),)), heard, noise=0.05).marginal((0, 1, 2))
     assert gentle.min() > 1e-3
     fitted = joined(Domain((Items("item", 3),)), heard, noise=0.3).marginal((0, 1, 2))
     assert np.abs(gentle - fitted).max() < 0.1
-    consistent = [Heard((0, 1), sign, np.array(0.95)), Heard((1, 2), sign, np.array(0.9))]
+    consistent = [
+        Heard(TableQuery((0, 1), sign), np.array(0.95)),
+        Heard(TableQuery((1, 2), sign), np.array(0.9)),
+    ]
     close = joined(Domain((Items("item", 3),)), consistent, noise=0.005).marginal((0, 1))
     assert close[0, 0] + close[1, 1] == pytest.approx(0.95, abs=0.02)
 

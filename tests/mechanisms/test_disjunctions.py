@@ -12,7 +12,7 @@ from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.beliefs.universes import SignedMonomials
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import HeardQuery
+from dualquery.game.moves import Heard
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.choose import MECHANISMS, choose
 from dualquery.mechanisms.mechanism import Outcome, Task
@@ -118,11 +118,12 @@ def test_a_step_makes_the_measurement_true() -> None:
     learner = SignedMonomials(
         incidence_of(queries, 6, 3), weight=41.0, schedule=Schedule(StepSize.FULL, 1, 0.0)
     )
-    assert np.abs(learner.snapshot().own_answers()).max() < 1e-12
-    learner.hear(HeardQuery(7, 0.63))
-    assert learner.snapshot().own_answers()[7] == pytest.approx(0.63, abs=1e-9)
-    learner.hear(HeardQuery(3, 0.2))
-    assert learner.snapshot().own_answers()[3] == pytest.approx(0.2, abs=1e-9)
+    asked = disjunctions(Domain((Items("x", 6),)), 3)
+    assert np.abs(learner.snapshot().answers(asked)).max() < 1e-12
+    learner.hear(Heard(7, 0.63))
+    assert learner.snapshot().answers(asked)[7] == pytest.approx(0.63, abs=1e-9)
+    learner.hear(Heard(3, 0.2))
+    assert learner.snapshot().answers(asked)[3] == pytest.approx(0.2, abs=1e-9)
 
 
 # ── Parities ────────────────────────────────────────────────────────────────────────────────────────────────────

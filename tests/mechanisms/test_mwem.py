@@ -13,8 +13,9 @@ from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task
-from dualquery.mechanisms.mwem import MWEM, automatic_rounds, belief_of, mwem, parameters_of
-from dualquery.mechanisms.rounds import AskedQueries, AskedTables, QuestionKind, asked_of, usual_kind
+from dualquery.mechanisms.mwem import MWEM, automatic_rounds, belief_of, parameters_of
+from dualquery.mechanisms.outcomes import last
+from dualquery.mechanisms.rounds import AskedQueries, AskedTables, QuestionKind, asked_of, replies, usual_kind
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -188,19 +189,8 @@ def test_records_and_answers_agree() -> None:
 def played(records: Records, task: Task, start: Factored, **wishes: int) -> Factored:
     """The game alone, from this start: the last reply."""
     chosen = parameters_of(task, MwemWishes(**wishes))
-    outcome = mwem(
-        Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(3)),
-        chosen.asked.questions(start.snapshot()),
-        rate=chosen.rate,
-        noise=chosen.measurement,
-        belief=belief_of(chosen, start, task.rows),
-        task=task,
-        iterates=chosen,
-        rng=np.random.default_rng(3),
-        progress=silent,
-    )
-    assert isinstance(outcome.belief, Factored)
-    return outcome.belief
+    curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(3))
+    return last(replies(chosen, belief_of(chosen, start, task.rows), curator, silent))
 
 
 def test_factored_and_explicit_runs_are_the_same_run() -> None:

@@ -250,8 +250,8 @@ def test_a_hazard_test_is_paid_for_by_its_fire_alone():
         before = curator.ledger.events
         surprise = curator.exceeds(asked, hypothesis, law=law, noise=noise)
         assert surprise is not None
-        assert surprise.side is side
-        assert abs(surprise.noisy - TRUTH) < 8 * 20
+        assert surprise.found.side is side
+        assert abs(surprise.noisy[0] - TRUTH) < 8 * 20
         measured = GaussianMeasurement(sensitivity_squared=Fraction(1), variance=Fraction(400))
         assert curator.ledger.events == (*before, law.event, measured)
 
@@ -267,8 +267,8 @@ def test_an_epoch_is_paid_for_when_it_opens_and_ends_with_its_first_surprise():
     assert (counter.charged_at_first_count, entropy.charged_at_first_draw) == (2, 2)
     surprise = curator.exceeds(asked, TRUTH - 200, law=law, noise=noise)
     assert surprise is not None
-    assert surprise.side is FarSide.FAR
-    assert abs(surprise.noisy - TRUTH) < 60
+    assert surprise.found.side is FarSide.FAR
+    assert abs(surprise.noisy[0] - TRUTH) < 60
     assert curator.ledger.events == once  # all of it was paid for when the epoch opened
     assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None
     assert curator.ledger.events == once + once
@@ -291,7 +291,7 @@ def test_a_question_that_moves_farther_than_the_test_allows_is_refused():
 def test_it_has_its_verbs_and_no_other_way_to_speak():
     public = {name for name in vars(Curator) if not name.startswith("_")}
     # allow says nothing
-    assert public == {"select", "measure", "exceeds", "exceeds_anywhere", "allow", "ledger", "neighbours"}
+    assert public == {"select", "measure", "exceeds", "allow", "ledger", "neighbours"}
 
 
 def test_the_number_of_records_is_free_where_it_is_public_and_one_count_where_not():

@@ -32,7 +32,7 @@ from dualquery.privacy.noise import Law
 from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import TableErrors
 from dualquery.privacy.selection import LN2_ABOVE, Rate, mantissa
-from dualquery.privacy.thresholds import FarSide, HazardTest, Table, last_row, price_holds
+from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Table, last_row, price_holds
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain
@@ -407,8 +407,8 @@ def test_preparing_is_what_the_first_draw_would_do() -> None:
     thresholds._checked.cache_clear()
     test.prepare()
     assert thresholds._checked.cache_info().misses == 1
-    assert test.draw(10**6, SeededEntropy(1)) is FarSide.TOO_LOW
-    assert test.draw(-(10**6), SeededEntropy(1)) is FarSide.TOO_HIGH
+    assert test.draw(np.array([10**6]), SeededEntropy(1)) == Found(0, FarSide.TOO_LOW)
+    assert test.draw(np.array([-(10**6)]), SeededEntropy(1)) == Found(0, FarSide.TOO_HIGH)
     assert thresholds._checked.cache_info().misses == 1
 
 

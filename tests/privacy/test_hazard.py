@@ -26,7 +26,7 @@ from dualquery.privacy.conversion import (
     rho_of,
 )
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.thresholds import FarSide, HazardTest, Table, price_holds, tabulate
+from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Table, price_holds, tabulate
 from dualquery.randomness import SeededEntropy
 
 ONE = 1 << 128
@@ -190,14 +190,19 @@ class Scripted:
         self.numbers = list(numbers)
 
     def below(self, bound: int, count: int) -> list[int]:
-        assert (bound, count) == (ONE, 1)
-        return [self.numbers.pop(0)]
+        raise AssertionError("a draw is two words of 64 bits")
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        raise AssertionError("a draw is one number of 128 bits")
+        assert count == 2
+        return np.array(divmod(self.numbers.pop(0), 1 << 64), np.uint64)
 
     def public_generator(self) -> np.random.Generator:
         raise AssertionError("a draw needs no public chance")
+
+
+def said(found: Found | None) -> FarSide | None:
+    """Of one number."""
+    return None if found is None else found.side
 
 
 @pytest.mark.parametrize("x", [0, 3, -3, 90, -90, 10**6, -(10**6)])
@@ -207,14 +212,14 @@ def test_a_draw_compares_128_bits_with_the_row(x: int) -> None:
     first, second = (FarSide.TOO_LOW, FarSide.TOO_HIGH) if x >= 0 else (FarSide.TOO_HIGH, FarSide.TOO_LOW)
     edge = low if x >= 0 else high
     chances = [0, edge - 1, edge, low + high - 1, low + high, ONE - 1]
-    drawn = [test.draw(x, Scripted(chance)) for chance in chances]
+    drawn = [said(test.draw(np.array([x]), Scripted(chance))) for chance in chances]
     assert drawn == [first, first, second, second, None, None]
 
 
 def p_value(test: HazardTest, wrong: Fraction, x: int, draws: int) -> float:
     """Chi-square of draws of a test against the law of one whose ε is `wrong`."""
     entropy = SeededEntropy(x)
-    seen = Counter(test.draw(x, entropy) for _ in range(draws))
+    seen = Counter(said(test.draw(np.array([x]), entropy)) for _ in range(draws))
     with mpmath.workdps(30):
         expected = [float(p) * draws for p in ideal(HazardTest(wrong, test.threshold, 2), x)]
     found = [seen[None], seen[FarSide.TOO_LOW], seen[FarSide.TOO_HIGH]]

@@ -39,7 +39,7 @@ NOISE = Gaussian(Fraction(4000))  # Δ² = 2: the same ρ as MEASURED
 
 
 def law(table: Table, x: tuple[int, ...]) -> dict[tuple[int, str] | None, Fraction]:
-    """The probability of every outcome of `draw_first`, in rationals: silence, or a cell and a side."""
+    """The probability of every outcome of `draw`, in rationals: silence, or a cell and a side."""
     silent, found = Fraction(1), {}
     for cell, each in enumerate(x):
         silence, low, high = (Fraction(n, ONE) for n in table.outcomes(each))
@@ -100,7 +100,7 @@ def test_draws_follow_the_law() -> None:
     names = {FarSide.TOO_LOW: "low", FarSide.TOO_HIGH: "high"}
     seen: dict[tuple[int, str] | None, int] = {}
     for _ in range(draws):
-        found = SMALL.draw_first(np.array(x), entropy)
+        found = SMALL.draw(np.array(x), entropy)
         outcome = None if found is None else (found.cell, names[found.side])
         seen[outcome] = seen.get(outcome, 0) + 1
     expected = law(table, x)
@@ -108,27 +108,30 @@ def test_draws_follow_the_law() -> None:
     assert stats.chisquare(observed, [draws * float(p) for p in expected.values()]).pvalue > 1e-4
 
 
-def test_one_number_is_drawn_as_a_single_question_is() -> None:
-    """The same 128 bits give the same outcome, whichever way they are compared."""
+def test_numbers_are_drawn_as_single_questions_are() -> None:
+    """The same 128 bits give the same outcome, whether a number is asked alone or beside silent ones."""
 
     class Told(SeededEntropy):
-        def __init__(self, value: int) -> None:
+        def __init__(self, *values: int) -> None:
             super().__init__(0)
-            self.value = value
-
-        def below(self, bound: int, count: int) -> list[int]:
-            return [self.value]
+            self.values = values
 
         def words(self, count: int) -> np.ndarray:
-            return np.array([self.value >> 64, self.value & (1 << 64) - 1], np.uint64)
+            assert count == 2 * len(self.values)
+            high, low = zip(*(divmod(value, 1 << 64) for value in self.values), strict=True)
+            return np.array([*high, *low], np.uint64)
 
-    table = tabulate(SMALL.epsilon, SMALL.threshold)
+    table, silent = tabulate(SMALL.epsilon, SMALL.threshold), ONE - 1
     for x in (-30, -5, 0, 4, 12):
         row = min(abs(x), table.last)
+        near, far = (FarSide.TOO_LOW, FarSide.TOO_HIGH) if x >= 0 else (FarSide.TOO_HIGH, FarSide.TOO_LOW)
         edges = (table.nearer[row], table.fires[row])
-        for value in (0, ONE - 1, *(edge + step for edge in edges for step in (-1, 0, 1))):
-            side, found = SMALL.draw(x, Told(value)), SMALL.draw_first(np.array([x]), Told(value))
-            assert found == (None if side is None else Found(0, side))
+        for value in (0, silent, *(edge + step for edge in edges for step in (-1, 0, 1))):
+            side = near if value < edges[0] else far if value < edges[1] else None
+            alone = SMALL.draw(np.array([x]), Told(value))
+            beside = SMALL.draw(np.array([0, x, 0]), Told(silent, value, silent))
+            assert alone == (None if side is None else Found(0, side))
+            assert beside == (None if side is None else Found(1, side))
 
 
 # ── How far one number moves ────────────────────────────────────────────────────────────────────────────────────
@@ -164,7 +167,7 @@ def slot_of(house: House) -> Slot:
 
 
 def asked(house: House, slot: Slot, hypotheses: np.ndarray = NEAR):
-    return house.curator.exceeds_anywhere(CELLS, hypotheses, law=slot.law(HAZARD), noise=NOISE)
+    return house.curator.exceeds(CELLS, hypotheses, law=slot.law(HAZARD), noise=NOISE)
 
 
 def far(cell: int, by: int) -> np.ndarray:
@@ -239,10 +242,10 @@ def test_a_slot_pays_for_nothing_dearer_and_nothing_else() -> None:
         (slot.law(HAZARD), NOISE, other, "another ledger"),
     ):
         with pytest.raises(BudgetError, match=sentence):
-            ledger.curator.exceeds_anywhere(CELLS, NEAR, law=law, noise=noise)
+            ledger.curator.exceeds(CELLS, NEAR, law=law, noise=noise)
     # θ may differ by question at no price.
     wider = slot.law(HazardTest(HAZARD.epsilon, 500, ORDER))
-    assert house.curator.exceeds_anywhere(CELLS, NEAR, law=wider, noise=NOISE) is None
+    assert house.curator.exceeds(CELLS, NEAR, law=wider, noise=NOISE) is None
 
 
 def test_a_question_that_moves_too_far_is_refused_before_it_is_read() -> None:
@@ -278,7 +281,7 @@ def test_the_money_comes_out_of_one_cap() -> None:
             slot = Slot(ledger, HAZARD.event, MEASURED)
         except BudgetError:
             break
-        assert curator.exceeds_anywhere(CELLS, far(0, 2000), law=slot.law(HAZARD), noise=NOISE)
+        assert curator.exceeds(CELLS, far(0, 2000), law=slot.law(HAZARD), noise=NOISE)
         fires += 1
     cap = left(Ledger(budget))
     assert fires == cap // renyi_cost()

@@ -11,9 +11,10 @@ import pytest
 
 import dualquery
 from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError, Release, SchemaError
-from dualquery.beliefs.graphs import CutMatrix, HeardCut
+from dualquery.beliefs.graphs import CutMatrix
 from dualquery.cli import run as run_command
 from dualquery.counting.counter import MemoryCounter, SpilledCounter
+from dualquery.game.moves import Heard
 from dualquery.mechanisms.coarsenings import COARSENINGS, excess
 from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Task
@@ -267,10 +268,10 @@ def test_rectangles_answer_as_the_matrix_that_they_are() -> None:
     domain = graph_of(tuple(map(str, range(70))))
     workload = from_spec(domain, "cuts:random:20")
     (cuts,) = workload.groups
-    belief, matrix = CutMatrix(cuts), np.zeros((70, 70))
+    belief, matrix = CutMatrix(workload), np.zeros((70, 70))
     from_, to = (unpack_bits(each, 70).astype(float) for each in (cuts.sources, cuts.targets))
     for query, value in ((3, 0.4), (7, 0.1), (3, 0.5), (19, 0.9)):
-        belief.hear(HeardCut(query, value))
+        belief.hear(Heard(query, value))
         matrix += (value - from_[query] @ matrix @ to[query]) * np.outer(from_[query], to[query]) / 35**2
     held = belief.snapshot()
     expected = np.einsum("qu,uv,qv->q", from_, matrix, to)
@@ -297,9 +298,9 @@ def test_without_directions_a_rectangle_is_both_ways_and_a_pair_counts_once() ->
     sets = rng.random((2, 12, number)) < 0.5
     sets[:, 0] = True
     workload = Workload(domain, (cuts_of(domain, *sets),), "some cuts")
-    belief = CutMatrix(workload.groups[0])
+    belief = CutMatrix(workload)
     for query, value in zip(rng.integers(12, size=9).tolist(), rng.random(9).tolist(), strict=True):
-        belief.hear(HeardCut(query, value))
+        belief.hear(Heard(query, value))
         assert belief.snapshot().told[query] == pytest.approx(value)
     held = belief.snapshot()
     pairs = [(u, v) for u in range(number) for v in range(u, number)]

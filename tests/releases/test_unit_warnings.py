@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from dualquery.cli import run
-from dualquery.table.first_rows import first_rows
 from dualquery.table.persons import PERSONS, looks_like_id, repeats
+from dualquery.table.reading import first_rows
 
 SCHEMA = """
 [[attribute]]

@@ -93,7 +93,7 @@ def arm(reaper: Reaper) -> None:
 
     around(Service, "_answer", at("arrived"), nothing)
     around(Online, "ask", at("asking"), at("found"))
-    around(Curator, "exceeds_anywhere", nothing, at("counted"))
+    around(Curator, "exceeds", nothing, at("counted"))
     around(LedgerJournal, "append", nothing, at("appended"))
     around(LedgerJournal, "sync", at("paying"), nothing)
     around(LedgerJournal, "tell", nothing, at("told"))
@@ -224,7 +224,7 @@ def warmed(settings: Settings, token: str) -> None:
             await service.ask(PendingRequest(holder=holder, dataset=settings.dataset, question=question))
 
     with opened(settings) as service:
-        service.worker.prepare_all()
+        service.online.prepare_all()
         asyncio.run(ask(service))
 
 

@@ -343,7 +343,7 @@ def test_a_defect_stops_the_asking_and_says_nothing_of_the_table(
 
     settings = make()
     with running(settings, ada=1.0) as found:
-        monkeypatch.setattr(Curator, "exceeds_anywhere", defect)
+        monkeypatch.setattr(Curator, "exceeds", defect)
         for _ in range(2):
             status, problem, _ = found.ask("colour = c0")
             assert status == 503

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import DataError
-from dualquery.table.delimited import Checker
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
+from dualquery.table.reading.delimited import Checker
 from tests.table.slow_grammar import slow_records
 
 alphabet = st.lists(

@@ -17,7 +17,7 @@ from dualquery.queries.families import from_spec
 from dualquery.table.dates import dates
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.encoding import encode, record_blocks
-from dualquery.table.postgresql import PostgresTable
+from dualquery.table.reading.postgresql import PostgresTable
 from dualquery.table.schema import Schema, schema_text
 from tests.counting.test_streams import PEOPLE, people
 from tests.ledger.conftest import Server, server  # noqa: F401 - a fixture

@@ -16,10 +16,10 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DataError, DualQueryError
-from dualquery.table import delimited
 from dualquery.table.domain import Categorical, Column, Domain, Items, equal_width
 from dualquery.table.draft import schema_draft
 from dualquery.table.encoding import encode
+from dualquery.table.reading import delimited
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 SECRET = "Klytaimnestra"

@@ -63,7 +63,7 @@ from dualquery.randomness import Entropy, SeededEntropy
 from dualquery.table.codes import codes_table
 from dualquery.table.graph import graph_of
 from dualquery.table.points import GRID, STEPS, points_of
-from dualquery.types import Integers
+from dualquery.types import Integers, Words
 
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)
@@ -330,6 +330,12 @@ class FixedChance(SeededEntropy):
         self.bound = bound
         return [self.value]
 
+    def words(self, count: int) -> Words:
+        self.bound = 1 << 64 * count
+        return np.array(
+            [self.value >> 64 * place & (1 << 64) - 1 for place in reversed(range(count))], np.uint64
+        )
+
 
 def law_of(draw: Callable[[FixedChance], str]) -> dict[str, Fraction]:
     """The probability of every outcome of a draw that reads one uniform integer, in stretches."""
@@ -401,7 +407,7 @@ def exact_hazard(test: HazardTest) -> Callable[[], Computed]:
     def computed() -> Computed:
         order, reach = test.order, 2 * test.threshold + math.ceil(8 / test.epsilon)
         laws = {
-            x: law_of(lambda chance, x=x: str(test.draw(x, chance)))  # type: ignore[misc]
+            x: law_of(lambda chance, x=x: str(test.draw(np.array([x]), chance)))  # type: ignore[misc]
             for x in range(-reach, reach + 1)
         }
         worst = max(

@@ -80,9 +80,9 @@ class Session:
                 surprise = curator.exceeds(statistic, hypothesis, law=law, noise=self.noise)
             except BudgetError:
                 break
-            said += "." if surprise is None else surprise.side.name[4:5] or surprise.side.name[0]
+            said += "." if surprise is None else surprise.found.side.name[4:5] or surprise.found.side.name[0]
             if surprise is not None and value == NOTHING:
-                value = float(surprise.noisy)
+                value = float(surprise.noisy[0])
         turned = _fires(said[:half]) - _fires(said[half:])
         return _shown(said, value, **{"fires, first half less second": turned})
 
@@ -115,7 +115,7 @@ class SlotSession:
                 if slot is None or slot.closed:
                     slot = Slot(curator.ledger, self.test.event, GaussianMeasurement(Fraction(1), LOUD))
                 law = slot.law(self.test)
-                surprise = curator.exceeds_anywhere(TABLE, hypotheses, law=law, noise=noise)
+                surprise = curator.exceeds(TABLE, hypotheses, law=law, noise=noise)
             except BudgetError:
                 break
             said += "." if surprise is None else str(surprise.found.cell)

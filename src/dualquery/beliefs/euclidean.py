@@ -1,20 +1,11 @@
-"""A product of one-way distributions, and how queries vary together under it.
-
-Of queries q = offset + slope · Π f_k, products of functions of one attribute each (`products`), the covariance
-under a product distribution P is in closed form: with Π_j over the attributes of either query,
-
-    Cov_P(q, q′) = slope · slope′ · ( Π_j E[f_j f′_j] − Π_j E[f_j] · Π_j E[f′_j] ),
-
-a missing function being 1. Nothing is ever summed over the universe, however large it is.
-
-The Euclidean learner where the universe cannot be held: mirror descent through a Gram matrix.
+"""The Euclidean learner where the universe cannot be held: mirror descent through a Gram matrix.
 
 Mirror descent with the map ½‖·‖² moves a density along the queries that were measured, so that it stays a base plus
 a combination of them. Measured in the norm of L²(P), P a product of one-way distributions, the density is
 
     w(x) = P(x) · (1 + Σ_t c_t (q_t(x) − E_P q_t)),        q(w) = E_P q + Σ_t c_t Cov_P(q_t, q),
 
-and only the covariances of measured queries with those that are asked are ever needed (`product_base`): a column of
+and only the covariances of measured queries with those that are asked are ever needed (`Covariances`): a column of
 numbers a round. Full steps over all measurements, as often as one likes, end in the ridge regression
 
     c = (s² G + v·Id)⁻¹ s² (z − E_P q),         G_tt′ = Cov_P(q_t, q_t′),
@@ -36,7 +27,7 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Products
 from dualquery.compiled import njit
-from dualquery.game.moves import HeardQuery
+from dualquery.game.moves import Heard
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.types import Reals
@@ -54,7 +45,15 @@ class ProductBase:
 
 @dataclass(frozen=True, eq=False)
 class Covariances:
-    """Some queries under a product base."""
+    """Some queries under a product base, and how they vary together.
+
+    Of queries q = offset + slope · Π f_k, products of functions of one attribute each (`Products`), the covariance
+    under a product distribution P is in closed form: with Π_j over the attributes of either query,
+
+        Cov_P(q, q′) = slope · slope′ · ( Π_j E[f_j f′_j] − Π_j E[f_j] · Π_j E[f′_j] ),
+
+    a missing function being 1. Nothing is ever summed over the universe, however large it is.
+    """
 
     base: ProductBase
     products: Products
@@ -158,17 +157,13 @@ class ImplicitEuclidean:
         self._values: list[float] = []
         self._columns: list[Reals] = []  # Cov(q_t, ·) of each query that was measured
 
-    @property
-    def products(self) -> Products:
-        return self._covariances.products
-
-    def hear(self, challenge: HeardQuery) -> None:
-        self._queries.append(challenge.query)
+    def hear(self, challenge: Heard[int]) -> None:
+        query = challenge.what
+        known = query in self._queries
+        column = self._columns[self._queries.index(query)] if known else self._covariances.with_query(query)
+        self._queries.append(query)
         self._values.append(challenge.value)
-        if challenge.query in self._queries[:-1]:
-            self._columns.append(self._columns[self._queries.index(challenge.query)])
-        else:
-            self._columns.append(self._covariances.with_query(challenge.query))
+        self._columns.append(column)
 
     def snapshot(self) -> SignedDensity:
         return SignedDensity(
@@ -194,14 +189,8 @@ class SignedDensity:
     columns: tuple[Reals, ...]
     variance: float
 
-    def own_answers(self) -> Reals:
-        """The fraction of each query of its own workload."""
-        if not self.columns:
-            return self.covariances.means.copy()
-        return self.covariances.means + self._weights() @ np.stack(self.columns)
-
-    def own_variances(self) -> Reals:
-        """How far off those answers may be, squared, by the prior and the noise."""
+    def variances(self) -> Reals:
+        """How far off the answers to its own workload may be, squared, by the prior and the noise."""
         spread = self._spread()
         prior = spread * self.covariances.variances
         if not self.columns:
@@ -214,7 +203,8 @@ class SignedDensity:
     def answers(self, workload: Workload) -> Reals:
         """The fraction of each query of any workload over the same domain."""
         if workload is self.workload:
-            return self.own_answers()
+            own = self.covariances.means
+            return own + self._weights() @ np.stack(self.columns) if self.columns else own.copy()
         groups = [*workload.groups]
         for g, group in enumerate(self.workload.groups):
             mine = np.unique(self.queries[(self.queries >= self.workload.starts[g])])

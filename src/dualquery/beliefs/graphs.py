@@ -8,17 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount
+from dualquery.game.moves import Heard
 from dualquery.queries.cuts import Bits, Cuts
 from dualquery.queries.workload import Workload
 from dualquery.types import Reals
-
-
-@dataclass(frozen=True)
-class HeardCut:
-    """The noisy value of one of the workload's cuts, as a fraction."""
-
-    query: int
-    value: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +22,12 @@ class Rectangles:
     targets: Bits
     heights: Reals
     told: Reals
+    workload: Workload | None = None
 
     def answers(self, workload: Workload) -> Reals:
         """The fraction of each cut."""
+        if workload is self.workload:
+            return self.told
         found = []
         for group in workload.groups:
             assert isinstance(group, Cuts), "of graphs only cuts can be asked"
@@ -56,14 +52,15 @@ class CutMatrix:
     pairs; with itself one meets in all of its |S||T| − |P|(|P| − 1)/2.
     """
 
-    def __init__(self, cuts: Cuts) -> None:
-        self._cuts = cuts
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._cuts = cuts = _as_one(workload)
         self._answers = np.zeros(cuts.size)
         self._queries: list[int] = []
         self._heights: list[float] = []
 
-    def hear(self, challenge: HeardCut) -> None:
-        q = challenge.query
+    def hear(self, challenge: Heard[int]) -> None:
+        q, value = challenge.what, min(1.0, max(0.0, challenge.value))
         met = met_by(
             self._cuts.sources[q],
             self._cuts.targets[q],
@@ -71,15 +68,30 @@ class CutMatrix:
             self._cuts.targets,
             self._cuts.domain.directed,
         )
-        height = (challenge.value - self._answers[q]) / max(1.0, float(met[q]))
+        height = (value - self._answers[q]) / max(1.0, float(met[q]))
         self._answers += height * met
         self._queries.append(q)
         self._heights.append(height)
 
     def snapshot(self) -> Rectangles:
         rows = np.array(self._queries, np.int64)
-        heights = np.array(self._heights)
-        return Rectangles(self._cuts.sources[rows], self._cuts.targets[rows], heights, self._answers.copy())
+        return Rectangles(
+            self._cuts.sources[rows],
+            self._cuts.targets[rows],
+            np.array(self._heights),
+            self._answers.copy(),
+            self._workload,
+        )
+
+
+def _as_one(workload: Workload) -> Cuts:
+    """All cuts of a workload in one group."""
+    groups = [group for group in workload.groups if isinstance(group, Cuts)]
+    assert len(groups) == len(workload.groups), "of graphs only cuts can be asked"
+    sources, targets = (
+        np.concatenate(each) for each in zip(*((g.sources, g.targets) for g in groups), strict=True)
+    )
+    return Cuts(groups[0].domain, sources, targets)
 
 
 def crossing(sources: Bits, targets: Bits, heights: Reals, cuts: Cuts) -> Reals:

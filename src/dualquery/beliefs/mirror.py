@@ -1,4 +1,4 @@
-"""Mirror maps over the probability simplex: what a step costs, and so which distribution is next.
+"""Mirror descent over distributions: mirror maps say what a step costs, and so which distribution is next.
 
 Mirror descent moves in the dual, ∇ψ(w) ← ∇ψ(w) + η·q, and comes back by the Bregman projection to the simplex:
 
@@ -10,12 +10,7 @@ Mirror descent moves in the dual, ∇ψ(w) ← ∇ψ(w) + η·q, and comes back 
 
 (Jain and Thakurta 2012, after Nemirovski and Yudin.) λ makes the weights add up to one. With two of them, η chosen so
 that q(w) is what was measured, one step is the projection in ψ's own divergence to all distributions that agree.
-
-Mirror descent over a distribution that is written out: how it hears, for any mirror map.
-
-A step is Newton's, in the dual, for q(w) = m: η = (m − q(w)) / slope, how fast the answer follows a step by the map;
-it is halved as long as it would leave the answer farther off than it was. After each new measurement the learner
-goes over all of them, as MWEM's does. Nothing here knows of privacy.
+Nothing here knows of privacy.
 """
 
 from __future__ import annotations
@@ -26,9 +21,9 @@ from typing import Protocol
 import numpy as np
 
 from dualquery.beliefs.factored import Factored
-from dualquery.beliefs.multiplicative_weights import Schedule, feasible, nearest_probabilities
+from dualquery.beliefs.multiplicative_weights import HeardTable, Schedule, Settling, nearest_probabilities
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import Heard
+from dualquery.game.moves import TableQuery
 from dualquery.table.domain import Domain
 from dualquery.types import Reals
 
@@ -144,41 +139,26 @@ HALVINGS = 20  # of a step that goes too far
 NOTHING = 1e-15  # a query that the distribution could not follow at all
 
 
-class MirrorDescent:
-    """A distribution over every cell of a domain, moved by a mirror map."""
+class MirrorDescent(Settling):
+    """A distribution over every cell of a domain, moved by a mirror map.
+
+    A step is Newton's, in the dual, for q(w) = m: η = (m − q(w)) / slope, how fast the answer follows a step by the
+    map; it is halved as long as it would leave the answer farther off than it was.
+    """
 
     def __init__(self, domain: Domain, mirror: MirrorMap, *, schedule: Schedule, floor: float) -> None:
+        super().__init__(schedule, floor)
         self._domain = domain
         self._sizes = tuple(domain.sizes.tolist())
         self._mirror = mirror
-        self._schedule = schedule
-        self._floor = floor
         self._weights: Reals = np.full(self._sizes, 1 / np.prod(domain.sizes.astype(float))).ravel()
-        self._heard: dict[object, list[Heard]] = {}
-        self._changes = 0
-
-    def hear(self, challenge: Heard) -> None:
-        """Take in the answer to one query; the same one again is averaged with what was heard before."""
-        assert challenge.query is not None, "whole tables are not played by mirror descent"
-        self._heard.setdefault(challenge.key, []).append(challenge)
-        self._changes += 1
-        for _ in range(self._schedule.passes):
-            gaps = [self._step(repeats) for repeats in self._heard.values()]
-            if max(gaps) <= self._schedule.tolerance:
-                return
 
     def snapshot(self) -> Factored:
-        return Factored.of_weights(self._domain, self._weights.reshape(self._sizes), self._changes)
+        changes = sum(len(repeats) for repeats in self._heard.values())
+        return Factored.of_weights(self._domain, self._weights.reshape(self._sizes), changes)
 
-    def _step(self, repeats: list[Heard]) -> float:
-        """One step towards a measurement; how far off the distribution was before."""
-        mean = Heard(
-            repeats[0].members,
-            repeats[0].query,
-            np.array(np.mean([float(each.value) for each in repeats])),
-        )
-        value = float(feasible(mean, self._floor).value)
-        query = self._on_cells(repeats[0])
+    def _update(self, measurement: HeardTable) -> float:
+        value, query = float(measurement.value), self._on_cells(measurement.what)
         gap = value - float(query @ self._weights)
         if abs(gap) <= NOTHING:
             return abs(gap)
@@ -196,8 +176,8 @@ class MirrorDescent:
             step /= 2
         return abs(gap)
 
-    def _on_cells(self, heard: Heard) -> Reals:
+    def _on_cells(self, what: TableQuery) -> Reals:
         """The query's value on every cell of the domain."""
-        assert heard.query is not None
-        shape = [size if j in heard.members else 1 for j, size in enumerate(self._sizes)]
-        return np.broadcast_to(heard.query.reshape(shape), self._sizes).ravel()
+        assert what.cells is not None, "whole tables are not played by mirror descent"
+        shape = [size if j in what.members else 1 for j, size in enumerate(self._sizes)]
+        return np.broadcast_to(what.cells.reshape(shape), self._sizes).ravel()

@@ -15,71 +15,99 @@ which is largest, twice the squared gap, at rate 4. That is the full step. It st
 gently, as noise deserves. Whole tables are scaled to what was measured, cell by cell: A(x) · m_c / A_c
 (iterative proportional fitting), which lowers KL(B, A) by the relative entropy of the two tables.
 
-A distribution that is scaled to what it hears: inside a query and outside, each by its own factor.
+Raking goes all the way for one query, too, noise and all: inside it and outside, each by its own factor,
 
-    A(x) · m/q(A) where q(x) = 1,      A(x) · (1 − m)/(1 − q(A)) where q(x) = 0
-
-The full step of multiplicative weights for one query: it lands on the measurement, noise and all.
+    A(x) · m/q(A) where q(x) = 1,      A(x) · (1 − m)/(1 − q(A)) where q(x) = 0.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
 from dualquery.beliefs.factored import Factored
-from dualquery.game.moves import Heard, Loss
-from dualquery.types import Cells
+from dualquery.game.moves import Heard, TableQuery
+from dualquery.types import Cells, Set
+
+HeardTable = Heard[TableQuery]
 
 TINY = 1e-300  # a probability below this is taken as this, so that no quotient overflows
 
 
 class StepSize(Enum):
-    """How far one update goes."""
+    """How far one update goes: by a rate, or all the way."""
 
     PAPER = 0.5
     FULL = 4.0
+    RAKE = float("inf")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How often it goes over all measurements after each new one, and when it is content.
-
-    A Schedule of ONCE hears every measurement once, as Figure 1 has it.
-    """
+    """How often a learner goes over all measurements after each new one (0: hears it once), and when it is
+    content."""
 
     step: StepSize
     passes: int
-    tolerance: float  # in fractions of the table
+    tolerance: float = 0.0  # in fractions of the table
 
 
-ONCE = Schedule(StepSize.PAPER, 1, 0.0)
+ONCE = Schedule(StepSize.PAPER, 0)  # as Figure 1 has it
+RAKED = Schedule(StepSize.RAKE, 0)
 
 
-class MultiplicativeWeights:
-    """A distribution that, after each new measurement, goes over all of them until they agree."""
+class Settling(ABC):
+    """A learner that, after each new measurement, goes over all of them until they agree."""
 
-    def __init__(self, distribution: Factored, *, schedule: Schedule, floor: float) -> None:
-        self._distribution = distribution
+    def __init__(self, schedule: Schedule, floor: float) -> None:
         self._schedule = schedule
         self._floor = floor
-        self._heard: dict[tuple[tuple[int, ...], bytes], list[Heard]] = {}
-        self._agreed: dict[tuple[tuple[int, ...], bytes], Heard] = {}
+        self._heard: dict[tuple[Set, bytes], list[HeardTable]] = {}
+        self._agreed: dict[tuple[Set, bytes], HeardTable] = {}  # the mean of what was asked several times
 
-    def hear(self, challenge: Heard) -> None:
-        if self._schedule is ONCE:
-            update(self._distribution, feasible(challenge, self._floor), ONCE.step)
+    def hear(self, challenge: HeardTable) -> None:
+        if not self._schedule.passes:
+            self._update(feasible(challenge, self._floor))
             return
-        key = challenge.key
-        self._heard.setdefault(key, []).append(challenge)
-        self._agreed[key] = feasible(_mean(self._heard[key]), self._floor)
-        settle(self._distribution, connected(list(self._agreed.values()), challenge), self._schedule)
+        key = challenge.what.key
+        repeats = self._heard.setdefault(key, [])
+        repeats.append(challenge)
+        mean = np.mean([each.value for each in repeats], axis=0)
+        self._agreed[key] = feasible(Heard(challenge.what, mean), self._floor)
+        concerned = self._concerned(list(self._agreed.values()), challenge)
+        for _ in range(self._schedule.passes):
+            gaps = [self._update(each) for each in concerned]
+            if max(gaps) <= self._schedule.tolerance:
+                return
+
+    @abstractmethod
+    def _update(self, measurement: HeardTable) -> float:
+        """One step towards a measurement; how far off it was before."""
+
+    def _concerned(self, heard: list[HeardTable], newest: HeardTable) -> list[HeardTable]:
+        """Which measurements the newest has something to say about."""
+        return heard
+
+
+class MultiplicativeWeights(Settling):
+    """A distribution that is multiplied."""
+
+    def __init__(self, distribution: Factored, *, schedule: Schedule, floor: float) -> None:
+        super().__init__(schedule, floor)
+        self._distribution = distribution
 
     def snapshot(self) -> Factored:
         return self._distribution.snapshot()
+
+    def _update(self, measurement: HeardTable) -> float:
+        return update(self._distribution, measurement, self._schedule.step)
+
+    def _concerned(self, heard: list[HeardTable], newest: HeardTable) -> list[HeardTable]:
+        return connected(heard, newest)
 
 
 def linear(losses: Cells) -> Cells:
@@ -106,70 +134,69 @@ class ExpertWeights:
         self._learning_rate = learning_rate
         self._factor = factor
 
-    def hear(self, challenge: Loss) -> None:
+    def hear(self, challenge: TableQuery) -> None:
+        """Take in a query that is answered too high."""
+        assert challenge.cells is not None, "single queries are losses"
         table = self._distribution.glimpse(challenge.members)
-        factors = self._factor(self._learning_rate * challenge.query)
+        factors = self._factor(self._learning_rate * challenge.cells)
         self._distribution.multiply(challenge.members, factors, mass=float((table * factors).sum()))
 
     def snapshot(self) -> Factored:
         return self._distribution.snapshot()
 
 
-def update(distribution: Factored, measurement: Heard, step: StepSize) -> float:
-    """One step towards a measurement; returns how far off the distribution was (half the L1 distance)."""
-    query, value = measurement.query, measurement.value
+def update(distribution: Factored, measurement: HeardTable, step: StepSize) -> float:
+    """One step towards a measurement; how far off the distribution was (half the L1 distance)."""
+    members, query, value = measurement.what.members, measurement.what.cells, measurement.value
     if query is None:
-        table = distribution.marginal(measurement.members)  # a quotient needs its relative precision
+        table = distribution.marginal(members)  # a quotient needs its relative precision
         gap = 0.5 * float(np.abs(value - table).sum())
-        exact = step is StepSize.FULL
-        factors = value / np.maximum(table, TINY) if exact else np.exp(step.value * (value - table))
+        gentle = step is StepSize.PAPER
+        factors = np.exp(step.value * (value - table)) if gentle else value / np.maximum(table, TINY)
     else:
-        table = distribution.glimpse(measurement.members)
-        gap = float(value) - float((query * table).sum())
-        factors = np.exp(step.value * gap * query)
-    distribution.multiply(measurement.members, factors, mass=float((table * factors).sum()))
+        table = distribution.glimpse(members)
+        inside = float((query * table).sum())
+        gap = float(value) - inside
+        if step is StepSize.RAKE:
+            inside = min(max(inside, TINY), 1 - 2**-53)
+            factors = query * (float(value) / inside) + (1 - query) * ((1 - float(value)) / (1 - inside))
+        else:
+            factors = np.exp(step.value * gap * query)
+    distribution.multiply(members, np.asarray(factors), mass=float((table * factors).sum()))
     return abs(gap)
 
 
-def settle(distribution: Factored, heard: Sequence[Heard], schedule: Schedule) -> None:
-    """Update by all measurements in turn, until all agree or the passes are over."""
-    for _ in range(schedule.passes):
-        gaps = [update(distribution, each, schedule.step) for each in heard]
-        if max(gaps) <= schedule.tolerance:
-            return
-
-
-def connected(heard: Sequence[Heard], newest: Heard) -> list[Heard]:
+def connected(heard: Sequence[HeardTable], newest: HeardTable) -> list[HeardTable]:
     """The measurements that share attributes with the newest one, directly or through others.
 
     The rest speaks of attributes that are independent of these, and learns nothing from the newest.
     """
-    reached = set(newest.members)
+    reached = set(newest.what.members)
     found: set[int] = set()
     while True:
         near = [
             i
             for i, each in enumerate(heard)
-            if i not in found and (not reached.isdisjoint(each.members) or each.members == newest.members)
+            if i not in found
+            and (not reached.isdisjoint(each.what.members) or each.what.members == newest.what.members)
         ]
         if not near:
             return [heard[i] for i in sorted(found)]
         found.update(near)
         for i in near:
-            reached.update(heard[i].members)
+            reached.update(heard[i].what.members)
 
 
-def feasible(measurement: Heard, floor: float) -> Heard:
+def feasible(measurement: HeardTable, floor: float) -> HeardTable:
     """The measurement clamped to what a distribution can answer, and a little away from nothing and all.
 
     A whole table is projected to the probabilities next to it. Without the floor a noisy zero would
     exclude records for ever.
     """
-    if measurement.query is None:
-        value = (1 - floor) * nearest_probabilities(measurement.value) + floor / measurement.value.size
-    else:
-        value = np.clip(measurement.value, floor, 1 - floor)
-    return replace(measurement, value=value)
+    value = measurement.value
+    if measurement.what.cells is None:
+        return Heard(measurement.what, (1 - floor) * nearest_probabilities(value) + floor / value.size)
+    return Heard(measurement.what, np.clip(value, floor, 1 - floor))
 
 
 def nearest_probabilities(values: Cells) -> Cells:
@@ -178,29 +205,3 @@ def nearest_probabilities(values: Cells) -> Cells:
     shifts = (np.cumsum(falling) - 1) / np.arange(1, len(falling) + 1)
     shift = shifts[np.flatnonzero(falling > shifts)[-1]]
     return np.maximum(values - shift, 0.0)
-
-
-def _mean(repeats: Sequence[Heard]) -> Heard:
-    """What was measured several times with the same noise, as one measurement."""
-    return replace(repeats[0], value=np.mean([each.value for each in repeats], axis=0))
-
-
-class RakedWeights:
-    """Hears noisy answers to single queries, each once."""
-
-    def __init__(self, distribution: Factored, *, floor: float) -> None:
-        self._distribution = distribution
-        self._floor = floor
-
-    def hear(self, challenge: Heard) -> None:
-        measured = feasible(challenge, self._floor)
-        assert measured.query is not None, "single queries are raked"
-        value = float(measured.value)
-        table = self._distribution.glimpse(measured.members)
-        inside = min(max(float((measured.query * table).sum()), TINY), 1 - 2**-53)
-        factors = measured.query * (value / inside) + (1 - measured.query) * ((1 - value) / (1 - inside))
-        mass = float((table * factors).sum())
-        self._distribution.multiply(measured.members, np.asarray(factors), mass=mass)
-
-    def snapshot(self) -> Factored:
-        return self._distribution.snapshot()

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.multiplicative_weights import Schedule
 from dualquery.compiled import njit
-from dualquery.game.moves import HeardQuery
+from dualquery.game.moves import Heard
 from dualquery.queries.distances import UNIT, Distances
+from dualquery.queries.lists import Lists
 from dualquery.queries.workload import Workload
 from dualquery.table.points import GRID, KNOTS
 from dualquery.types import Reals, Words
@@ -53,9 +54,9 @@ class SignedMonomials:
         self._log = np.zeros(incidence.number)
         self._heard: dict[int, list[float]] = {}
 
-    def hear(self, challenge: HeardQuery) -> None:
+    def hear(self, challenge: Heard[int]) -> None:
         """Take in an answer; then go over all of them until they agree."""
-        self._heard.setdefault(challenge.query, []).append(challenge.value)
+        self._heard.setdefault(challenge.what, []).append(challenge.value)
         queries = np.array(list(self._heard), np.int64)
         values = np.array([math.fsum(told) / len(told) for told in self._heard.values()])
         _settle(
@@ -69,24 +70,19 @@ class SignedMonomials:
             self._schedule.tolerance,
         )
 
-    def snapshot(self) -> MonomialBelief:
-        return MonomialBelief(self._incidence, self._weight, self._log.copy())
+    def snapshot(self) -> SignedMonomials:
+        held = SignedMonomials(self._incidence, weight=self._weight, schedule=self._schedule)
+        held._log = self._log.copy()
+        return held
 
-
-@dataclass(frozen=True, eq=False)
-class MonomialBelief:
-    """The weights as they stand."""
-
-    incidence: BasisIncidence
-    weight: float
-    log: Reals
-
-    def own_answers(self) -> Reals:
-        """The fraction of each query."""
-        mass = float(2 * np.cosh(self.log).sum())
-        signed = np.append(self.weight * 2 * np.sinh(self.log) / mass, 0.0)[self.incidence.functions]
+    def answers(self, workload: Workload) -> Reals:
+        """The fraction of each query of the workload that the incidence is of."""
+        start, functions = self._incidence.start, self._incidence.functions
+        assert workload.size == len(start) - 1, "monomials answer the queries that they learn from"
+        mass = float(2 * np.cosh(self._log).sum())
+        signed = np.append(self._weight * 2 * np.sinh(self._log) / mass, 0.0)[functions]
         totals = np.concatenate([[0.0], np.cumsum(signed)])
-        answers: Reals = totals[self.incidence.start[1:]] - totals[self.incidence.start[:-1]]
+        answers: Reals = totals[start[1:]] - totals[start[:-1]]
         return answers
 
 
@@ -189,6 +185,27 @@ class TouchedWeights:
         self._surplus = math.fsum((values[taken] - 1).tolist())
 
 
+class TouchedLists:
+    """Weights over the cells that lists accept; it hears lists by their numbers."""
+
+    def __init__(self, lists: Lists, weights: TouchedWeights, *, floor: float) -> None:
+        self.lists = lists
+        self.weights = weights
+        self._floor = floor
+
+    def hear(self, challenge: Heard[int]) -> None:
+        first, last = self.lists.start[challenge.what : challenge.what + 2]
+        self.weights.hear(self.lists.cells[first:last], challenge.value, self._floor)
+
+    def snapshot(self) -> TouchedLists:
+        return TouchedLists(self.lists, self.weights.copy(), floor=self._floor)
+
+    def answers(self, workload: Workload) -> Reals:
+        """The fraction of each list of the workload that it learns from."""
+        assert workload.size == self.lists.size, "weights answer the lists that they learn from"
+        return self.weights.answers(self.lists.start, self.lists.cells)
+
+
 @njit(cache=True, inline="always")
 def _place(keys, taken, cell):  # type: ignore[no-untyped-def]
     """Where a cell is, or where it would be put: linear probing from a mixed start."""
@@ -240,15 +257,6 @@ LONGEST = 6.0  # |λ| of one update at most
 
 
 @dataclass(frozen=True, eq=False)
-class HeardDistance:
-    """The noisy mean distance to a point, as a fraction of the diameter; positions as fractions of the widths."""
-
-    point: Reals
-    shares: Reals
-    value: float
-
-
-@dataclass(frozen=True, eq=False)
 class Columns:
     """A distribution over the knots of each column: a row a column."""
 
@@ -286,27 +294,32 @@ class CoordinateWeights:
     It goes over all it has heard a few times.
     """
 
-    def __init__(self, columns: int, *, passes: int) -> None:
-        self._weights = np.full((columns, KNOTS + 1), 1 / (KNOTS + 1))
-        self._heard: list[HeardDistance] = []
+    def __init__(self, workload: Workload, *, passes: int) -> None:
+        self._workload = workload
+        self._weights = np.full((workload.domain.width, KNOTS + 1), 1 / (KNOTS + 1))
+        self._heard: list[tuple[Reals, Reals, float]] = []  # a point, the shares of its columns, the distance
         self._passes = passes
 
-    def hear(self, challenge: HeardDistance) -> None:
-        self._heard.append(challenge)
+    def hear(self, challenge: Heard[int]) -> None:
+        g = int(np.searchsorted(self._workload.starts, challenge.what, side="right")) - 1
+        group, place = self._workload.groups[g], challenge.what - int(self._workload.starts[g])
+        assert isinstance(group, Distances), "of points only distances can be asked"
+        point, shares = group.positions[place] / GRID, group.shares[group.which[place]] / UNIT
+        self._heard.append((point, shares, min(1.0, max(0.0, challenge.value))))
         for _ in range(self._passes):
             for each in reversed(self._heard):
-                self._update(each)
+                self._update(*each)
 
     def snapshot(self) -> Columns:
         return Columns(self._weights.copy())
 
-    def _update(self, heard: HeardDistance) -> None:
-        asked = np.flatnonzero(heard.shares)
-        weights, shares = self._weights[asked], heard.shares[asked]
-        apart = np.abs(knots()[None, :] - heard.point[asked, None])
+    def _update(self, point: Reals, shares: Reals, value: float) -> None:
+        asked = np.flatnonzero(shares)
+        weights, shares = self._weights[asked], shares[asked]
+        apart = np.abs(knots()[None, :] - point[asked, None])
         mean = (weights * apart).sum(axis=1)
         spread = shares @ ((weights * apart**2).sum(axis=1) - mean**2)
-        step = np.clip((heard.value - shares @ mean) / max(spread, 1e-9), -LONGEST, LONGEST)
+        step = np.clip((value - shares @ mean) / max(spread, 1e-9), -LONGEST, LONGEST)
         weights = weights * np.exp(step * apart)
         self._weights[asked] = weights / weights.sum(axis=1, keepdims=True)
 

@@ -21,8 +21,8 @@ from dualquery.privacy.budget import Accounting, Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
+    from dualquery.table.reading import AnyTable
     from dualquery.table.schema import Schema
-    from dualquery.table.source import Source
 
 SPEC = (
     "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
@@ -240,9 +240,9 @@ MasterFlag: TypeAlias = Annotated[
 ]
 
 
-def table_of(table: str, named: str | None) -> Source:
+def table_of(table: str, named: str | None) -> AnyTable:
     """A file, a pattern of files, or a table of a database."""
-    from dualquery.table.postgresql import PostgresTable, is_database
+    from dualquery.table.reading.postgresql import PostgresTable, is_database
 
     if is_database(table):
         return PostgresTable(table, named or "")
@@ -251,7 +251,9 @@ def table_of(table: str, named: str | None) -> Source:
     return table
 
 
-def source_of(table: str, named: str | None, schema: Schema, engine: Machines, master: str | None) -> Source:
+def source_of(
+    table: str, named: str | None, schema: Schema, engine: Machines, master: str | None
+) -> AnyTable:
     """The table for whoever counts it."""
     if engine is Machines.LOCAL:
         if master is not None:
@@ -264,5 +266,5 @@ def source_of(table: str, named: str | None, schema: Schema, engine: Machines, m
     names = [column.name for column in schema.domain.columns]
     if schema.unit is not None and schema.unit not in names:
         names.append(schema.unit)
-    frame: Source = spark_frame(table, names, master or "local[*]")
+    frame: AnyTable = spark_frame(table, names, master or "local[*]")
     return frame

@@ -185,7 +185,7 @@ def release(
         from dualquery.releases.plan import check_mechanism
         from dualquery.releases.seal import read_private_key
         from dualquery.table.drafting import several_rows
-        from dualquery.table.first_rows import first_rows
+        from dualquery.table.reading import first_rows
         from dualquery.table.schema import read_schema
 
         # What would only fail later is refused before the table is read.

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,23 +24,18 @@ from dualquery.queries.countable import Countable
 from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.tables import Tables
 from dualquery.table.encoding import encode, record_blocks
-from dualquery.table.files import kind_of
-from dualquery.table.parts import is_pattern, matching, size_in_bytes
-from dualquery.table.postgresql import PostgresTable
+from dualquery.table.reading import AnyTable, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
 from dualquery.table.schema import Schema
-from dualquery.table.source import PARQUET, Source
 from dualquery.types import Done, Integers, Progress, no_progress
 
 MEMORY = 2_000_000_000  # bytes, where nobody says how many
-GROWTH = {True: 12, False: 3}  # bytes of memory a byte of Parquet, or of text, while a table is read at once
-UNKNOWN = 1 << 50  # bytes of a view
 LEAST_ROWS, MOST_ROWS = 1 << 12, 1 << 19  # of a block
 BYTES_A_CELL = 24  # of a block: as it is read, encoded, and counted
 
 
 def open_counter(
-    source: Source,
+    source: AnyTable,
     schema: Schema,
     *,
     records_per_person: int | None = None,
@@ -57,9 +50,9 @@ def open_counter(
             source, schema, records_per_person=records_per_person, engine=engine, progress=progress
         )
     limit = MEMORY if memory is None else memory
-    size = _size(source)
+    needed = source_of(source).memory(source)
     tell("reading the table", 0, 1)
-    if size is None or size * GROWTH[_is_parquet(source)] <= limit:
+    if needed is None or needed <= limit:
         records = encode(source, schema, records_per_person=records_per_person)
         tell("reading the table", 1, 1)
         return MemoryCounter(records, engine=engine, progress=progress)
@@ -69,7 +62,7 @@ def open_counter(
         schema,
         rows=rows,
         records_per_person=records_per_person,
-        tell=lambda done: tell(f"reading the table{pace.words()}", done, size),
+        tell=lambda done, size: tell(f"reading the table{pace.words()}", done, size),
     )
     return SpilledCounter(
         schema.domain,
@@ -106,21 +99,6 @@ def block_rows(schema: Schema, memory: int) -> int:
     """How many records are held at once: with their like in all stages they take a quarter of the memory."""
     cells = len(schema.domain.columns) + 4
     return max(LEAST_ROWS, min(MOST_ROWS, memory // (4 * BYTES_A_CELL * cells)))
-
-
-def _size(source: Source) -> int | None:
-    """How many bytes a table takes where it is; what a database does not know may be anything."""
-    if isinstance(source, PostgresTable):
-        size = source.size_in_bytes()
-        return UNKNOWN if size is None else size
-    return size_in_bytes(source)
-
-
-def _is_parquet(source: Source) -> bool:
-    if not isinstance(source, str | os.PathLike):
-        return not isinstance(source, PostgresTable)
-    first = matching(source)[0] if isinstance(source, str) and is_pattern(source) else Path(source)
-    return first.is_dir() or kind_of(first) in PARQUET
 
 
 FEW = 64  # queries; more of them are counted together, by the loops of their kind

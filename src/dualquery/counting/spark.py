@@ -35,11 +35,11 @@ from dualquery.counting.counter import CPU, Counter, Engine, counted_by
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.countable import Countable
 from dualquery.table.domain import Domain
-from dualquery.table.encoding import WantedColumns, bin_of, check_persons, encode
-from dualquery.table.files import choose, kind_of, reading
+from dualquery.table.encoding import bin_of, by_person, encode, wanted_columns
+from dualquery.table.reading.arrow import PARQUET_FILES
+from dualquery.table.reading.source import choose, kind_of, reading
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.source import PARQUET
 from dualquery.types import Done, Integers, no_progress
 
 BLOCK = "block binary, rows long, failed string"  # some encoded records, how many, or what is wrong with them
@@ -68,9 +68,8 @@ class SparkCounter(Counter):
         progress: Done = no_progress,
     ) -> None:
         super().__init__(schema.domain, records_per_person, engine=engine, progress=progress)
-        check_persons(schema, records_per_person)
-        owned = schema.unit is not None and (schema.long or records_per_person is not None)
-        names = WantedColumns.of(frame, schema, owned=owned).names
+        owned = by_person(schema, records_per_person)
+        names = list(wanted_columns(frame, schema, records_per_person).names or ())
         with spark_words():
             frame = _named(frame, names)
             if schema.unit is not None and owned:
@@ -351,7 +350,7 @@ def _paths() -> list[str]:
 
 def _refuse_other_kinds(source: str) -> None:
     kind = kind_of(Path(source.rstrip("/")))
-    if kind and kind not in PARQUET and "*" not in kind:
+    if kind and kind not in PARQUET_FILES and "*" not in kind:
         raise DataError(
             f"with --engine spark a table is Parquet, and '{source}' is not; write it as Parquet first"
         )

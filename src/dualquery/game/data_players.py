@@ -1,7 +1,4 @@
-"""Data players that best-respond. They hear challenges, not data: nothing here may import the privacy package.
-
-The data player that learns. It hears challenges, not data: nothing here may import the privacy package.
-"""
+"""Data players: they hear challenges, not data. Nothing here may import the privacy package."""
 
 from __future__ import annotations
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.types import Cells
+from dualquery.types import Cells, Set
 
 Record = NDArray[np.int32]  # one value an attribute
+What = TypeVar("What")  # a number, or a TableQuery
 
 
 @dataclass(frozen=True)
@@ -24,38 +25,25 @@ class Challenge:
     weights: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Heard:
-    """A noisy answer about the table over `members`, in fractions.
+@dataclass(frozen=True, eq=False)
+class TableQuery:
+    """A query by its value (0 to 1) on each cell of the table over `members`; None asks for all of the cells."""
 
-    `query` is a query's value on each cell and `value` its answer; where `query` is None, `value` is the whole
-    table.
-    """
-
-    members: tuple[int, ...]
-    query: Cells | None
-    value: Cells
+    members: Set
+    cells: Cells | None
 
     @property
-    def key(self) -> tuple[tuple[int, ...], bytes]:
-        """Equal where the same was asked."""
-        return self.members, b"" if self.query is None else self.query.tobytes()
+    def key(self) -> tuple[Set, bytes]:
+        """Equal where the same is asked."""
+        return self.members, b"" if self.cells is None else self.cells.tobytes()
 
 
-@dataclass(frozen=True)
-class HeardQuery:
-    """A noisy answer, in fractions, to a query of the workload by its number."""
+@dataclass(frozen=True, eq=False)
+class Heard(Generic[What]):
+    """A noisy answer, in fractions: to a query of the workload by its number, or to a `TableQuery`."""
 
-    query: int
-    value: float
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A query that is answered too high, by its value (0 to 1) on each cell over `members`."""
-
-    members: tuple[int, ...]
-    query: Cells
+    what: What
+    value: Any  # a number, or the cells of a whole table
 
 
 @dataclass(frozen=True)
@@ -65,7 +53,7 @@ class Residual:
     temperature: float
 
 
-Asked = TypeVar("Asked")  # what a query player says: a Challenge, something Heard, a Loss, a Residual
+Asked = TypeVar("Asked")  # what a query player says: a Challenge, something Heard, a TableQuery, a Residual
 Gives = TypeVar("Gives", covariant=True)
 Takes = TypeVar("Takes", contravariant=True)
 Replied = TypeVar("Replied")  # what a data player says: a Record, rows, or a snapshot of a belief

@@ -1,13 +1,4 @@
-"""The query player that best-responds: find what the last reply gets wrong, and have that measured.
-
-The query player that learns. Privacy concerns it in what it asks of the curator, and there alone.
-
-The query player of a stream: an analyst asks, and only what surprises becomes a challenge.
-
-Questions come one at a time, each chosen after the last answer. The data player's last reply answers, unless the
-curator says that it is far off; then the count is measured, the measurement is the answer, and the data player
-hears it. A round of the game is thus one surprise, however many questions it took.
-"""
+"""Query players. Privacy concerns them in what they ask of the curator, and there alone."""
 
 from __future__ import annotations
 
@@ -38,24 +29,17 @@ class Questions(Protocol[Gives, Takes]):
         """What is measured where this was chosen."""
 
     def heard(self, chosen: Selected, noisy: Integers) -> Gives:
-        """What the data player is told."""
-
-
-class Complaints(Protocol[Gives, Takes]):
-    """Questions that are put to the data player without a measurement."""
-
-    def score(self, reply: Takes | None) -> Score:
-        """How wrong a reply is on each question; None is the public start."""
-
-    def complaint(self, chosen: Selected) -> Gives:
-        """What the data player is told."""
+        """What the data player is told; no numbers come where nothing is measured."""
 
 
 class BestResponseQueryPlayer(Generic[Asked, Replied]):
-    """Chooses one question by the exponential mechanism and has it measured (MWEM, Figure 1, steps 1 and 2)."""
+    """Finds by the exponential mechanism what the last reply gets wrong, and has that measured (MWEM, Figure 1).
+
+    Without noise nothing is measured: PMW tells no more than which query, or negation, is answered too high.
+    """
 
     def __init__(
-        self, curator: Curator, questions: Questions[Asked, Replied], *, rate: Rate, noise: Noise
+        self, curator: Curator, questions: Questions[Asked, Replied], *, rate: Rate, noise: Noise | None
     ) -> None:
         self._curator = curator
         self._questions = questions
@@ -65,23 +49,10 @@ class BestResponseQueryPlayer(Generic[Asked, Replied]):
     def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked:
         reply = transcript.last_reply() if transcript.rounds else None
         chosen = self._curator.select(self._questions.score(reply), rate=self._rate)
+        if self._noise is None:
+            return self._questions.heard(chosen, np.empty(0, np.int64))
         noisy = self._curator.measure(self._questions.statistic(chosen), noise=self._noise)
         return self._questions.heard(chosen, noisy)
-
-
-class ComplainingQueryPlayer(Generic[Asked, Replied]):
-    """Chooses likewise a query or a negation that is answered too high, and says no more: PMW measures nothing."""
-
-    def __init__(self, curator: Curator, complaints: Complaints[Asked, Replied], *, rate: Rate) -> None:
-        self._curator = curator
-        self._complaints = complaints
-        self._rate = rate
-
-    def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked:
-        reply = transcript.last_reply() if transcript.rounds else None
-        return self._complaints.complaint(
-            self._curator.select(self._complaints.score(reply), rate=self._rate)
-        )
 
 
 class Selecting(Protocol):
@@ -155,7 +126,12 @@ class StreamedQuestion(Protocol[Gives, Takes]):
 
 
 class StreamingQueryPlayer(Generic[Asked, Replied]):
-    """Lets the reply answer, question by question, up to the next surprise. `told` hears every answer, in records."""
+    """An analyst asks, and only what surprises becomes a challenge. `told` hears every answer, in records.
+
+    Questions come one at a time, each chosen after the last answer. The data player's last reply answers, unless the
+    curator says that it is far off; then the count is measured, the measurement is the answer, and the data player
+    hears it. A round of the game is thus one surprise, however many questions it took.
+    """
 
     def __init__(
         self,
@@ -182,7 +158,7 @@ class StreamingQueryPlayer(Generic[Asked, Replied]):
             if surprise is None:
                 self._told(believed, False)
                 continue
-            self._told(float(surprise.noisy), True)
+            self._told(float(surprise.noisy[0]), True)
             return question.heard(reply, surprise)
         raise StreamEnded
 

@@ -30,11 +30,11 @@ from dualquery.beliefs.factored import Factored, Products
 from dualquery.beliefs.histogram import check_cells
 from dualquery.beliefs.multiplicative_weights import StepSize, feasible, update
 from dualquery.errors import BudgetError
-from dualquery.game.moves import Heard
-from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.game.moves import Heard, TableQuery
+from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Run, Step, Task, hidden
-from dualquery.mechanisms.outcomes import released, synthetic_rows
+from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, released, synthetic_rows
 from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of
 from dualquery.mechanisms.wishes import NoWishes, RowsWishes
 from dualquery.privacy.accounting import fine_multiplier
@@ -108,14 +108,13 @@ def hadamard(plan: Plan[HadamardParameters], curator: Curator, progress: Progres
     heard = []
     balances = measured_at_once(curator, [Balance(parities, query) for query in range(parities.size)], law)
     for query, (balance,) in enumerate(balances):
-        value = np.array((rows + balance) / (2 * rows))
-        asked = Heard(products.attributes_of(query), products.table_of(query), value)
-        heard.append(feasible(asked, 0.5 / rows))
+        asked = TableQuery(products.attributes_of(query), products.table_of(query))
+        heard.append(feasible(Heard(asked, (rows + balance) / (2 * rows)), 0.5 / rows))
         progress("measuring", query + 1, parities.size)
     return joined(plan.task.domain, heard, plan.parameters.asked.noise_in_records(law) / rows)
 
 
-def joined(domain: Domain, heard: Sequence[Heard], noise: float) -> Factored:
+def joined(domain: Domain, heard: Sequence[Heard[TableQuery]], noise: float) -> Factored:
     """What multiplicative weights make of measurements with this noise, which contradict each other.
 
     Passes end when the measurements are fitted as well as their noise deserves. Sometimes no distribution fits them
@@ -198,7 +197,6 @@ HADAMARD = Mechanism(
 UNIFORM, ZEROS = _guess("uniform", _run_uniform), _guess("zeros", _run_zeros)
 
 
-NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 Size = Callable[[Sensitivity], int]
 
 
@@ -345,10 +343,9 @@ def _run(
         # Of the count, and of the number that it is divided by.
         bars.append(np.hypot(size / scale, np.abs(values - offset) * rows_bar) / rows)
     progress("writing out the queries", 0, task.workload.size)
-    texts = list(task.workload.texts())
+    outcome = answers_only(task.workload, np.concatenate(answers), np.concatenate(bars))
     progress("writing out the queries", task.workload.size, task.workload.size)
-    told = np.concatenate(answers)
-    return Outcome(artefact=BareAnswers(texts, told, np.concatenate(bars)), answers=told, notes=(NO_RECORDS,))
+    return outcome
 
 
 def _rows(task: Task, chosen: IndependentParameters, noisy: list[NDArray[np.int64]]) -> tuple[float, float]:

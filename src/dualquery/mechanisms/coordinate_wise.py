@@ -8,70 +8,35 @@ measured. The data player learns by multiplicative weights over d · 257 places 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
-from dualquery.beliefs.universes import Columns, CoordinateWeights, HeardDistance
-from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import Transcript
-from dualquery.game.play import play
-from dualquery.game.query_players import BestResponseQueryPlayer
+from dualquery.beliefs.universes import Columns, CoordinateWeights
 from dualquery.mechanisms.distance_curves import DistanceCurves
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
-from dualquery.mechanisms.rounds import PricedRounds, RoundParameters
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task
+from dualquery.mechanisms.outcomes import last
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import RoundsWishes
-from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.scores import SignedErrors
-from dualquery.privacy.selection import Selected
-from dualquery.queries.derived import Balance
-from dualquery.queries.distances import UNIT, Distances
-from dualquery.queries.workload import Workload
-from dualquery.table.points import GRID, KNOTS, Points
-from dualquery.types import Integers, Progress
+from dualquery.table.points import KNOTS, Points
+from dualquery.types import Progress
 
 PASSES = 3
 MOST_ROUNDS = 60
 
 
-@dataclass(frozen=True)
-class DistanceQuestions:
-    """Which distance is answered worst; its count is measured as a balance, 2c − n."""
-
-    workload: Workload
-    public_rows: int
-    start: Columns
-
-    def score(self, reply: Columns | None) -> SignedErrors:
-        answers = (self.start if reply is None else reply).answers(self.workload)
-        offsets = np.rint(UNIT * self.public_rows * np.clip(answers, 0, 1)).astype(np.int64)
-        return SignedErrors(self.workload, self.public_rows, 1, 1, offsets)
-
-    def statistic(self, chosen: Selected) -> Balance:
-        return Balance(self.workload, int(chosen.queries[0]))
-
-    def heard(self, chosen: Selected, noisy: Integers) -> HeardDistance:
-        query = int(chosen.queries[0])
-        g = int(np.searchsorted(self.workload.starts, query, side="right")) - 1
-        group, place = self.workload.groups[g], query - int(self.workload.starts[g])
-        assert isinstance(group, Distances)
-        value = (UNIT * self.public_rows + int(noisy[0])) / (2 * UNIT * self.public_rows)
-        shares = group.shares[group.which[place]] / UNIT
-        return HeardDistance(group.positions[place] / GRID, shares, min(1.0, max(0.0, value)))
-
-
-def plan(task: Task, wanted: RoundsWishes) -> Plan[RoundParameters]:
+def plan(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     """Half of the budget selects, half measures, in equal rounds."""
     rounds = wanted.rounds or _usual_rounds(task)
-    paid = PricedRounds.of(task, rounds, SignedErrors(task.workload, task.rows, 1, 1, np.empty(0, np.int64)))
-    noise, found = paid.noise, paid.found
+    chosen = priced(task, rounds)
+    noise, found = chosen.noise, chosen.found(task)
     return Plan(
         mechanism="coordinate-wise",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of records'}",
-        parameters=RoundParameters(rounds=rounds, noise=noise, rate=paid.rate, law=paid.law),
-        steps=paid.steps("choose a distance that is answered badly"),
+        parameters=chosen,
+        steps=chosen.steps(task, "choose a distance that is answered badly"),
         mean_error=min(1.0, 0.5 * (noise / task.rows + found)),
         max_error=min(1.0, 3 * noise / task.rows + 2 * found),
         seconds=2.0 + rounds**2 * PASSES * task.domain.width * 3e-6,
@@ -84,36 +49,20 @@ def _usual_rounds(task: Task) -> int:
     return max(4, min(MOST_ROUNDS, round((task.rows * min(1.0, task.budget.epsilon)) ** (1 / 3))))
 
 
-def run(
-    plan: Plan[RoundParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+def _belief(plan: Plan[MeasuredRounds], curator: Curator) -> CoordinateWeights:
+    return CoordinateWeights(plan.task.workload, passes=PASSES)
+
+
+def _outcome(
+    plan: Plan[MeasuredRounds], replied: Iterator[Columns], rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Play, and release the curves of the last reply."""
-    task, chosen = plan.task, plan.parameters
-    assert isinstance(task.domain, Points)
-    belief = CoordinateWeights(task.domain.width, passes=PASSES)
-    questions = DistanceQuestions(task.workload, task.rows, belief.snapshot())
-    transcript: Transcript[HeardDistance, Columns] = play(
-        BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.law),
-        LearningDataPlayer(belief),
-        rounds=chosen.rounds,
-        remembers=1,
-        progress=lambda done, total: progress("playing", done, total),
-    )
-    reply = transcript.last_reply()
-    distance = reply.curves()
+    domain, held = plan.task.domain, last(replied)
+    assert isinstance(domain, Points)
     # A bar from the mean error that was predicted, shared by all columns; they are not independent here.
-    deviation = np.full((task.domain.width, KNOTS + 1), plan.mean_error * math.sqrt(math.pi / 2))
-    spread = math.sqrt(task.domain.width)
-    return Outcome(artefact=DistanceCurves(task.domain, distance, deviation * spread), belief=reply)
+    deviation = np.full((domain.width, KNOTS + 1), plan.mean_error * math.sqrt(math.pi / 2))
+    spread = math.sqrt(domain.width)
+    return Outcome(artefact=DistanceCurves(domain, held.curves(), deviation * spread), belief=held)
 
 
 WORDS = "multiplicative weights over each column's places, corrected by the worst-answered points (Huang, Roth 2014)"
-COORDINATE_WISE = Mechanism(
-    "coordinate-wise",
-    WORDS,
-    RoundsWishes,
-    plan,
-    run,
-    paid_by=(Accounting.ZCDP, Accounting.PURE),
-    plays=("points",),
-)
+COORDINATE_WISE = learner("coordinate-wise", WORDS, RoundsWishes, plan, _belief, _outcome, plays=("points",))

@@ -12,6 +12,7 @@ mirror map where the L2 norm of the queries is small; the product base and the r
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -25,23 +26,16 @@ from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.fitting.cpu import CPU
 from dualquery.fitting.fit import passes, product_start, told
 from dualquery.fitting.fitter import Effort, Targets
-from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import HeardQuery
-from dualquery.game.play import play
-from dualquery.game.query_players import BestResponseQueryPlayer, Questions
-from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.baselines import NO_RECORDS
+from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.mwem import automatic_rounds
-from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
+from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, last
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import EuclideanWishes
-from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import SignedErrors
-from dualquery.privacy.selection import Rate
 from dualquery.queries.derived import SHORT, Interactions
 from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
@@ -128,20 +122,12 @@ MOST_BYTES = 4 << 30  # of its columns
 
 
 @dataclass(frozen=True, kw_only=True)
-class EuclideanParameters:
+class EuclideanParameters(MeasuredRounds):
     """What a run of the implicit learner goes by."""
 
-    rounds: int
-    noise: float  # expected absolute noise of one measured answer, in records
     synthetic_rows: int | None
-    rate: Rate = hidden()
-    measurement: Noise = hidden()
     base: OneWayTables = hidden()
     base_noise: Noise = hidden()
-
-    def variance(self, rows: int) -> float:
-        """Of a measured answer, in fractions squared: half of a balance."""
-        return (self.measurement.deviation / (2 * rows)) ** 2
 
 
 def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
@@ -155,30 +141,23 @@ def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
     base_noise = equal_prices(task.budget, 1, BASE_SHARE).noise(
         neighbours.sensitivity(base.interactions.bound())
     )
-    score = SignedErrors.unheard(task.workload, task.rows)
-    paid = PricedRounds.of(task, rounds, score, 1 - BASE_SHARE)
-    noise = paid.noise
+    game = priced(task, rounds, share=1 - BASE_SHARE)
+    noise = game.noise / task.rows
     return Plan(
         mechanism="euclidean",
         task=task,
         reason=f"{rounds} rounds over a product base" + (", as asked" if wanted.rounds else ""),
         parameters=EuclideanParameters(
-            rounds=rounds,
-            noise=noise,
-            synthetic_rows=wanted.synthetic_rows,
-            rate=paid.rate,
-            measurement=paid.law,
-            base=base,
-            base_noise=base_noise,
+            **vars(game), synthetic_rows=wanted.synthetic_rows, base=base, base_noise=base_noise
         ),
         steps=(
             Step(
                 "measure one-way tables", base_noise.event(neighbours.sensitivity(base.interactions.bound()))
             ),
-            *paid.steps("choose what the density gets wrong"),
+            *game.steps(task, "choose what the density gets wrong"),
         ),
-        mean_error=min(0.5, noise / task.rows + 0.01 / math.sqrt(rounds)),
-        max_error=min(1.0, 3 * noise / task.rows + 2 * paid.found),
+        mean_error=min(0.5, noise + 0.01 / math.sqrt(rounds)),
+        max_error=min(1.0, 3 * game.noise / task.rows + 2 * game.found(task)),
         seconds=2.0 + rounds * (task.workload.size * 3e-8 * (1 + rounds / 20) + rounds**2 * 2e-7),
         bytes=_bytes(task, rounds),
         notes=() if wanted.synthetic_rows else (NO_RECORDS,),
@@ -205,50 +184,31 @@ def _bytes(task: Task, rounds: int) -> int:
     return 16 * rounds * task.workload.size + 64 * task.workload.size
 
 
-def run(
-    plan: Plan[EuclideanParameters], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
-    """Measure the base, then play."""
+def _belief(plan: Plan[EuclideanParameters], curator: Curator) -> ImplicitEuclidean:
+    """Measure the base."""
     chosen, task = plan.parameters, plan.task
     noisy = curator.measure(chosen.base.interactions, noise=chosen.base_noise)
-    base = chosen.base.base(noisy, floor=0.5 / task.rows)
-    belief = ImplicitEuclidean(task.workload, base, variance=chosen.variance(task.rows))
-    questions: Questions[HeardQuery, SignedDensity] = NumberedQueries(
-        task.workload, task.rows, belief.snapshot()
-    )
-    query_player = BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement)
-    density = play(
-        query_player,
-        LearningDataPlayer(belief),
-        rounds=chosen.rounds,
-        remembers=1,
-        progress=lambda done, total: progress("playing", done, total),
-    ).last_reply()
-    return _released(density, chosen, task, rng, progress)
+    assert chosen.law is not None
+    variance = (chosen.law.deviation / (2 * task.rows)) ** 2  # of an answer: half of a balance
+    return ImplicitEuclidean(task.workload, chosen.base.base(noisy, floor=0.5 / task.rows), variance=variance)
 
 
-def _released(
-    density: SignedDensity,
-    chosen: EuclideanParameters,
-    task: Task,
+def _outcome(
+    plan: Plan[EuclideanParameters],
+    replied: Iterator[SignedDensity],
     rng: np.random.Generator,
     progress: Progress,
 ) -> Outcome:
     """The answers and how far off they may be, or rows that are fitted to the answers."""
-    if chosen.synthetic_rows is not None:
-        rows = rows_of(density, task.workload, chosen.synthetic_rows, rng, progress)
-        return Outcome(artefact=SyntheticRecords(rows), belief=density)
-    answers = np.clip(density.own_answers(), 0.0, 1.0)
-    bars = NormalDist().inv_cdf(0.5 + LEVEL / 2) * np.sqrt(density.own_variances())
-    bars = np.maximum(bars, 1 / task.rows)
-    return Outcome(
-        artefact=BareAnswers(list(task.workload.texts()), answers, bars), answers=answers, notes=(NO_RECORDS,)
-    )
+    density, workload, rows = last(replied), plan.task.workload, plan.parameters.synthetic_rows
+    if rows is not None:
+        fitted = rows_of(density, workload, rows, rng, progress)
+        return Outcome(artefact=SyntheticRecords(fitted), belief=density)
+    bars = NormalDist().inv_cdf(0.5 + LEVEL / 2) * np.sqrt(density.variances())
+    return answers_only(workload, density.answers(workload), np.maximum(bars, 1 / plan.task.rows))
 
 
 WORDS = (
     "mirror descent with the squared norm, through a Gram matrix over a product base (Jain, Thakurta 2012)"
 )
-EUCLIDEAN = Mechanism(
-    "euclidean", WORDS, EuclideanWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.PURE)
-)
+EUCLIDEAN = learner("euclidean", WORDS, EuclideanWishes, plan, _belief, _outcome)

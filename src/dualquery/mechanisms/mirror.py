@@ -11,24 +11,21 @@ where queries accept few cells, and the table is spread over many (docs/learners
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
+from typing import Any, cast
 
-import numpy as np
-
-from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice
-from dualquery.mechanisms.mwem import PASSES, MwemParameters, mwem
+from dualquery.mechanisms.mechanism import Plan, Task, choice
+from dualquery.mechanisms.mwem import PASSES, MwemParameters
 from dualquery.mechanisms.mwem import plan as plan_of_mwem
-from dualquery.mechanisms.rounds import QuestionKind, usual_kind
+from dualquery.mechanisms.outcomes import released_iterate
+from dualquery.mechanisms.rounds import QuestionKind, learner, usual_kind
 from dualquery.mechanisms.wishes import MirrorWishes, MwemWishes
-from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.types import Progress
 
 MOST_CELLS = 1 << 20  # of the universe: every step looks at every cell
 USUAL_NORM = 1.5
@@ -43,12 +40,11 @@ class Map(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorParameters:
+class MirrorParameters(MwemParameters):
     """What a run of mirror descent goes by: MWEM's game, and the map."""
 
     mirror_map: Map
     norm: float | None
-    game: MwemParameters
 
     @property
     def mirror(self) -> MirrorMap:
@@ -85,21 +81,17 @@ def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
             part_cells=max(2, universe),
         ),
     )
-    chosen = MirrorParameters(mirror_map=mirror_map, norm=norm, game=like.parameters)
+    chosen = MirrorParameters(**vars(like.parameters), mirror_map=mirror_map, norm=norm)
     _ = chosen.mirror  # refuses a norm out of range
-    rounds = chosen.game.rounds
     slower = 30 if mirror_map is Map.P_NORM else 3
-    return Plan(
+    learning = slower * PASSES * chosen.rounds**2 * universe * 5e-9
+    return replace(
+        cast("Plan[Any]", like),
         mechanism="mirror",
-        task=task,
         reason=f"{like.reason}, moved by the {mirror_map.value} map",
         parameters=chosen,
-        steps=like.steps,
-        mean_error=like.mean_error,
-        max_error=like.max_error,
-        seconds=2.0 + slower * PASSES * rounds**2 * universe * 5e-9 + rounds * chosen.game.asked.size * 2e-8,
-        bytes=80 * universe + 64 * chosen.game.asked.size,
-        notes=like.notes,
+        seconds=2.0 + learning + chosen.rounds * chosen.asked.size * 2e-8,
+        bytes=80 * universe + 64 * chosen.asked.size,
     )
 
 
@@ -108,30 +100,11 @@ def _usual(task: Task) -> QuestionKind:
     return QuestionKind.QUERIES if kind is QuestionKind.TABLES else kind
 
 
-def run(
-    plan: Plan[MirrorParameters], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
-    """Play the planned game against the curator."""
-    chosen, task = plan.parameters.game, plan.task
-    belief = MirrorDescent(
-        task.domain,
-        plan.parameters.mirror,
-        schedule=Schedule(StepSize.FULL, PASSES, chosen.noise / task.rows),
-        floor=0.5 / task.rows,
-    )
-    start: Factored = belief.snapshot()
-    return mwem(
-        curator,
-        chosen.asked.questions(start),
-        rate=chosen.rate,
-        noise=chosen.measurement,
-        belief=belief,
-        task=task,
-        iterates=chosen,
-        rng=rng,
-        progress=progress,
-    )
+def _belief(plan: Plan[MirrorParameters], curator: Curator) -> MirrorDescent:
+    chosen, task = plan.parameters, plan.task
+    schedule = Schedule(StepSize.FULL, PASSES, chosen.noise / task.rows)
+    return MirrorDescent(task.domain, chosen.mirror, schedule=schedule, floor=0.5 / task.rows)
 
 
 WORDS = "MWEM with a mirror map of choice: entropy, Euclidean or p-norm (Jain, Thakurta 2012)"
-MIRROR = Mechanism("mirror", WORDS, MirrorWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.PURE))
+MIRROR = learner("mirror", WORDS, MirrorWishes, plan, _belief, released_iterate)

@@ -1,9 +1,17 @@
-"""Polynomials that are nearly OR: of which degree, and how heavy.
+"""The tutorial's mechanism for disjunctions: the data player learns weights over signed monomials, not over records.
 
-A disjunction of at most k attributes is OR of at most k ones. A univariate polynomial r with |r(m) − [m > 0]| ≤ α at
-m = 0, …, k makes r(y_1 + … + y_d) a combination of monomials of degree at most t that is α-close to it. In the basis
-of binomials, r(m) = Σ_j c_j C(m, j) with c_j = Δ^j r(0), and C(Σ y, j) is the sum of all monomials of degree
-j, so the combination weighs
+Thaler, Ullman and Vadhan (2012) and Chandrasekaran, Thaler, Ullman and Wan (2014): a table answers disjunctions of at
+most k attributes as a combination of monomials of degree t and weight W does, up to α (below). Private
+multiplicative weights then run over d^t monomials instead of 2^d records, with an error that grows by W:
+
+    if n ≳ W · √(log F) · log|Q| / (α² ε), every disjunction is answered within α,       F about d-choose-t.
+
+The game is MWEM's: find what is answered worst, measure it, learn (`rounds`).
+
+Polynomials that are nearly OR, of which degree, and how heavy. A disjunction of at most k attributes is OR of at most
+k ones. A univariate polynomial r with |r(m) − [m > 0]| ≤ α at m = 0, …, k makes r(y_1 + … + y_d) a combination of
+monomials of degree at most t that is α-close to it. In the basis of binomials, r(m) = Σ_j c_j C(m, j) with c_j = Δ^j
+r(0), and C(Σ y, j) is the sum of all monomials of degree j, so the combination weighs
 
     W = Σ_j |c_j| · C(d, j).
 
@@ -16,19 +24,7 @@ j, so the combination weighs
 functions are the disjunctions of a block's subsets, weight 1) and the polynomial over the b of them: W = Σ_j
 |c_j| · C(b, j) with more basis functions. One block is weight 1 and all 2^d records; d blocks are the monomials.
 
-The tutorial's mechanism for disjunctions: the data player learns weights over signed monomials, not over records.
-
-Thaler, Ullman and Vadhan (2012) and Chandrasekaran, Thaler, Ullman and Wan (2014): a table answers disjunctions of at
-most k attributes as a combination of monomials of degree t and weight W does, up to α (`polynomials`). Private
-multiplicative weights then run over d^t monomials instead of 2^d records, with an error that grows by W:
-
-    if n ≳ W · √(log F) · log|Q| / (α² ε), every disjunction is answered within α,       F about d-choose-t.
-
-The game is MWEM's: find what is answered worst, measure it, learn.
-
-The basis functions that a disjunction over blocks of attributes is made of, and which are 1 on a query.
-
-With blocks B_1, …, B_b a basis function is a product over at most t blocks of disjunctions of subsets,
+The basis: with blocks B_1, …, B_b a basis function is a product over at most t blocks of disjunctions of subsets,
 
     φ(y) = Π_{j ∈ J} [A_j ∩ y ≠ ∅],        ∅ ≠ A_j ⊆ B_j,  |J| ≤ t,
 
@@ -38,6 +34,7 @@ y the attributes of a query. Blocks of one attribute make it a monomial. Functio
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, product
@@ -49,24 +46,15 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
-from dualquery.beliefs.universes import BasisIncidence, MonomialBelief, SignedMonomials
+from dualquery.beliefs.universes import BasisIncidence, SignedMonomials
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import HeardQuery
-from dualquery.game.play import play
-from dualquery.game.query_players import BestResponseQueryPlayer, Questions
-from dualquery.mechanisms.artefact import BareAnswers
-from dualquery.mechanisms.baselines import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.mwem import PASSES
-from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
+from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, last
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import MonomialWishes
-from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.noise import Noise
-from dualquery.privacy.scores import SignedErrors
-from dualquery.privacy.selection import Rate
 from dualquery.queries.families import attributes_of_disjunctions
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
@@ -241,19 +229,15 @@ MOST_ROUNDS = 1_000  # by default; n ε / 100 where that is less
 
 
 @dataclass(frozen=True, kw_only=True)
-class MonomialParameters:
+class MonomialParameters(MeasuredRounds):
     """What a run goes by: the polynomial, the basis and the game."""
 
-    rounds: int
     widest: int
     degree: int
     blocks: int
     functions: int
     weight: float
     polynomial_error: float
-    noise: float  # expected absolute noise of one measured answer, in records
-    rate: Rate = hidden()
-    measurement: Noise = hidden()
 
 
 def checked_width(workload: Workload, wanted: int | None) -> tuple[NDArray[np.int32], int]:
@@ -290,20 +274,17 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
     rounds = min(MOST_ROUNDS, max(10, usual)) if wanted.rounds is None else wanted.rounds
     if rounds < 1:
         raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
-    paid = PricedRounds.of(task, rounds, SignedErrors.unheard(task.workload, task.rows))
     functions = number_of_functions(attributes, blocks, polynomial.degree)
     chosen = MonomialParameters(
-        rounds=rounds,
+        **vars(priced(task, rounds)),
         widest=widest,
         degree=polynomial.degree,
         blocks=blocks,
         functions=functions,
         weight=max(2.0, polynomial.weight(blocks)),
         polynomial_error=round(polynomial.error, 6),
-        noise=paid.noise,
-        rate=paid.rate,
-        measurement=paid.law,
     )
+    noise = chosen.noise / task.rows
     return Plan(
         mechanism="monomials",
         task=task,
@@ -312,10 +293,11 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
             f"{rounds} rounds"
         ),
         parameters=chosen,
-        steps=paid.steps("choose what the weights get wrong"),
-        mean_error=_mean_error(chosen, task),
+        steps=chosen.steps(task, "choose what the weights get wrong"),
+        mean_error=min(0.5, noise + 0.1 / math.sqrt(rounds) + chosen.polynomial_error / 2),
         max_error=min(
-            1.0, 5 * chosen.noise / task.rows + paid.found + 0.3 / math.sqrt(rounds) + polynomial.error
+            1.0,
+            5 * chosen.noise / task.rows + chosen.found(task) + 0.3 / math.sqrt(rounds) + polynomial.error,
         ),
         seconds=2.0 + task.workload.size * 1e-5 + rounds * (task.workload.size * 1e-7 + rounds * 1e-5),
         bytes=200 * functions + 200 * task.workload.size,
@@ -323,37 +305,24 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
     )
 
 
-def _mean_error(chosen: MonomialParameters, task: Task) -> float:
-    return min(0.5, chosen.noise / task.rows + 0.1 / math.sqrt(chosen.rounds) + chosen.polynomial_error / 2)
-
-
-def run(
-    plan: Plan[MonomialParameters], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
-    """Play the planned game against the curator."""
+def _belief(plan: Plan[MonomialParameters], curator: Curator) -> SignedMonomials:
     chosen, task = plan.parameters, plan.task
     incidence = incidence_of(attributes_of_disjunctions(task.workload), chosen.blocks, chosen.degree)
-    belief = SignedMonomials(
-        incidence, weight=chosen.weight, schedule=Schedule(StepSize.FULL, PASSES, chosen.noise / task.rows)
-    )
-    questions: Questions[HeardQuery, MonomialBelief] = NumberedQueries(
-        task.workload, task.rows, belief.snapshot()
-    )
-    transcript = play(
-        BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement),
-        LearningDataPlayer(belief),
-        rounds=chosen.rounds,
-        remembers=1,
-        progress=lambda done, total: progress("playing", done, total),
-    )
-    answers = np.clip(transcript.last_reply().own_answers(), 0.0, 1.0)
+    schedule = Schedule(StepSize.FULL, PASSES, chosen.noise / task.rows)
+    return SignedMonomials(incidence, weight=chosen.weight, schedule=schedule)
+
+
+def _outcome(
+    plan: Plan[MonomialParameters],
+    replied: Iterator[SignedMonomials],
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Outcome:
+    workload = plan.task.workload
     size = NormalDist().inv_cdf(0.5 + LEVEL / 2) * plan.mean_error / NormalDist().inv_cdf(0.75)
-    bars = np.full(task.workload.size, size)  # a guess: what was not measured may be anything
-    artefact = BareAnswers(list(task.workload.texts()), answers, bars)
-    return Outcome(artefact=artefact, answers=answers, notes=(NO_RECORDS,))
+    bars = np.full(workload.size, size)  # a guess: what was not measured may be anything
+    return answers_only(workload, last(replied).answers(workload), bars)
 
 
 WORDS = "multiplicative weights over signed monomials, for disjunctions (Thaler, Ullman, Vadhan 2012)"
-MONOMIALS = Mechanism(
-    "monomials", WORDS, MonomialWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.PURE)
-)
+MONOMIALS = learner("monomials", WORDS, MonomialWishes, plan, _belief, _outcome)

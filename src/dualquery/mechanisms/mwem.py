@@ -1,6 +1,4 @@
-"""How many rounds, what is measured and how precisely: MWEM's parameters from public quantities alone.
-
-MWEM: the query player best-responds, the data player learns (Hardt, Ligett, McSherry 2012, Figure 1).
+"""MWEM: the query player best-responds, the data player learns (Hardt, Ligett, McSherry 2012, Figure 1).
 
 Each round the exponential mechanism finds a query (or a whole table) that the distribution gets wrong, it is
 measured with noise, and multiplicative weights take the measurement in. Figure 1 is `--iterate average
@@ -16,8 +14,6 @@ from enum import Enum
 from fractions import Fraction
 from math import prod
 
-import numpy as np
-
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.histogram import MOST_CELLS, check_cells
 from dualquery.beliefs.multiplicative_weights import (
@@ -28,23 +24,25 @@ from dualquery.beliefs.multiplicative_weights import (
     nearest_probabilities,
 )
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.game.data_players import Belief, LearningDataPlayer
-from dualquery.game.moves import Heard
-from dualquery.game.query_players import BestResponseQueryPlayer, Questions
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, choice, hidden
-from dualquery.mechanisms.outcomes import Iterate, Iterates, play_iterates, synthetic_rows
-from dualquery.mechanisms.rounds import Asked, AskedTables, QuestionKind, asked_of, usual_kind
+from dualquery.mechanisms.mechanism import Plan, Step, Task, choice, hidden
+from dualquery.mechanisms.outcomes import Iterate, released_iterate, synthetic_rows
+from dualquery.mechanisms.rounds import (
+    HALF,
+    Asked,
+    AskedTables,
+    MeasuredRounds,
+    QuestionKind,
+    asked_of,
+    learner,
+    priced,
+    usual_kind,
+)
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.events import Selection
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.prices import Price, equal_prices
-from dualquery.privacy.scores import rate_within, selection_event
-from dualquery.privacy.selection import Rate
+from dualquery.privacy.prices import equal_prices
 from dualquery.queries.tables import Tables
-from dualquery.types import Progress
 
 PASSES = 10  # over all measurements a round; they often agree before that
 SELECTION_SHARE = Fraction(3, 5)  # of a round's budget, where parities are measured
@@ -69,20 +67,15 @@ class Start(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MwemParameters:
+class MwemParameters(MeasuredRounds):
     """What a run of MWEM goes by."""
 
-    rounds: int
     iterate: Iterate
     updates: Updates
     start: Start
     measured: QuestionKind
     part_cells: int
     synthetic_rows: int
-    noise: float  # expected absolute noise of one measured number, in records
-    asked: Asked = hidden()
-    rate: Rate = hidden()  # of each selection
-    measurement: Noise = hidden()
     start_noise: Noise | None = hidden()
 
 
@@ -103,33 +96,14 @@ def automatic_rounds(task: Task) -> int:
     return max(1, round(2 * rounds if task.budget.accounting is Accounting.ZCDP else rounds))
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What a round may cost: its selection and its measurement."""
-
-    selection: Price
-    measurement: Price
-
-
-def prices_of(task: Task, rounds: int, share: Fraction, kind: QuestionKind, updates: Updates) -> Prices:
-    """A round's budget: half and half as in the paper, or three to two where parities are measured.
+def selection_share(kind: QuestionKind, updates: Updates) -> Fraction:
+    """Of a round's budget: half as in the paper, or three fifths where parities are measured.
 
     Most parities of a table are nearly right from the start, so that more is lost by choosing one of
     these than by a noisier measurement; of ranges and tables nearly every one is worth measuring.
     """
-    sparse = (
-        kind in (QuestionKind.PARITIES, QuestionKind.QUERIES_AND_PARITIES) and updates is Updates.REPEATED
-    )
-    selection = SELECTION_SHARE if sparse else Fraction(1, 2)
-    return Prices(
-        equal_prices(task.budget, rounds, share * selection),
-        equal_prices(task.budget, rounds, share * (1 - selection)),
-    )
-
-
-def noise_of(price: Price, asked: Asked, neighbours: Neighbours) -> Noise:
-    """The noise that a price buys for one measurement."""
-    return price.noise(neighbours.sensitivity(asked.statistic.bound()))
+    sparse = kind in (QuestionKind.PARITIES, QuestionKind.QUERIES_AND_PARITIES)
+    return SELECTION_SHARE if sparse and updates is Updates.REPEATED else HALF
 
 
 def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
@@ -141,24 +115,21 @@ def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
     part_cells = _part_cells(wanted, task, asked)
     start_noise = _start_noise(task, part_cells) if start is Start.NOISY else None
     share = Fraction(1) if start_noise is None else 1 - START_SHARE
-    rounds = _rounds(task, wanted, asked, share)
-    prices = prices_of(task, rounds, share, kind, updates)
-    measurement = noise_of(prices.measurement, asked, task.budget.neighbours)
-    noise = asked.noise_in_records(measurement)
-    if isinstance(asked, AskedTables):
-        asked = asked.worthwhile(noise)
+    game = priced(
+        task,
+        _rounds(task, wanted, asked, share),
+        asked,
+        share=share,
+        selecting=selection_share(kind, updates),
+    )
     return MwemParameters(
-        rounds=rounds,
+        **vars(game),
         iterate=choice(Iterate, wanted.iterate, Iterate.LAST, "--iterate"),
         updates=updates,
         start=start,
         measured=kind,
         part_cells=part_cells,
         synthetic_rows=synthetic_rows(task, wanted.synthetic_rows),
-        noise=noise,
-        asked=asked,
-        rate=rate_within(prices.selection, asked.score, task.budget.neighbours),
-        measurement=measurement,
         start_noise=start_noise,
     )
 
@@ -185,8 +156,8 @@ def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> in
         rounds = max(1, min(rounds // 3, len(asked.tables.sets)))
         while rounds > 1:  # no more than there are tables worth measuring at the noise of so many rounds
             price = equal_prices(task.budget, 2 * rounds, share)
-            noise = asked.noise_in_records(noise_of(price, asked, task.budget.neighbours))
-            if rounds <= len(asked.worthwhile(noise).tables.sets):
+            noise = price.noise(task.budget.neighbours.sensitivity(asked.statistic.bound()))
+            if rounds <= len(asked.worthwhile(asked.noise_in_records(noise)).tables.sets):
                 break
             rounds -= 1
     return rounds
@@ -215,29 +186,10 @@ def _part_cells(wanted: MwemWishes, task: Task, asked: Asked) -> int:
     return limit
 
 
-def mwem(
-    curator: Curator,
-    questions: Questions[Heard, Factored],
-    *,
-    rate: Rate,
-    noise: Noise,
-    belief: Belief[Heard, Factored],
-    task: Task,
-    iterates: Iterates,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> Outcome:
-    """The game of Figure 1; its last reply, or the average of all, is what is released."""
-    query_player = BestResponseQueryPlayer(curator, questions, rate=rate, noise=noise)
-    data_player = LearningDataPlayer(belief)
-    return play_iterates(query_player, data_player, task, iterates, rng, progress)
-
-
-def belief_of(parameters: MwemParameters, start: Factored, public_rows: int) -> MultiplicativeWeights:
+def belief_of(chosen: MwemParameters, start: Factored, public_rows: int) -> MultiplicativeWeights:
     """A distribution that hears as planned, content where its gaps are as small as the noise."""
-    schedule = Schedule(StepSize.FULL, PASSES, parameters.noise / public_rows)
-    if parameters.updates is Updates.ONCE:
-        schedule = ONCE
+    repeated = Schedule(StepSize.FULL, PASSES, chosen.noise / public_rows)
+    schedule = ONCE if chosen.updates is Updates.ONCE else repeated
     return MultiplicativeWeights(start, schedule=schedule, floor=0.5 / public_rows)
 
 
@@ -254,15 +206,12 @@ def starting(plan: Plan[MwemParameters], curator: Curator) -> Factored:
 
 
 def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
-    """All parameters from the task and the wishes; see `parameters` for the rule."""
+    """All parameters from the task and the wishes."""
     task.workload.product_rows(task.workload.starts[:-1])  # refuses what a distribution could not answer
     chosen = parameters_of(task, wanted)
     universe = prod(task.domain.sizes.tolist())
     part = min(universe, chosen.part_cells)
     noise = chosen.noise / task.rows
-    selection = selection_event(chosen.asked.score, task.budget.neighbours, rate=chosen.rate, draws=1)
-    assert selection is not None, "errors can move"
-    searched = math.log(2 * chosen.asked.size) / (float(selection.range) * task.rows)
     passes = PASSES if chosen.updates is Updates.REPEATED else 1
     notes = []
     if universe > part:
@@ -271,52 +220,30 @@ def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
             f"most {part:,}, and a query that would need a larger one is not measured"
         )
     source = "as asked" if wanted.rounds is not None else "from log2|X| and n epsilon"
-    rounds = chosen.rounds
     return Plan(
         mechanism="mwem",
         task=task,
-        reason=f"{rounds} rounds {source}, measuring {chosen.measured.value}",
+        reason=f"{chosen.rounds} rounds {source}, measuring {chosen.measured.value}",
         parameters=chosen,
-        steps=_steps(task, chosen, selection),
-        mean_error=min(0.5, noise + 0.05 / math.sqrt(rounds)),
-        max_error=min(1.0, 3 * noise + searched + 0.3 / math.sqrt(rounds)),
-        seconds=2.0 + rounds**2 * passes * part * 1e-9 + rounds * chosen.asked.size * 2e-8,
+        steps=(*_start_steps(task, chosen), *chosen.steps(task, "choose what the distribution gets wrong")),
+        mean_error=min(0.5, noise + 0.05 / math.sqrt(chosen.rounds)),
+        max_error=min(1.0, 3 * noise + chosen.found(task) + 0.3 / math.sqrt(chosen.rounds)),
+        seconds=2.0 + chosen.rounds**2 * passes * part * 1e-9 + chosen.rounds * chosen.asked.size * 2e-8,
         bytes=32 * part + 64 * chosen.asked.size,
         notes=tuple(notes),
     )
 
 
-def _steps(task: Task, chosen: MwemParameters, selection: Selection) -> tuple[Step, ...]:
-    neighbours = task.budget.neighbours
-    measurement = chosen.measurement.event(neighbours.sensitivity(chosen.asked.statistic.bound()))
-    steps = [
-        Step("choose what the distribution gets wrong", selection, chosen.rounds),
-        Step("measure it", measurement, chosen.rounds),
-    ]
-    if chosen.start_noise is not None:
-        event = chosen.start_noise.event(neighbours.sensitivity(whole_table(task).bound()))
-        steps.insert(0, Step("measure every cell, for a start", event))
-    return tuple(steps)
+def _start_steps(task: Task, chosen: MwemParameters) -> tuple[Step, ...]:
+    if chosen.start_noise is None:
+        return ()
+    moved = task.budget.neighbours.sensitivity(whole_table(task).bound())
+    return (Step("measure every cell, for a start", chosen.start_noise.event(moved)),)
 
 
-def run(
-    plan: Plan[MwemParameters], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
-    """Play the planned game against the curator."""
-    chosen, task = plan.parameters, plan.task
-    start = starting(plan, curator)
-    return mwem(
-        curator,
-        chosen.asked.questions(start.snapshot()),
-        rate=chosen.rate,
-        noise=chosen.measurement,
-        belief=belief_of(chosen, start, task.rows),
-        task=task,
-        iterates=chosen,
-        rng=rng,
-        progress=progress,
-    )
+def _belief(plan: Plan[MwemParameters], curator: Curator) -> MultiplicativeWeights:
+    return belief_of(plan.parameters, starting(plan, curator), plan.task.rows)
 
 
 WORDS = "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)"
-MWEM = Mechanism("mwem", WORDS, MwemWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.PURE))
+MWEM = learner("mwem", WORDS, MwemWishes, plan, _belief, released_iterate)

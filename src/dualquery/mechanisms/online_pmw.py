@@ -36,10 +36,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products
-from dualquery.beliefs.multiplicative_weights import ExpertWeights, RakedWeights, exponential
+from dualquery.beliefs.multiplicative_weights import (
+    RAKED,
+    ExpertWeights,
+    MultiplicativeWeights,
+    exponential,
+)
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import Heard, Loss
+from dualquery.game.moves import Heard, TableQuery
 from dualquery.game.play import played
 from dualquery.game.query_players import StreamEnded, StreamingQueryPlayer
 from dualquery.privacy.budget import Budget
@@ -181,12 +186,12 @@ class ProductQuestion:
     def believed(self, reply: Factored) -> float:
         return self._rows * float((self._table * reply.glimpse(self._members)).sum())
 
-    def heard(self, reply: Factored, surprise: Surprise) -> Heard | Loss:
+    def heard(self, reply: Factored, surprise: Surprise) -> Heard[TableQuery] | TableQuery:
         """The measurement; or, to the letter of the tutorial, the query or its negation as a loss."""
         if self._update is Update.RAKE:
-            return Heard(self._members, self._table, np.array(surprise.noisy / self._rows))
-        too_high = surprise.noisy < self.believed(reply)
-        return Loss(self._members, self._table if too_high else 1.0 - self._table)
+            return Heard(TableQuery(self._members, self._table), surprise.noisy[0] / self._rows)
+        too_high = surprise.noisy[0] < self.believed(reply)
+        return TableQuery(self._members, self._table if too_high else 1.0 - self._table)
 
     def fits(self, reply: Factored) -> bool:
         """Whether the distribution could hear of it."""
@@ -215,7 +220,7 @@ def online_pmw(
     reply = start.snapshot()
     questions = (ProductQuestion(domain, query, rows, chosen.update) for query in stream)
     belief = (
-        RakedWeights(start, floor=0.5 / rows)
+        MultiplicativeWeights(start, schedule=RAKED, floor=0.5 / rows)
         if chosen.update is Update.RAKE
         else ExpertWeights(start, learning_rate=chosen.learning_rate, factor=exponential)
     )
@@ -229,10 +234,10 @@ def online_pmw(
             else:
                 told(question.believed(replies[0]), False)
 
-    query_player: StreamingQueryPlayer[Heard | Loss, Factored] = StreamingQueryPlayer(
+    query_player: StreamingQueryPlayer[Heard[TableQuery] | TableQuery, Factored] = StreamingQueryPlayer(
         curator, held(), start=reply, law=Epochs(chosen.law), noise=chosen.noise, told=told
     )
-    data_player: LearningDataPlayer[Heard | Loss, Factored] = LearningDataPlayer(belief)  # type: ignore[arg-type]
+    data_player: LearningDataPlayer[Heard[TableQuery] | TableQuery, Factored] = LearningDataPlayer(belief)  # type: ignore[arg-type]
     try:
         for transcript in played(query_player, data_player, remembers=1):
             replies[0] = transcript.last_reply()

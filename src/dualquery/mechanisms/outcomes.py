@@ -5,27 +5,29 @@ What every mechanism hands out keeps the rules of the schema: rows that break on
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
-from typing import Protocol
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import Asked
-from dualquery.game.play import DataPlayer, QueryPlayer, play
-from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Outcome, Task
+from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.queries.rules import obeyed
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
 from dualquery.table.records import Records
-from dualquery.types import Progress
+from dualquery.types import Fractions, Progress
 
 FEWEST_ROWS = 20_000  # of synthetic data
 MOST_ROWS = 10**7  # by default; more may be asked for
+NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
+
+Held = TypeVar("Held")
 
 
 class Iterate(Enum):
@@ -35,82 +37,52 @@ class Iterate(Enum):
     AVERAGE = "average"
 
 
-class Iterates(Protocol):
-    """What the parameters of a mechanism with a learning data player say about its iterates."""
-
-    @property
-    def rounds(self) -> int: ...
-
-    @property
-    def iterate(self) -> Iterate: ...
-
-    @property
-    def synthetic_rows(self) -> int: ...
-
-
-class Average:
-    """The average of all iterates: of their answers, and as rows drawn from each in turn."""
-
-    def __init__(self, workload: Workload, rounds: int, rows: int, rng: np.random.Generator) -> None:
-        self._workload = workload
-        self._running: RunningAnswers | None = None  # made when the first reply is heard
-        self._rows_each = -(-rows // rounds)
-        self._rng = rng
-        self._answers: NDArray[np.float64] = np.zeros(workload.size)
-        self._rows: list[NDArray[np.int32]] = []
-
-    def hear(self, reply: Factored) -> None:
-        """Take in the reply of a round."""
-        if self._running is None:
-            self._running = RunningAnswers(Products.of(self._workload))
-        self._answers += self._running.answers(reply)
-        self._rows.append(reply.sample(self._rows_each, self._rng))
-
-    def outcome(self) -> Outcome:
-        records = Records.from_rows(self._workload.domain, np.concatenate(self._rows))
-        belief = AverageBelief(self._workload, self._answers / len(self._rows))
-        return Outcome(artefact=SyntheticRecords(records), belief=belief)
-
-
 class AverageBelief:
     """The mean of the answers that were given, which is all that is left of the iterates."""
 
-    def __init__(self, workload: Workload, answers: NDArray[np.float64]) -> None:
+    def __init__(self, workload: Workload, answers: Fractions) -> None:
         self._workload = workload
         self._answers = answers
 
-    def answers(self, workload: Workload) -> NDArray[np.float64]:
+    def answers(self, workload: Workload) -> Fractions:
         if workload is not self._workload and workload.digest() != self._workload.digest():
             raise DualQueryError("an average of iterates answers the workload that it was made for")
         return self._answers
 
 
-def play_iterates(
-    query_player: QueryPlayer[Asked, Factored],
-    data_player: DataPlayer[Asked, Factored],
-    task: Task,
-    iterates: Iterates,
-    rng: np.random.Generator,
-    progress: Progress,
+def released_iterate(
+    plan: Plan[Any], replied: Iterator[Factored], rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Play, and release the last reply of a learning data player or the average of all of them."""
-    average = Average(task.workload, iterates.rounds, iterates.synthetic_rows, rng)
-    averaged = iterates.iterate is Iterate.AVERAGE
-    transcript = play(
-        query_player,
-        data_player,
-        rounds=iterates.rounds,
-        remembers=1,
-        hears=average.hear if averaged else lambda reply: None,
-        progress=lambda done, total: progress("playing", done, total),
+    """The last reply of a learning data player as records, or the average of all: rows drawn from each in turn."""
+    chosen, workload = plan.parameters, plan.task.workload
+    if chosen.iterate is Iterate.LAST:
+        return released(last(replied), chosen.synthetic_rows, rng)
+    running, answers, rows = RunningAnswers(Products.of(workload)), np.zeros(workload.size), []
+    for reply in replied:
+        answers += running.answers(reply)
+        rows.append(reply.sample(-(-chosen.synthetic_rows // chosen.rounds), rng))
+    records = Records.from_rows(workload.domain, np.concatenate(rows))
+    return Outcome(
+        artefact=SyntheticRecords(records), belief=AverageBelief(workload, answers / chosen.rounds)
     )
-    return average.outcome() if averaged else released(transcript.last_reply(), iterates.synthetic_rows, rng)
+
+
+def last(replied: Iterator[Held]) -> Held:
+    """The last of all replies."""
+    return deque(replied, maxlen=1).pop()
 
 
 def released(distribution: Factored, rows: int, rng: np.random.Generator) -> Outcome:
     """A distribution as synthetic records."""
     records = Records.from_rows(distribution.domain, distribution.sample(rows, rng))
     return Outcome(artefact=SyntheticRecords(records), belief=distribution)
+
+
+def answers_only(workload: Workload, answers: Fractions, bars: Fractions) -> Outcome:
+    """Answers between 0 and 1, each with how far off it may be (19 times of 20), and no records."""
+    answers = np.clip(answers, 0.0, 1.0)
+    artefact = BareAnswers(list(workload.texts()), answers, bars)
+    return Outcome(artefact=artefact, answers=answers, notes=(NO_RECORDS,))
 
 
 def synthetic_rows(task: Task, wanted: int | None) -> int:

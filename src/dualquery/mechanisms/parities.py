@@ -48,11 +48,10 @@ from dualquery.errors import QueryError
 from dualquery.fitting.shrink import shrunk as shrunk_by
 from dualquery.fitting.shrink import spreads
 from dualquery.fitting.wide import MeasuredItems
-from dualquery.mechanisms.artefact import BareAnswers
-from dualquery.mechanisms.baselines import NO_RECORDS
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
 from dualquery.mechanisms.monomials import checked_width
+from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only
 from dualquery.mechanisms.projection.baskets import (
     MOST_PAIRED,
     Limits,
@@ -438,10 +437,8 @@ def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: P
     workload: Workload = plan.task.workload
     way: ByOrder | ByItemSets = plan.parameters
     answers, deviations = way.answers(curator, plan.task, rng, progress)
-    answers = np.clip(answers, 0.0, 1.0)
     bars = np.maximum(NormalDist().inv_cdf(0.5 + LEVEL / 2) * deviations, 1 / plan.task.rows)
-    artefact = BareAnswers(list(workload.texts()), answers, bars)
-    return Outcome(artefact=artefact, answers=answers, notes=(NO_RECORDS,))
+    return answers_only(workload, answers, bars)
 
 
 WORDS = "the parities within the queries, measured by order, or items and pairs of wide baskets: answers only"

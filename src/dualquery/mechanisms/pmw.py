@@ -9,8 +9,6 @@ A(x) ∝ A(x) · (1 − η q(x)). Nothing is measured: a round costs one draw.
     hence      the average of A_1 … A_T answers within α when   T = 16 ln|X|/α²   and the draws lose α/2.
 
 ε₀ is √(8ρ/T) by ρ, the largest that advanced composition allows by its theorem, ε/T where pure.
-
-How many rounds, and how fast: the parameters of offline PMW from public quantities alone.
 """
 
 from __future__ import annotations
@@ -20,42 +18,33 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
-import numpy as np
-
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.histogram import check_cells
 from dualquery.beliefs.multiplicative_weights import ExpertWeights
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import Loss
-from dualquery.game.query_players import ComplainingQueryPlayer
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, choice, hidden
-from dualquery.mechanisms.outcomes import Iterate, play_iterates, synthetic_rows
-from dualquery.mechanisms.rounds import AskedQueries
+from dualquery.mechanisms.mechanism import Plan, Task, choice
+from dualquery.mechanisms.outcomes import Iterate, released_iterate, synthetic_rows
+from dualquery.mechanisms.rounds import AskedQueries, RoundParameters, learner
 from dualquery.mechanisms.wishes import PmwWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.prices import Price, equal_prices
-from dualquery.privacy.scores import SignedErrors, rate_within, selection_event
-from dualquery.privacy.selection import Rate
-from dualquery.types import Progress
+from dualquery.privacy.scores import rate_within
 
 FAILURE = 0.05  # β: all draws are as good as the theorem says, except with this probability
 MOST_ROUNDS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class PmwParameters:
+class PmwParameters(RoundParameters):
     """What a run of PMW goes by."""
 
-    rounds: int
     learning_rate: float
     iterate: Iterate
     synthetic_rows: int
     epsilon_of_a_draw: float
     promised_error: float  # α of the theorem
-    rate: Rate = hidden()  # of each draw
 
 
 def parameters_of(task: Task, wanted: PmwWishes) -> PmwParameters:
@@ -73,15 +62,17 @@ def parameters_of(task: Task, wanted: PmwWishes) -> PmwParameters:
     if not 0 < learning_rate < 1:
         raise DualQueryError(f"pmw needs a learning rate between 0 and 1, and {learning_rate:g} is not")
     price = draw_price(task.budget, rounds)
-    score = SignedErrors.unheard(task.workload, task.rows)
+    asked = AskedQueries(task.workload, task.rows)
     return PmwParameters(
         rounds=rounds,
+        asked=asked,
+        rate=rate_within(price, asked.score, task.budget.neighbours),
+        law=None,
         learning_rate=learning_rate,
         iterate=choice(Iterate, wanted.iterate, Iterate.AVERAGE, "--iterate"),
         synthetic_rows=synthetic_rows(task, wanted.synthetic_rows),
         epsilon_of_a_draw=float(price.selection_range()),
         promised_error=promised_error(task, rounds),
-        rate=rate_within(price, score, task.budget.neighbours),
     )
 
 
@@ -135,19 +126,16 @@ def best_rounds(task: Task) -> int:
 
 
 def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
-    """All parameters from the task and the wishes; see `parameters` for the rule."""
+    """All parameters from the task and the wishes."""
     task.workload.product_rows(task.workload.starts[:-1])  # refuses what a distribution could not answer
     chosen = parameters_of(task, wanted)
     cells = prod(task.domain.sizes.tolist())
-    score = AskedQueries(task.workload, task.rows).score
-    event = selection_event(score, task.budget.neighbours, rate=chosen.rate, draws=1)
-    assert event is not None, "errors can move"
     return Plan(
         mechanism="pmw",
         task=task,
         reason=f"{chosen.rounds} rounds {'as asked' if wanted.rounds is not None else 'by the theorem'}",
         parameters=chosen,
-        steps=(Step("draw a query that is answered too high", event, chosen.rounds),),
+        steps=chosen.steps(task, "draw a query that is answered too high"),
         mean_error=min(0.5, chosen.promised_error / 4),
         max_error=min(1.0, chosen.promised_error),
         seconds=2.0 + chosen.rounds * (cells * 2e-8 + task.workload.size * 1e-7),
@@ -155,18 +143,10 @@ def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
     )
 
 
-def run(plan: Plan[PmwParameters], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
-    """Play the planned game against the curator."""
-    chosen, task = plan.parameters, plan.task
-    start = Factored.explicit(task.domain)
-    questions = AskedQueries(task.workload, task.rows).questions(start.snapshot())
-    query_player: ComplainingQueryPlayer[Loss, Factored]
-    query_player = ComplainingQueryPlayer(curator, questions, rate=chosen.rate)
-    data_player = LearningDataPlayer(ExpertWeights(start, learning_rate=chosen.learning_rate))
-    return play_iterates(query_player, data_player, task, chosen, rng, progress)
+def _belief(plan: Plan[PmwParameters], curator: Curator) -> ExpertWeights:
+    return ExpertWeights(Factored.explicit(plan.task.domain), learning_rate=plan.parameters.learning_rate)
 
 
 WORDS = "offline private multiplicative weights: one draw a round, nothing measured (Hardt, Rothblum 2010)"
-PMW = Mechanism(
-    "pmw", WORDS, PmwWishes, plan, run, paid_by=(Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE)
-)
+PAID_BY = (Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE)
+PMW = learner("pmw", WORDS, PmwWishes, plan, _belief, released_iterate, paid_by=PAID_BY)

@@ -1,28 +1,43 @@
-"""Rounds that choose the query that is answered worst, and measure its balance: what learners of every class pay.
+"""Select, measure, learn: the rounds that every learner plays, written once.
 
-Queries by their numbers, put to beliefs that answer one workload: what several learners are asked.
+Each round the exponential mechanism finds a question that the data player's last reply gets wrong, it is measured,
+and the data player takes the measurement in. The learners of the papers differ in what they believe (`beliefs/`), in
+what is asked (single queries and their negations, whole tables, parities), and in what is released at the end. A
+learner is a plan, a belief and an outcome; `learner` makes them a mechanism.
 
-What MWEM asks to answer a workload: its queries one by one, whole tables, parities, or a choice of them.
+    MWEM               a distribution over records, by multiplicative weights
+    PMW                the same; nothing is measured, the query that is answered too high is a loss
+    mirror             the same, moved by a mirror map
+    euclidean          a density over a product base, by its Gram matrix
+    monomials          weights over signed monomials
+    touched-weights    weights over the cells that lists touch
+    coordinate-wise    a distribution for each column of points
+    frieze-kannan      a graph as a sum of rectangles
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from itertools import combinations
-from typing import Protocol
+from itertools import combinations, islice
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import QueryError
-from dualquery.game.moves import Heard, HeardQuery, Loss
-from dualquery.mechanisms.mechanism import Step, Task, hidden
-from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
+from dualquery.game.data_players import Belief, LearningDataPlayer, Snapshot
+from dualquery.game.moves import Heard, TableQuery
+from dualquery.game.play import played
+from dualquery.game.query_players import BestResponseQueryPlayer, Questions
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, Wishes, hidden
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import Selection
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, selection_event
@@ -33,81 +48,104 @@ from dualquery.queries.group import NONE, padded
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
-from dualquery.types import Integers, Set
+from dualquery.types import Integers, Progress, Set
+
+HALF = Fraction(1, 2)
+Held = TypeVar("Held", bound=Snapshot)  # what a belief is when it is seen
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundParameters:
-    """What a game of such rounds goes by."""
+    """What a game of equal rounds goes by."""
 
     rounds: int
-    noise: float  # of a measured count, in records
-    rate: Rate = hidden()
-    law: Noise = hidden()
+    asked: Asked = hidden()
+    rate: Rate = hidden()  # of each selection
+    law: Noise | None = hidden()  # of each measurement; None: nothing is measured
 
+    def selection(self, task: Task) -> Selection:
+        event = selection_event(self.asked.score, task.budget.neighbours, rate=self.rate, draws=1)
+        assert event is not None, "errors can move"
+        return event
 
-@dataclass(frozen=True)
-class PricedRounds:
-    """Equal rounds, half of the price of each for its selection and half for its measurement."""
+    def found(self, task: Task) -> float:
+        """How far, as a fraction, the question chosen may lie behind the worst: ln(2 |Q|) / (range · n)."""
+        return math.log(2 * self.asked.size) / (float(self.selection(task).range) * task.rows)
 
-    rounds: int
-    rate: Rate
-    law: Noise  # of a balance, 2c − n
-    selection: Selection
-    measurement: GaussianMeasurement | LaplaceMeasurement
-    noise: float  # of a measured count, in records
-    found: float  # how far, as a fraction, the query chosen may lie behind the worst
-
-    @staticmethod
-    def of(task: Task, rounds: int, score: SignedErrors, share: Fraction = Fraction(1)) -> PricedRounds:
-        """For a share of the budget; `score` is what queries are chosen by."""
-        neighbours = task.budget.neighbours
-        price = equal_prices(task.budget, 2 * rounds, share)
-        moved = neighbours.sensitivity(Balance(task.workload, 0).bound())
-        rate, law = rate_within(price, score, neighbours), price.noise(moved)
-        selection = selection_event(score, neighbours, rate=rate, draws=1)
-        assert selection is not None, "errors can move"
-        return PricedRounds(
-            rounds,
-            rate,
-            law,
-            selection,
-            law.event(moved),
-            law.mean_size / (2 * task.workload.unit),
-            math.log(2 * task.workload.size) / (float(selection.range) * task.rows),
-        )
-
-    def steps(self, choosing: str) -> tuple[Step, Step]:
+    def steps(self, task: Task, choosing: str) -> tuple[Step, ...]:
         """As a plan shows them."""
-        return Step(choosing, self.selection, self.rounds), Step("measure it", self.measurement, self.rounds)
+        chosen = Step(choosing, self.selection(task), self.rounds)
+        if self.law is None:
+            return (chosen,)
+        moved = task.budget.neighbours.sensitivity(self.asked.statistic.bound())
+        return chosen, Step("measure it", self.law.event(moved), self.rounds)
 
 
-class Answering(Protocol):
-    """A belief as it stands, about the workload that it was made for."""
-
-    def own_answers(self) -> NDArray[np.float64]:
-        """The fraction of each query."""
+RoundsT = TypeVar("RoundsT", bound=RoundParameters)
 
 
-class NumberedQueries:
-    """The queries of a workload, put to one belief after another."""
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRounds(RoundParameters):
+    """Rounds that measure what they choose."""
 
-    def __init__(self, workload: Workload, public_rows: int, start: Answering) -> None:
-        self._workload = workload
-        self._public_rows = public_rows
-        self._start = start
-        self._all = np.arange(workload.size, dtype=np.int64)
+    noise: float  # expected absolute noise of one measured number, in records
 
-    def score(self, reply: Answering | None) -> SignedErrors:
-        answers = (self._start if reply is None else reply).own_answers()
-        return SignedErrors.of_answers(self._workload, self._public_rows, answers, self._all)
 
-    def statistic(self, chosen: Selected) -> Balance:
-        return Balance(self._workload, int(chosen.queries[0]))
+def priced(
+    task: Task,
+    rounds: int,
+    asked: Asked | None = None,
+    *,
+    share: Fraction = Fraction(1),
+    selecting: Fraction = HALF,
+) -> MeasuredRounds:
+    """Equal rounds for a share of the budget, of which `selecting` finds questions and the rest measures them.
 
-    def heard(self, chosen: Selected, noisy: Integers) -> HeardQuery:
-        rows = self._workload.unit * self._public_rows
-        return HeardQuery(int(chosen.queries[0]), (rows + int(noisy[0])) / (2 * rows))
+    The queries of the task are asked, unless something else is given.
+    """
+    asked = asked or AskedQueries(task.workload, task.rows)
+    neighbours = task.budget.neighbours
+    selection = equal_prices(task.budget, rounds, share * selecting)
+    measurement = equal_prices(task.budget, rounds, share * (1 - selecting))
+    law = measurement.noise(neighbours.sensitivity(asked.statistic.bound()))
+    noise = asked.noise_in_records(law)
+    asked = asked.worthwhile(noise)
+    rate = rate_within(selection, asked.score, neighbours)
+    return MeasuredRounds(rounds=rounds, noise=noise, asked=asked, rate=rate, law=law)
+
+
+def replies(
+    game: RoundParameters, belief: Belief[Any, Held], curator: Curator, progress: Progress
+) -> Iterator[Held]:
+    """What the data player replies, round after round."""
+    questions: Questions[Any, Any] = game.asked.questions(belief.snapshot())
+    query_player = BestResponseQueryPlayer(curator, questions, rate=game.rate, noise=game.law)
+    for transcript in islice(played(query_player, LearningDataPlayer(belief), remembers=1), game.rounds):
+        yield transcript.last_reply()
+        progress("playing", transcript.rounds, game.rounds)
+
+
+def learner(
+    name: str,
+    words: str,
+    wishes: type[Wishes],
+    plan: Callable[[Task, Wishes], Plan[RoundsT]],
+    belief: Callable[[Plan[RoundsT], Curator], Belief[Any, Held]],
+    outcome: Callable[[Plan[RoundsT], Iterator[Held], np.random.Generator, Progress], Outcome],
+    *,
+    paid_by: tuple[Accounting, ...] = (Accounting.ZCDP, Accounting.PURE),
+    plays: tuple[str, ...] = ("records",),
+) -> Mechanism[Wishes, RoundsT]:
+    """The mechanism of a learner: where its belief begins, and what is released of its replies."""
+
+    def run(plan: Plan[RoundsT], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
+        played_now = replies(plan.parameters, belief(plan, curator), curator, progress)
+        return outcome(plan, played_now, rng, progress)
+
+    return Mechanism(name, words, wishes, plan, run, paid_by=paid_by, plays=plays)
+
+
+# What is asked
 
 
 MOST_SETS = 2_000_000  # of attributes, all subsets counted
@@ -197,7 +235,11 @@ class AskedQueries:
         """E|noise| of the count of a query, given the noise of its balance, which is twice as large."""
         return noise.mean_size / (2 * self.workload.unit)
 
-    def questions(self, start: Factored) -> SingleQueries:
+    def worthwhile(self, noise: float) -> AskedQueries:
+        """The queries that noise does not drown by public reasons: all of them."""
+        return self
+
+    def questions(self, start: Snapshot) -> SingleQueries:
         return SingleQueries(self, start)
 
 
@@ -243,7 +285,8 @@ class AskedTables:
         tables = Tables(self.tables.domain, tuple(self.tables.sets[t] for t in kept))
         return AskedTables(tables, self.public_rows, noise_per_cell)
 
-    def questions(self, start: Factored) -> WholeTables:
+    def questions(self, start: Snapshot) -> WholeTables:
+        assert isinstance(start, Factored), "whole tables are asked of a distribution over records"
         return WholeTables(self, start)
 
 
@@ -264,40 +307,49 @@ def asked_of(workload: Workload, kind: QuestionKind, public_rows: int) -> Asked:
 
 
 class SingleQueries:
-    """The queries, put to one belief after another."""
+    """The queries, put to one belief after another. A distribution over records hears them as functions of cells."""
 
-    def __init__(self, asked: AskedQueries, start: Factored) -> None:
+    def __init__(self, asked: AskedQueries, start: Snapshot) -> None:
         self._workload = asked.workload
         self._public_rows = asked.public_rows
-        self._evaluation = RunningAnswers(Products.of(asked.workload))
+        self._running = RunningAnswers(Products.of(asked.workload)) if isinstance(start, Factored) else None
         self._belief = start  # the last one; the start is let go with the first reply, being as large
-        self._among: NDArray[np.int64] = np.empty(0, np.int64)  # what the last belief has room for
+        self._among = np.arange(asked.size, dtype=np.int64)  # what the last belief has room for
 
-    def score(self, reply: Factored | None) -> SignedErrors:
+    def score(self, reply: Snapshot | None) -> SignedErrors:
         belief = self._belief = self._belief if reply is None else reply
-        answers = self._evaluation.answers(belief)
-        self._among = belief.fitting(self._evaluation.products)
+        if self._running is None:
+            answers = belief.answers(self._workload)
+        else:
+            assert isinstance(belief, Factored)
+            answers = self._running.answers(belief)
+            self._among = belief.fitting(self._running.products)
         return SignedErrors.of_answers(self._workload, self._public_rows, answers, self._among)
 
     def statistic(self, chosen: Selected) -> Balance:
         return Balance(self._workload, self._query(chosen))
 
-    def heard(self, chosen: Selected, noisy: Integers) -> Heard:
-        rows = self._workload.unit * self._public_rows
-        value = (rows + int(noisy[0])) / (2 * rows)
-        return Heard(*self._question(chosen), np.array(value))
+    def heard(self, chosen: Selected, noisy: Integers) -> Heard[Any] | TableQuery:
+        """The answer by its measured balance. Not measured, a query is a loss where its negation was drawn.
 
-    def complaint(self, chosen: Selected) -> Loss:
-        """The query is a loss where its negation was drawn, which is likely where its answer is too high."""
-        members, table = self._question(chosen)
-        return Loss(members, table if chosen.negated[0] else 1.0 - table)
+        (That is likely where its answer is too high.)
+        """
+        what = self._what(self._query(chosen))
+        if not len(noisy):
+            assert isinstance(what, TableQuery), "losses are functions of cells"
+            assert what.cells is not None
+            return what if chosen.negated[0] else TableQuery(what.members, 1.0 - what.cells)
+        rows = self._workload.unit * self._public_rows
+        return Heard(what, (rows + int(noisy[0])) / (2 * rows))
 
     def _query(self, chosen: Selected) -> int:
         return int(self._among[chosen.queries[0]])
 
-    def _question(self, chosen: Selected) -> tuple[Set, NDArray[np.float64]]:
-        products, query = self._evaluation.products, self._query(chosen)
-        return products.attributes_of(query), products.table_of(query)
+    def _what(self, query: int) -> int | TableQuery:
+        if self._running is None:
+            return query
+        products = self._running.products
+        return TableQuery(products.attributes_of(query), products.table_of(query))
 
 
 class WholeTables:
@@ -322,10 +374,10 @@ class WholeTables:
     def statistic(self, chosen: Selected) -> TableCells:
         return TableCells(self._tables, self._table(chosen))
 
-    def heard(self, chosen: Selected, noisy: Integers) -> Heard:
+    def heard(self, chosen: Selected, noisy: Integers) -> Heard[TableQuery]:
         table = self._table(chosen)
         value = (noisy / self._errors.public_rows).reshape(self._tables.shape_of(table))
-        return Heard(self._tables.sets[table], None, value)
+        return Heard(TableQuery(self._tables.sets[table], None), value)
 
     def _table(self, chosen: Selected) -> int:
         return int(self._among[chosen.queries[0]])

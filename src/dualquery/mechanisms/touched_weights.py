@@ -10,68 +10,30 @@ the data player keeps a weight for each cell that some measured list accepts and
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dualquery.beliefs.universes import TouchedWeights
+from dualquery.beliefs.universes import TouchedLists, TouchedWeights
 from dualquery.errors import DualQueryError
-from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import HeardQuery
-from dualquery.game.play import play
-from dualquery.game.query_players import BestResponseQueryPlayer, Questions
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.noisy_cells import CellFractions, lists_of
-from dualquery.mechanisms.rounds import NumberedQueries, PricedRounds
+from dualquery.mechanisms.outcomes import last
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import RoundsWishes
-from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.noise import Noise
-from dualquery.privacy.scores import SignedErrors
-from dualquery.privacy.selection import Rate
-from dualquery.queries.lists import Catalogue, Lists
+from dualquery.queries.lists import Catalogue
 from dualquery.types import Progress
 
 MOST_ROUNDS = 200  # by default; n ε / 200 where that is less
 
 
 @dataclass(frozen=True, kw_only=True)
-class TouchedParameters:
+class TouchedParameters(MeasuredRounds):
     """What a run goes by."""
 
-    rounds: int
     universe: float  # log₂ of the number of cells
-    noise: float  # expected absolute noise of one measured answer, in records
-    rate: Rate = hidden()
-    measurement: Noise = hidden()
-
-
-class TouchedBelief:
-    """Weights over cells that hear lists by their numbers."""
-
-    def __init__(self, lists: Lists, weights: TouchedWeights, floor: float) -> None:
-        self._lists = lists
-        self._weights = weights
-        self._floor = floor
-
-    def hear(self, challenge: HeardQuery) -> None:
-        first, last = self._lists.start[challenge.query : challenge.query + 2]
-        self._weights.hear(self._lists.cells[first:last], challenge.value, self._floor)
-
-    def snapshot(self) -> TouchedSnapshot:
-        return TouchedSnapshot(self._lists, self._weights.copy())
-
-
-@dataclass(frozen=True, eq=False)
-class TouchedSnapshot:
-    """The weights as they stand."""
-
-    lists: Lists
-    weights: TouchedWeights
-
-    def own_answers(self) -> NDArray[np.float64]:
-        return self.weights.answers(self.lists.start, self.lists.cells)
 
 
 def plan(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
@@ -82,62 +44,42 @@ def plan(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
     rounds = usual if wanted.rounds is None else wanted.rounds
     if rounds < 1:
         raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
-    paid = PricedRounds.of(task, rounds, SignedErrors.unheard(task.workload, task.rows))
-    noise = paid.noise
+    chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
     return Plan(
         mechanism="touched-weights",
         task=task,
-        reason=f"{rounds} rounds over 2^{min(64.0, task.domain.log2_size):.0f} cells, of which lists touch few",
-        parameters=TouchedParameters(
-            rounds=rounds,
-            universe=min(64.0, task.domain.log2_size),
-            noise=noise,
-            rate=paid.rate,
-            measurement=paid.law,
-        ),
-        steps=paid.steps("choose the list that is answered worst"),
-        mean_error=min(0.5, noise / task.rows + 0.02 / math.sqrt(rounds)),
-        max_error=min(1.0, 3 * noise / task.rows + paid.found + 0.3 / math.sqrt(rounds)),
+        reason=f"{rounds} rounds over 2^{chosen.universe:.0f} cells, of which lists touch few",
+        parameters=chosen,
+        steps=chosen.steps(task, "choose the list that is answered worst"),
+        mean_error=min(0.5, chosen.noise / task.rows + 0.02 / math.sqrt(rounds)),
+        max_error=min(1.0, 3 * chosen.noise / task.rows + chosen.found(task) + 0.3 / math.sqrt(rounds)),
         seconds=2.0 + rounds * len(lists.cells) * 2e-8,
         bytes=64 * len(lists.cells) + 64 * lists.size,
     )
 
 
-def run(
-    plan: Plan[TouchedParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+def _belief(plan: Plan[TouchedParameters], curator: Curator) -> TouchedLists:
+    weights = TouchedWeights(2.0**plan.parameters.universe)
+    return TouchedLists(lists_of(plan.task.workload), weights, floor=0.5 / plan.task.rows)
+
+
+def _outcome(
+    plan: Plan[TouchedParameters],
+    replied: Iterator[TouchedLists],
+    rng: np.random.Generator,
+    progress: Progress,
 ) -> Outcome:
-    """Play the planned game against the curator."""
-    chosen, task = plan.parameters, plan.task
-    lists = lists_of(task.workload)
-    belief = TouchedBelief(lists, TouchedWeights(2.0**chosen.universe), floor=0.5 / task.rows)
-    questions: Questions[HeardQuery, TouchedSnapshot] = NumberedQueries(
-        task.workload, task.rows, belief.snapshot()
-    )
-    last = play(
-        BestResponseQueryPlayer(curator, questions, rate=chosen.rate, noise=chosen.measurement),
-        LearningDataPlayer(belief),
-        rounds=chosen.rounds,
-        remembers=1,
-        progress=lambda done, total: progress("playing", done, total),
-    ).last_reply()
-    named = np.unique(lists.cells)
-    fractions = last.weights.answers(np.arange(len(named) + 1), named)
+    held, workload = last(replied), plan.task.workload
+    lists, named = held.lists, np.unique(held.lists.cells)
+    fractions = held.weights.answers(np.arange(len(named) + 1), named)
     place = np.searchsorted(lists.catalogue.cells, named)
-    deviation = np.full(len(named), max(plan.mean_error, 1 / task.rows))  # a guess
+    deviation = np.full(len(named), max(plan.mean_error, 1 / plan.task.rows))  # a guess
     catalogue = Catalogue(named, lists.catalogue.texts[place])
     artefact = CellFractions(lists.domain, catalogue, fractions, deviation)
-    return Outcome(artefact=artefact, answers=np.clip(last.own_answers(), 0.0, 1.0))
+    return Outcome(artefact=artefact, answers=np.clip(held.answers(workload), 0.0, 1.0))
 
 
 WORDS = (
     "multiplicative weights over the cells that lists touch, and one weight for all others (Blum, Roth 2013)"
 )
-TOUCHED_WEIGHTS = Mechanism(
-    "touched-weights",
-    WORDS,
-    RoundsWishes,
-    plan,
-    run,
-    paid_by=(Accounting.ZCDP, Accounting.PURE),
-    plays=("codes",),
-)
+TOUCHED_WEIGHTS = learner("touched-weights", WORDS, RoundsWishes, plan, _belief, _outcome, plays=("codes",))

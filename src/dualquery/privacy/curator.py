@@ -19,7 +19,7 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
-from dualquery.privacy.thresholds import FarSide, Found
+from dualquery.privacy.thresholds import Found
 from dualquery.queries.countable import ONE_CELL, Countable
 from dualquery.queries.lists import NamedCells
 from dualquery.randomness import Entropy
@@ -27,20 +27,7 @@ from dualquery.types import Integers, Words
 
 
 class ThresholdLaw(Protocol):
-    """How a threshold is tested: the hazard test, or the textbook's sparse vector."""
-
-    @property
-    def sensitivity(self) -> int:
-        """How far a neighbour may move the number that is tested."""
-
-    def pay(
-        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[int], FarSide | None]:
-        """Pay for a test and for the measurement that may follow it; then the test."""
-
-
-class ManyClocks(Protocol):
-    """How the thresholds of several numbers are tested at once, for one fire."""
+    """How thresholds are tested: the hazard test, paid for alone or by a slot, or the textbook's sparse vector."""
 
     @property
     def sensitivity(self) -> int:
@@ -49,27 +36,19 @@ class ManyClocks(Protocol):
     def pay(
         self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
     ) -> Callable[[Integers], Found | None]:
-        """Pay for a test and for the measurement that may follow it; then the test."""
+        """Pay for a test and for the measurement that may follow it; then the test, of any number of numbers."""
 
 
 @dataclass(frozen=True)
-class TableSurprise:
+class Surprise:
     """Which number lies on which side of its hypothesis, and all of them with fresh noise of their own."""
 
     found: Found
     noisy: Integers
 
 
-@dataclass(frozen=True)
-class Surprise:
-    """On which side of the hypothesis the number lies, and the number with fresh noise of its own."""
-
-    side: FarSide
-    noisy: int
-
-
 class Curator:
-    """Holds the counter of the private records; speaks through `select`, `measure` and `exceeds` (one, or many)."""
+    """Holds the counter of the private records; speaks through `select`, `measure` and `exceeds`."""
 
     def __init__(self, counter: Counter, ledger: Ledger, entropy: Entropy) -> None:
         self._counter = counter
@@ -109,51 +88,37 @@ class Curator:
         return truth + noise.draw(len(truth), self._entropy)
 
     def exceeds(
-        self, question: Countable, hypothesis: int, *, law: ThresholdLaw, noise: Noise
+        self, questions: Countable, hypotheses: Integers | int, *, law: ThresholdLaw, noise: Noise
     ) -> Surprise | None:
-        """Whether a number lies farther from a public hypothesis than a threshold, and if so the number, with noise.
+        """Whether a number lies farther from its public hypothesis than a threshold; if so all numbers, with noise.
 
-        The test and the measurement that follows it are paid for before the number is read. Silence is free where
-        the law says so (`hazard`), or as long as an epoch lasts (`sparse_vector`).
+        The test and the measurement that follows it are paid for before the numbers are read. Silence is free where
+        the law says so (the hazard test), or as long as an epoch lasts (the sparse vector). One fire serves all
+        numbers: what it costs depends on how far each of them moves, not on how many there are (docs/privacy.md,
+        "Threshold tests").
         """
-        moved = self.neighbours.sensitivity(question.bound())
-        if moved.l1 > law.sensitivity:
+        bound = questions.bound()
+        if self.neighbours.each(bound) > law.sensitivity:
             raise BudgetError(
                 "this question moves farther between neighbours than the threshold test allows for"
             )
+        moved = self.neighbours.sensitivity(bound)
         test = law.pay(self._ledger, self._entropy, noise.event(moved))
         self._ledger.begin()
-        (truth,) = self._counter.true_counts(question).tolist()
-        side = test(truth - hypothesis)
-        if side is None:
+        numbers = self._counter.true_counts(questions)
+        believed = np.atleast_1d(np.asarray(hypotheses, np.int64))
+        if believed.shape != numbers.shape:
+            raise ValueError("give one hypothesis for each number")
+        found = test(numbers - believed)
+        if found is None:
             return None
-        return Surprise(side, truth + int(noise.draw(1, self._entropy)[0]))
+        return Surprise(found, numbers + noise.draw(len(numbers), self._entropy))
 
     def _pay(self, measurement: GaussianMeasurement | LaplaceMeasurement, within: Allowance | None) -> None:
         if within is None:
             self._ledger.charge(measurement)
         else:
             within.use(measurement, self)
-
-    def exceeds_anywhere(
-        self, questions: Countable, hypotheses: Integers, *, law: ManyClocks, noise: Noise
-    ) -> TableSurprise | None:
-        """Whether any of several numbers lies farther from its hypothesis than a threshold; if so all, with noise.
-
-        Two clocks a number, one fire for all of them: what a fire costs depends on how far each clock moves, not on
-        how many there are (docs/privacy.md, "Threshold tests").
-        """
-        bound = questions.bound()
-        if self.neighbours.each(bound) > law.sensitivity:
-            raise BudgetError(
-                "these questions move farther between neighbours than the threshold test allows for"
-            )
-        test = law.pay(self._ledger, self._entropy, noise.event(self.neighbours.sensitivity(bound)))
-        numbers = self._counter.true_counts(questions)
-        found = test(numbers - hypotheses)
-        if found is None:
-            return None
-        return TableSurprise(found, numbers + noise.draw(len(numbers), self._entropy))
 
 
 def measured_at_once(curator: Curator, asked: Sequence[Countable], noise: Noise) -> Iterator[Integers]:

@@ -101,15 +101,16 @@ class SignedErrors:
         workload: Workload, public_rows: int, answers: NDArray[np.float64], among: NDArray[np.int64]
     ) -> SignedErrors:
         """Of answers in fractions of the table, told to a thousandth of a record."""
-        whole = FINE * workload.unit * public_rows
-        _check_rows(FINE * workload.unit, public_rows)
+        fine = _fineness(workload)
+        _check_rows(fine * workload.unit, public_rows)
+        whole = fine * workload.unit * public_rows
         offsets = np.rint(whole * np.clip(answers[among], 0, 1)).astype(np.int64)
-        return SignedErrors(workload, public_rows, FINE, 1, offsets, among)
+        return SignedErrors(workload, public_rows, fine, 1, offsets, among)
 
     @staticmethod
     def unheard(workload: Workload, public_rows: int) -> SignedErrors:
         """Before any answer is known: what a plan asks for the price."""
-        return SignedErrors(workload, public_rows, FINE, 1, np.empty(0, np.int64))
+        return SignedErrors(workload, public_rows, _fineness(workload), 1, np.empty(0, np.int64))
 
     def of(self, counter: Counter) -> Scored:
         counts = counter.true_counts(self.workload, kept=True)
@@ -217,6 +218,11 @@ class SignedTableErrors(TableErrors):
     def _starts(self) -> NDArray[np.int64]:
         entries = [int(np.prod(signed_shape(self.tables.shape_of(t)))) for t in range(len(self.tables.sets))]
         return np.concatenate([[0], np.cumsum(entries)]).astype(np.int64)
+
+
+def _fineness(workload: Workload) -> int:
+    """Into how many parts a unit is cut: none where it is finer than a thousandth of a record already."""
+    return FINE if workload.unit < FINE else 1
 
 
 def _check_rows(repeats: int, public_rows: int) -> None:

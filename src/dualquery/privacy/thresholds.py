@@ -36,7 +36,6 @@ from functools import cached_property, lru_cache
 from threading import Lock
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, require
 from dualquery.privacy.conversion import UNITS, exp_minus
@@ -44,7 +43,7 @@ from dualquery.privacy.events import Concentrated, Epoch, Fire
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import discrete_laplace
 from dualquery.randomness import Entropy
-from dualquery.types import Integers, Words
+from dualquery.types import Flags, Integers, Words
 
 _BITS = 128  # of a threshold, and of a draw
 _PRECISION = 256  # bits after the point while a table is made and checked
@@ -118,28 +117,19 @@ class HazardTest:
 
     def pay(
         self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[int], FarSide | None]:
+    ) -> Callable[[Integers], Found | None]:
         """Reserve a fire and the measurement after it; then the test, to be asked once."""
         reservation = ledger.reserve(self.event, follow_up)
 
-        def test(x: int) -> FarSide | None:
-            side = self.draw(x, entropy)
-            reservation.settle(fired=side is not None)
-            return side
+        def test(x: Integers) -> Found | None:
+            found = self.draw(x, entropy)
+            reservation.settle(fired=found is not None)
+            return found
 
         return test
 
-    def draw(self, x: int, entropy: Entropy) -> FarSide | None:
-        """One draw of the law at x = count(q) − round(n h); None is silence."""
-        table = _checked(self)
-        row = min(abs(x), table.last)
-        chance = entropy.below(1 << _BITS, 1)[0]
-        if chance >= table.fires[row]:
-            return None
-        return FarSide.TOO_LOW if (chance < table.nearer[row]) == (x >= 0) else FarSide.TOO_HIGH
-
-    def draw_first(self, x: Integers, entropy: Entropy) -> Found | None:
-        """One draw at each number, and of those that fired the first; None where all stayed silent.
+    def draw(self, x: Integers, entropy: Entropy) -> Found | None:
+        """One draw at each x = count(q) − round(n h), and of those that fired the first; None is silence of all.
 
         Asked one after the other until one fires, the numbers are a table's cells at the price of one fire. All are
         drawn, whatever fires, so that the time tells nothing.
@@ -198,9 +188,9 @@ def _halves(thresholds: tuple[int, ...]) -> tuple[Words, Words]:
     return np.array(upper, np.uint64), np.array(lower, np.uint64)
 
 
-def _below(high: Words, low: Words, upper: Words, lower: Words) -> NDArray[np.bool_]:
+def _below(high: Words, low: Words, upper: Words, lower: Words) -> Flags:
     """Whether 128 drawn bits are below a threshold."""
-    below: NDArray[np.bool_] = (high < upper) | ((high == upper) & (low < lower))
+    below: Flags = (high < upper) | ((high == upper) & (low < lower))
     return below
 
 
@@ -337,7 +327,7 @@ class Slot:
         require(self._busy.acquire(blocking=False), "A test of this slot is under way; one slot, one test.")
 
         def drawn(x: Integers) -> Found | None:
-            found = test.draw_first(x, entropy)
+            found = test.draw(x, entropy)
             if found is not None:
                 self.close()
             self._busy.release()
@@ -348,7 +338,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class SlotTest:
-    """A hazard test that is paid for by a slot: a law for the curator's `exceeds_anywhere`."""
+    """A hazard test that is paid for by a slot: a law for the curator's `exceeds`."""
 
     slot: Slot
     test: HazardTest
@@ -440,8 +430,11 @@ class Epochs:
 
     def pay(
         self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[int], FarSide | None]:
-        """Where no epoch is open, pay for one and for the measurement that ends it; then the test."""
+    ) -> Callable[[Integers], Found | None]:
+        """Where no epoch is open, pay for one and for the measurement that ends it; then the test.
+
+        Several numbers are asked one after the other, up to the first "above".
+        """
         if self._ledger not in {None, ledger}:
             raise BudgetError("These epochs are paid for by another ledger; make new ones for this table.")
         if self._epoch is None or self._epoch.closed:
@@ -451,4 +444,9 @@ class Epochs:
             ledger.charge(follow_up)
             self._paid.add(follow_up)
         epoch = self._epoch
-        return lambda x: FarSide.FAR if epoch.exceeds(x) else None
+
+        def test(x: Integers) -> Found | None:
+            above = (Found(cell, FarSide.FAR) for cell, each in enumerate(x.tolist()) if epoch.exceeds(each))
+            return next(above, None)
+
+        return test

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from math import prod
@@ -30,14 +30,13 @@ from dualquery.table.columns import Categorical, Column
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Dependency, Domain, Implication, Items, Numeric, Sum
 from dualquery.table.drafting import several_rows
-from dualquery.table.encoding import WantedColumns, encode
-from dualquery.table.files import choose
+from dualquery.table.encoding import encode, wanted_columns
+from dualquery.table.reading import AnyTable, read_table
+from dualquery.table.reading.source import choose
 from dualquery.table.records import ColumnCodes, Records, smallest_type
 from dualquery.table.schema import Schema, read_schema
-from dualquery.table.source import Source, read_table
 from dualquery.table.spread import bounds_of
 from dualquery.table.toml_text import quoted
-from dualquery.table.transactions import read_transactions
 
 MOST_CELLS = 2_000_000  # of a rule's table
 PASSES = 20
@@ -331,7 +330,7 @@ class SchemaCheck:
         return [*out, "nothing is missing" if self.sound else f"{self.wrong} to fix"]
 
 
-def checked(schema: str | os.PathLike[str] | Schema, table: Source | None = None) -> SchemaCheck:
+def checked(schema: str | os.PathLike[str] | Schema, table: AnyTable | None = None) -> SchemaCheck:
     """What stands in a schema, what it lacks, and what of a table has no place in it."""
     read = schema if isinstance(schema, Schema) else read_schema(schema)
     domain = read.domain
@@ -383,10 +382,12 @@ def _notes(domain: Domain) -> list[str]:
     return notes
 
 
-def _compared(schema: Schema, table: Source) -> tuple[list[str], list[str]]:
+def _compared(schema: Schema, table: AnyTable) -> tuple[list[str], list[str]]:
     """Every column by itself, so that all that is wrong is said at once; then the rules."""
     problems, notes = [], []
-    read = _read(schema, table)
+    wanted = wanted_columns(table, schema)
+    # All columns of the table, but otherwise read as for a release.
+    read = read_table(table, wanted if wanted.lines else replace(wanted, names=None))
     names = [name.strip() for name in read.column_names]
     known = {column.name for column in schema.domain.columns} | {schema.unit}
     if extra := [name for name in read.column_names if name.strip() not in known]:
@@ -411,15 +412,6 @@ def _compared(schema: Schema, table: Source) -> tuple[list[str], list[str]]:
     if not problems:
         notes += _broken_rules(schema.domain, encoded, read.num_rows)
     return problems, notes
-
-
-def _read(schema: Schema, table: Source) -> pa.Table:
-    """All columns of a table, read as for a release with this schema."""
-    wanted = WantedColumns.of(table, schema, owned=False)
-    if wanted.transactions:
-        assert isinstance(table, str | os.PathLike), "only a file can hold lines"
-        return read_transactions(table, wanted.names[0])
-    return read_table(table, lists=wanted.lists, encoding=schema.encoding)
 
 
 def _broken_rules(domain: Domain, encoded: dict[str, np.ndarray], rows: int) -> list[str]:

@@ -40,9 +40,9 @@ from dualquery.releases.plan import check_mechanism
 from dualquery.releases.plots import Figure
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
+from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.source import Source
 from dualquery.types import Progress, silent
 
 STAMP = "not private: internal, do not publish"
@@ -94,7 +94,7 @@ class Evaluation:
 @for_callers
 def evaluate(
     release: Release,
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     workload: GivenWorkload | None = None,
     *,
     progress: Progress = silent,
@@ -140,7 +140,7 @@ def evaluate(
     )
 
 
-def _counter(table: Source | Records | Counter, schema: Schema, progress: Progress) -> Counter:
+def _counter(table: AnyTable | Records | Counter, schema: Schema, progress: Progress) -> Counter:
     if isinstance(table, Records):
         return MemoryCounter(table)
     return table if isinstance(table, Counter) else open_counter(table, schema, tell=progress)
@@ -199,7 +199,7 @@ class Comparison(NamedTuple):
 
 @for_callers
 def compare(
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     *,
     budget: GivenBudget,
     workload: GivenWorkload,

@@ -48,15 +48,15 @@ from dualquery.releases.plan import (
 )
 from dualquery.releases.release import Release, records_of
 from dualquery.table.domain import Domain
+from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.source import Source
 from dualquery.types import Progress, silent
 
 
 @for_callers
 def release(
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     *,
     budget: GivenBudget,
     workload: GivenWorkload,
@@ -132,11 +132,11 @@ def release(
 
 def _budget(
     given: GivenBudget,
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     schema: Schema,
     options: Mapping[str, object],
     tell: Progress,
-) -> tuple[Budget, Source | Records | Counter]:
+) -> tuple[Budget, AnyTable | Records | Counter]:
     """The budget, and the table, opened where ε stands alone and the public number of records gives δ."""
     if isinstance(given, Budget):
         return given, table
@@ -146,7 +146,7 @@ def _budget(
 
 
 def counting(
-    table: Source | Records | Counter,
+    table: AnyTable | Records | Counter,
     schema: Schema,
     neighbours: Neighbours,
     memory: object,
@@ -185,7 +185,7 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
 
 
 def public_schema(
-    table: Source | Records | Counter, domain: Domain | None, schema: GivenSchema | None
+    table: AnyTable | Records | Counter, domain: Domain | None, schema: GivenSchema | None
 ) -> Schema:
     given = [each for each in (domain, schema) if each is not None]
     encoded = table.domain if isinstance(table, Records | Counter) else None

@@ -23,11 +23,10 @@ from dualquery.table.column_text import entries
 from dualquery.table.columns import Categorical, Column, Numeric
 from dualquery.table.domain import Domain
 from dualquery.table.drafting import LeftOut, drafted
-from dualquery.table.files import known_encoding
+from dualquery.table.reading import AnyTable, describe, is_transaction_file, read_table
+from dualquery.table.reading.source import WantedColumns, known_encoding
 from dualquery.table.schema import DRAFT_LINE, MARK, Schema
-from dualquery.table.source import Source, describe, is_transaction_file, read_table
 from dualquery.table.toml_text import commented, quoted
-from dualquery.table.transactions import read_transactions
 
 OPEN = {"name", "clamp", "by", "first", "spread"}  # keys that say nothing about anybody's cells
 COUNTS = re.compile(r"counts?|freq|frequency|n", re.IGNORECASE)  # as programs call how often a row occurs
@@ -111,10 +110,10 @@ class Draft:
 
 
 def schema_draft(
-    table: Source | None = None,
+    table: AnyTable | None = None,
     *,
     quantiles: int | None = None,
-    public_reference: Source | None = None,
+    public_reference: AnyTable | None = None,
     encoding: str | None = None,
 ) -> Draft:
     """A first schema for a table: print it, or save it, and edit it.
@@ -154,13 +153,13 @@ def schema_draft(
     return Draft(schema, tuple(left_out), public, describe(source))
 
 
-def _read(source: Source, encoding: str | None) -> pa.Table:
+def _read(source: AnyTable, encoding: str | None) -> pa.Table:
     if is_transaction_file(source):
         try:
-            return read_transactions(source, "item")
+            return read_table(source, WantedColumns(["item"], lines=True))
         except DataError:  # text with a header line, or not to be read at all: the next reader will say
             pass
-    return read_table(source, encoding=encoding)
+    return read_table(source, WantedColumns(encoding=encoding))
 
 
 def _unfit(name: str, place: int, times: Counter[str]) -> LeftOut | None:

@@ -18,10 +18,9 @@ of them is left when the process ends, however it ends.
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -31,7 +30,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
-from dualquery.table.batches import Told, batches, transaction_batches
 from dualquery.table.cells import (
     TYPED,
     as_numpy,
@@ -58,10 +56,11 @@ from dualquery.table.lookup import bins_of, looked_up
 from dualquery.table.notation import numbers_written
 from dualquery.table.persons import baskets, kept_rows, owners_of
 from dualquery.table.points import Coordinate
+from dualquery.table.reading import AnyTable, batches, is_transaction_file, read_table
+from dualquery.table.reading.delimited import transactions
+from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import Codes, ColumnCodes, Records, SparseItems, smallest_type, taken
 from dualquery.table.schema import Schema
-from dualquery.table.source import Source, is_transaction_file, read_table
-from dualquery.table.transactions import read_transactions, transactions
 
 
 class Unplaced(IntEnum):
@@ -119,7 +118,7 @@ def advice(column: Categorical | Numeric, reason: Unplaced) -> str:
     )
 
 
-def encode(source: Source, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
+def encode(source: AnyTable, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
     """The records of a table; a cell without a place in the schema is an error that says how to make one.
 
     A table without rows has zero records. Rows that the schema drops are no records: the number of rows
@@ -127,22 +126,23 @@ def encode(source: Source, schema: Schema | Domain, *, records_per_person: int |
     many, whoever the schema's unit says they belong to (`persons`); without it all are kept.
     """
     schema = Schema.of(schema)
-    check_persons(schema, records_per_person)
-    table = _read(source, schema, owned=schema.long or records_per_person is not None)
+    table = read_table(source, wanted_columns(source, schema, records_per_person))
     return encoded(table, schema, records_per_person=records_per_person)
 
 
 def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None = None) -> Records:
-    """The records of a table as `read_table` and `batches` give it: its columns those wanted, and sound."""
+    """The records of a table as it was read: its columns those wanted, and sound."""
     domain, columns = schema.domain, schema.domain.columns
     table = pa.table([plain(column) for column in table.columns], names=table.column_names)
     if schema.drop_rows_containing is not None:
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
         table = table.filter(pa.array(~dropped))
     codes = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
-    if schema.unit is None or not (schema.long or records_per_person is not None):
+    if schema.unit is None or not by_person(schema, records_per_person):
         return Records(domain, table.num_rows, codes)
-    owners = owners_of(table.column(_place_of_unit(schema)), schema.unit)
+    names = [column.name for column in columns]
+    place = names.index(schema.unit) if schema.unit in names else len(names)
+    owners = owners_of(table.column(place), schema.unit)
     if records_per_person is None:
         assert isinstance(codes[0], SparseItems), "a long table is one block of items"
         whole = baskets(owners, codes[0], domain.width)
@@ -151,48 +151,27 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
     return Records(domain, len(rows), taken(codes, rows), records_per_person)
 
 
-def check_persons(schema: Schema, records_per_person: int | None) -> None:
-    """Refuse to limit the records of a person where the schema names no person."""
+def by_person(schema: Schema, records_per_person: int | None) -> bool:
+    """Whether the rows of a person are looked at together."""
     if records_per_person is not None and (schema.unit is None or schema.long):
         raise DataError(
             'records per person need a schema that says whose record a row is: unit = "..." in [table], '
             "and not long"
         )
+    return schema.long or records_per_person is not None
 
 
-@dataclass(frozen=True)
-class WantedColumns:
-    """What is read of a source: these columns in this order, the unit last where it is needed and none of them."""
-
-    names: list[str]
-    lists: set[str]
-    transactions: bool  # a line of ids a record
-
-    @staticmethod
-    def of(source: Source, schema: Schema, *, owned: bool) -> WantedColumns:
-        columns = schema.domain.columns
-        names = [column.name for column in columns]
-        lists = {column.name for column in columns if isinstance(column, Items)}
-        block = len(columns) == 1 and isinstance(columns[0], Items)
-        lines = block and schema.unit is None and is_transaction_file(source)
-        if owned and schema.unit is not None and schema.unit not in names:
-            names.append(schema.unit)
-        return WantedColumns(names, lists, lines)
-
-
-def _place_of_unit(schema: Schema) -> int:
-    """The column of a table as `Wanted` has it that says whose a row is: behind the others, or one of them."""
-    names = [column.name for column in schema.domain.columns]
-    return names.index(schema.unit) if schema.unit in names else len(names)
-
-
-def _read(source: Source, schema: Schema, *, owned: bool) -> pa.Table:
-    """The columns of the schema, in its order, and at the end the unit where it is needed."""
-    wanted = WantedColumns.of(source, schema, owned=owned)
-    if wanted.transactions:
-        assert isinstance(source, str | os.PathLike), "only a file can hold lines"
-        return read_transactions(source, wanted.names[0])
-    return read_table(source, wanted.names, lists=wanted.lists, encoding=schema.encoding)
+def wanted_columns(
+    source: AnyTable, schema: Schema, records_per_person: int | None = None, *, rows: int | None = None
+) -> WantedColumns:
+    """What is read of a table: the columns of the schema, the unit last where it is needed and none of them."""
+    columns = schema.domain.columns
+    names = [column.name for column in columns]
+    lists = {column.name for column in columns if isinstance(column, Items)}
+    lines = len(columns) == len(lists) == 1 and schema.unit is None and is_transaction_file(source)
+    if by_person(schema, records_per_person) and schema.unit is not None and schema.unit not in names:
+        names.append(schema.unit)
+    return WantedColumns(names, lists, lines, schema.encoding, rows)
 
 
 def _rows_containing(marker: str, table: pa.Table, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
@@ -367,25 +346,17 @@ BINS = 64  # of persons: each is encoded at once
 
 
 def record_blocks(
-    source: Source,
+    source: AnyTable,
     schema: Schema,
     *,
     rows: int,
     records_per_person: int | None = None,
-    tell: Told = lambda _: None,
+    tell: Callable[[int, int], None] = lambda done, size: None,
 ) -> Iterator[Records]:
     """What `encode` would give, in blocks of about so many records. Nothing may be counted before the last one."""
-    check_persons(schema, records_per_person)
-    owned = schema.unit is not None and (schema.long or records_per_person is not None)
-    wanted = WantedColumns.of(source, schema, owned=owned)
-    if wanted.transactions:
-        read = transaction_batches(source, wanted.names[0], rows=rows, tell=tell)
-    else:
-        read = batches(
-            source, wanted.names, rows=rows, lists=wanted.lists, encoding=schema.encoding, tell=tell
-        )
-    if owned:
-        assert schema.unit is not None
+    wanted = replace(wanted_columns(source, schema, records_per_person, rows=rows), tell=tell)
+    read = batches(source, wanted)
+    if schema.unit is not None and by_person(schema, records_per_person):
         read = _person_by_person(read, schema.unit)
     for batch in read:
         yield encoded(batch, schema, records_per_person=records_per_person)

@@ -180,7 +180,7 @@ def _from_file(
     name: str, columns: tuple[Column, ...], folder: Path | None
 ) -> tuple[tuple[str, ...], Records | None]:
     from dualquery.table.encoding import encode  # which reads schemas
-    from dualquery.table.source import read_table
+    from dualquery.table.reading import read_table
 
     if folder is None:
         raise SchemaError("[graph]: a schema that stands alone must list its vertices")

@@ -33,7 +33,7 @@
     count = 17770
     first = 1                           # optional
 
-    [[rule]]                            # what a record can be (`table.rules`)
+    [[rule]]                            # what a record can be (`table.domain`)
     says = "age < 15 => income = 0"
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
@@ -53,8 +53,8 @@ from typing import Any
 from dualquery.errors import SchemaError
 from dualquery.table.column_text import column_in, entries
 from dualquery.table.domain import Domain, rule_entries, rule_in
-from dualquery.table.files import known_encoding
 from dualquery.table.persons import PERSONS, check_unit, no_unit
+from dualquery.table.reading.source import known_encoding
 from dualquery.table.special import SECTIONS, check_special, read_special, special_text
 from dualquery.table.toml_text import commented, document, only, optional, quoted, text, truth
 

@@ -25,8 +25,17 @@ from dualquery.fitting.wide import (
     upper_quantile,
 )
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
-from dualquery.mechanisms.projection.plans import built, per_query, plainer
-from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_total, shares_of
+from dualquery.mechanisms.shares import (
+    SHARE_OF_TOTAL,
+    FitCost,
+    Purse,
+    Shares,
+    built,
+    measures_total,
+    per_query,
+    plainer,
+    shares_of,
+)
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.queries.binary import Binary, HeldItems, HeldLengths, HeldPairs
@@ -147,9 +156,11 @@ def plan_baskets(task: Task, wanted: ProjectionWishes, items_per_record: int) ->
         ),
         steps=shares.steps(),
         errors=(noise, 15 * noise),
-        seconds=effort.seconds(fitted / 2, noise) + task.rows * 2e-6 + width * 1e-4,
-        need=effort.bytes(fitted, 2 * fitted**2) + 400 * task.rows,
-        memory=None,
+        cost=FitCost(
+            effort.seconds(fitted / 2, noise) + task.rows * 2e-6 + width * 1e-4,
+            effort.bytes(fitted, 2 * fitted**2) + 400 * task.rows,
+        ),
+        memory=wanted.memory,
         notes=plainer(task, shares, noise),
     )
 

@@ -58,13 +58,16 @@ from dualquery.mechanisms.projection.baskets import (
     of_items,
     plan_baskets,
 )
-from dualquery.mechanisms.projection.plans import built, per_query, plainer
 from dualquery.mechanisms.shares import (
     SHARE_OF_TOTAL,
     TOO_SMALL,
+    FitCost,
     Purse,
     Shares,
+    built,
     measures_total,
+    per_query,
+    plainer,
     refuse_other_noise,
     shares_of,
 )
@@ -420,8 +423,9 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         ),
         steps=shares.steps(),
         errors=(mean, LARGEST * mean),
-        seconds=5.0 + (task.rows + effort.rows) * asked * CELL_SECONDS,
-        need=_class_bytes(task, effort, asked),
+        cost=FitCost(
+            5.0 + (task.rows + effort.rows) * asked * CELL_SECONDS, _class_bytes(task, effort, asked)
+        ),
         memory=wanted.memory,
         notes=(*_notes(task, undecided, asked, rows, wanted), *plainer(task, shares, mean)),
     )

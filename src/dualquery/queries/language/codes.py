@@ -24,7 +24,8 @@ from dualquery.queries.workload import Workload, check_count
 from dualquery.table.cells import plain, texts_of
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.domain import Domain
-from dualquery.table.source import read_table
+from dualquery.table.reading import read_table
+from dualquery.table.reading.source import WantedColumns
 from dualquery.types import Words
 
 LIST = "list"  # the column that names the lists of a file
@@ -93,7 +94,7 @@ def _columns(domain: CodeTable, source: object, more: tuple[str, ...]) -> NDArra
     """The columns of the table, and some more, of a file or a table of records, as texts."""
     names = [column.name for column in domain.columns]
     try:
-        table: pa.Table = read_table(source, [*names, *more])  # type: ignore[arg-type]
+        table: pa.Table = read_table(source, WantedColumns([*names, *more]))  # type: ignore[arg-type]
         columns = [texts_of(plain(table.column(name)).combine_chunks(), name) for name in (*names, *more)]
     except DualQueryError as problem:
         raise QueryError(f"the list '{_called(source)}' does not fit the schema: {problem}") from None

@@ -25,7 +25,7 @@ from dualquery.queries.workload import Workload, check_count
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.table.points import GRID, Points
-from dualquery.table.source import read_table
+from dualquery.table.reading import read_table
 
 EXAMPLE = "distance to (lat = 51.2, lon = 6.8)"
 Point = dict[int, int]  # the position in each column that is asked about

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.table.cells import all_typed
-from dualquery.table.delimited import delimited_batches
-from dualquery.table.files import choose
+from dualquery.table.reading.delimited import delimited_batches
+from dualquery.table.reading.source import GROWTH, Source, WantedColumns, choose, slices
 
 ADDRESSES = ("postgresql://", "postgres://")
 # How a cell is written must not depend on who asks.
@@ -31,6 +31,7 @@ _MANNERS = (
     "SET LOCAL timezone = 'UTC'",
     "SET LOCAL extra_float_digits = 1",
 )
+UNKNOWN = 1 << 50  # bytes
 # Types of cells that are in no notation of texts.
 _TYPED = ("int2", "int4", "int8", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")
 
@@ -52,20 +53,22 @@ class PostgresTable:
     def where(self) -> str:
         return f"table '{self.name}' of the database"
 
-    def size_in_bytes(self) -> int | None:
-        """What the server keeps for it; None where it keeps nothing, as for a view."""
+    def memory(self) -> int:
+        """What it takes while it is read at once; what the server does not know, as of a view, may be anything."""
         with self._connection() as connection:
             found = connection.execute("SELECT pg_table_size(to_regclass(%s))", [self._quoted()]).fetchone()
-        return int(found[0]) if found and found[0] else None
+        return GROWTH * int(found[0]) if found and found[0] else UNKNOWN
 
-    def batches(self, names: Sequence[str] | None, lists: Collection[str] = ()) -> Iterator[pa.Table]:
+    def batches(self, wanted: WantedColumns) -> Iterator[pa.Table]:
         """The named columns as texts, some rows at a time; `lists` hold items, as arrays or as texts."""
         with self._connection() as connection:
-            statement, called, typed = self._statement(connection, names, lists)
+            statement, called, typed = self._statement(connection, wanted.names, wanted.lists)
             with connection.cursor().copy(statement) as copy:
                 for batch in delimited_batches(_Rows(copy), called, self.where):
-                    columns = zip(typed, batch.columns, strict=True)
-                    yield pa.table([all_typed(c) if known else c for known, c in columns], names=called)
+                    columns = [
+                        all_typed(c) if known else c for known, c in zip(typed, batch.columns, strict=True)
+                    ]
+                    yield from slices(pa.table(columns, names=called), wanted.rows)
 
     def _statement(
         self, connection: Any, names: Sequence[str] | None, lists: Collection[str]
@@ -157,3 +160,16 @@ class _Rows:
         whole = b"".join(some)
         self._left = whole[count:]
         return whole[:count]
+
+
+def _named(given: PostgresTable | str) -> PostgresTable:
+    if isinstance(given, str):
+        raise DataError("name the table of the database too: --table people, or PostgresTable(url, 'people')")
+    return given
+
+
+DATABASE = Source(
+    lambda given: isinstance(given, PostgresTable) or is_database(given),
+    lambda given, wanted: _named(given).batches(wanted),
+    lambda given: _named(given).memory(),
+)

@@ -1,4 +1,4 @@
-"""Text tables (CSV and its kin): one strict grammar, checked before anything is parsed.
+"""Text tables: CSV and its kin, one strict grammar that is checked before anything is parsed; transactions.
 
     file    = header line end { record line end }          the last line end may be missing
     record  = cell { delimiter cell }                      as many cells as the header has
@@ -12,6 +12,9 @@ a record ends at a line feed outside quotes. So a record with an odd number of q
 file with an odd number, and the file is refused: none can swallow the ones after it (docs/schema.md).
 
 The checker sees every byte before the parser does, and counts the records; the parser must find as many.
+
+*Transactions* are a line of item ids a record. A record ends at its newline and nowhere else, so no line can reach
+into another. An empty line is a record without items.
 """
 
 from __future__ import annotations
@@ -30,11 +33,13 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
-from dualquery.table.files import after, choose, open_file, quoted_path
+from dualquery.table.reading.source import WantedColumns, after, choose, file_source, open_file, quoted_path
 
+TRANSACTIONS = {".txt", ".dat"}  # the suffixes of files that may hold some
 DELIMITERS = (",", ";", "\t", "|")
 BLOCK = 1 << 22  # bytes at a time, and the longest record that is read; more where the header is long
 PIECE = 1 << 18  # bytes that are checked at a time: what is made of them stays in the cache
+LINES = 1 << 24  # bytes of transactions at a time
 HEADER = 1 << 16  # bytes read at first; more where a header line is longer
 LONGEST_HEADER = 1 << 28
 MARK = b"\xef\xbb\xbf"  # that some programs put before UTF-8 text
@@ -44,18 +49,11 @@ NOT_UTF8 = (
 QUOTE, LF, CR = 34, 10, 13
 
 
-def read_delimited(path: Path, names: Sequence[str] | None, encoding: str | None = None) -> pa.Table:
-    """The named columns of a text table as texts, an empty cell as null; all of them without names."""
-    with open_file(path, encoding) as stream:
-        text = _Text.of(stream, names, quoted_path(path))
-        with text.words():
-            table = pyarrow.csv.read_csv(text.checked, **text.options)
-        text.compare(table.num_rows)
-    return table.rename_columns(text.names)
-
-
 def delimited_batches(stream: Any, names: Sequence[str] | None, where: str) -> Iterator[pa.Table]:
-    """The same of anything that can be read, a block at a time; at least one table, be it without rows."""
+    """The named columns of a text table as texts, an empty cell as null; all of them without names.
+
+    A block at a time, of anything that can be read; at least one table, be it without rows.
+    """
     text, rows = _Text.of(stream, names, where), 0
     with text.words():
         reader = pyarrow.csv.open_csv(text.checked, **text.options)
@@ -309,3 +307,50 @@ def _last_record_end(text: bytes, quotes: NDArray[np.int64]) -> int:
             return end + 1
         end = int(quotes[before - 1])  # no line feed behind the quote that opens is outside
     return 0
+
+
+def _text(path: Path, wanted: WantedColumns) -> Iterator[pa.Table]:
+    with open_file(path, None if wanted.lines else wanted.encoding) as stream:
+        if wanted.lines:
+            assert wanted.names is not None, "lines have no header"
+            yield from _transactions(stream, wanted.names[0], quoted_path(path), wanted.rows)
+        else:
+            yield from delimited_batches(stream, wanted.names, quoted_path(path))
+
+
+def _transactions(stream: Any, name: str, where: str, rows: int | None) -> Iterator[pa.Table]:
+    """Some lines at a time, as one column of lists."""
+    done, rest, block = 0, b"", b"-"
+    while block:
+        block = stream.read(LINES if rows is None else 32 * rows)
+        text = rest + block
+        end = text.rfind(b"\n") + 1 if block else len(text)
+        rest = text[end:]
+        if end or not (block or done):
+            yield pa.table({name: transactions(text[:end], where=where, before=done)})
+        done += end
+
+
+def transactions(text: bytes, *, where: str, before: int = 0) -> pa.LargeListArray:
+    """Lines of whole numbers separated by blanks, as lists of numbers; so many bytes stood before them."""
+    if text.translate(None, b"0123456789 \t\r\n"):
+        raise DataError(f"{where} holds something other than item ids, whole numbers separated by blanks")
+    if b"\r" in text and text.count(b"\r") != text.count(b"\r\n"):
+        # Taken for a blank it would join records, taken for a line end it would part them.
+        at = next(i for i, letter in enumerate(text) if letter == 13 and text[i + 1 : i + 2] != b"\n")
+        raise DataError(f"{where} has a carriage return that ends no line, {after(before + at)}")
+    if text and not text.endswith(b"\n"):
+        text += b"\n"
+    letters = np.frombuffer(text, np.uint8)
+    digit = letters >= ord("0")
+    begins = digit.copy()
+    begins[1:] &= ~digit[:-1]
+    tokens = np.cumsum(begins)
+    ends = tokens[letters == ord("\n")]
+    count = int(ends[-1]) if len(ends) else 0
+    # Numbers too long for an integer become the largest one, which no block of items contains.
+    ids = np.fromstring(text.decode("ascii"), np.int64, sep=" ") if count else np.empty(0, np.int64)
+    return pa.LargeListArray.from_arrays(np.concatenate([[0], ends]), ids)
+
+
+TEXT = file_source({".csv", ".tsv", ".txt", ".dat", ".data"}, _text)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime, time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import iterparse
@@ -26,12 +27,21 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.table.cells import Typed, apart
-from dualquery.table.files import choose
+from dualquery.table.reading.source import (
+    GROWTH,
+    Source,
+    arrow_batches,
+    choose,
+    is_path,
+    reading,
+    size_on_disk,
+)
 
 SQLITE = {".sqlite", ".sqlite3", ".db"}
 DUCKDB = {".duckdb", ".ddb"}
 EXCEL = {".xlsx", ".xlsm"}
 MOST_ROWS = 1 << 20  # of a sheet
+BATCH = 1 << 14  # rows at a time
 
 
 @dataclass(frozen=True)
@@ -41,12 +51,13 @@ class TableInFile:
     path: Path
     table: str | None
 
-    def read(self, names: Sequence[str] | None) -> pa.Table:
+    def batches(self, names: Sequence[str] | None) -> Iterator[pa.Table]:
         """The named columns, in that order; all of them where no names are given."""
-        os.stat(self.path)
         kind = self.path.suffix.lower()
         reader = _from_sqlite if kind in SQLITE else _from_duckdb if kind in DUCKDB else _from_excel
-        return reader(self, names)
+        with reading(self.path):
+            os.stat(self.path)
+            yield from reader(self, names)
 
     @property
     def where(self) -> str:
@@ -66,17 +77,14 @@ class TableInFile:
         return tables[0]
 
 
-def book_of(source: str | os.PathLike[str]) -> TableInFile | None:
-    """The table of a database or workbook that a source names; None where it is another kind of file."""
-    text = os.fspath(source)
+def _book_of(given: str | os.PathLike[str]) -> TableInFile:
+    """The file, and the table of it that is named."""
+    text = os.fspath(given)
     name, mark, table = text.partition("#") if not os.path.exists(text) else (text, "", "")
-    path = Path(name)
-    if path.suffix.lower() not in SQLITE | DUCKDB | EXCEL:
-        return None
-    return TableInFile(path, table if mark else None)
+    return TableInFile(Path(name), table if mark else None)
 
 
-def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
+def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.Table]:
     with closing(sqlite3.connect(f"{book.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         try:
             kinds = (
@@ -87,12 +95,12 @@ def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
             chosen = [found[i] for i in choose(names, found, book.where)]
             listed = ", ".join(map(_identifier, chosen))
             rows = connection.execute(f"select {listed} from {_identifier(table)}")
-            return _columns(rows, chosen if names is None else list(names))
+            yield from _columns(rows, chosen if names is None else list(names))
         except sqlite3.Error:
             raise OSError("damaged") from None
 
 
-def _from_duckdb(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
+def _from_duckdb(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.Table]:
     duckdb = _package("duckdb", "DuckDB files", book)
     try:
         with closing(duckdb.connect(str(book.path), read_only=True)) as connection:
@@ -101,12 +109,13 @@ def _from_duckdb(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
             whole = connection.table(_identifier(table))
             chosen = [whole.columns[i] for i in choose(names, whole.columns, book.where)]
             read = connection.sql(f"select {', '.join(map(_identifier, chosen))} from {_identifier(table)}")
-            return pa.table(read).rename_columns(chosen if names is None else list(names))
+            for batch in arrow_batches(read):
+                yield batch.rename_columns(chosen if names is None else list(names))
     except duckdb.Error:
         raise OSError("damaged") from None
 
 
-def _from_excel(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
+def _from_excel(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.Table]:
     openpyxl = _package("openpyxl", "Excel files", book)
     try:
         with open(book.path, "rb") as file:
@@ -120,7 +129,7 @@ def _from_excel(book: TableInFile, names: Sequence[str] | None) -> pa.Table:
                 header.pop()
             chosen = choose(names, header, book.where)
             wanted = [header[i] for i in chosen] if names is None else list(names)
-            return _columns(([row[i] if i < len(row) else None for i in chosen] for row in rows), wanted)
+            yield from _columns(([row[i] if i < len(row) else None for i in chosen] for row in rows), wanted)
     except (DataError, OSError):
         raise
     except Exception:  # of very many kinds: a zip, XML and what is in them may all be broken
@@ -173,17 +182,16 @@ def _worked_out(
         yield row
 
 
-def _columns(rows: Iterable[Sequence[object]], names: list[str]) -> pa.Table:
-    """Cells as texts, those that were none apart."""
-    cells: list[list[str | None]] = [[] for _ in names]
-    for row in rows:
-        for name, column, cell in zip(names, cells, row, strict=True):
-            column.append(_text(cell, name))
-    try:
-        columns = [apart(column) for column in cells]
-    except UnicodeEncodeError:
-        raise DataError("the table holds half a character (a lone surrogate)") from None
-    return pa.table(columns, names=names)
+def _columns(rows: Iterable[Sequence[object]], names: list[str]) -> Iterator[pa.Table]:
+    """Cells as texts, those that were none apart; at least one table, be it without rows."""
+    left, none = iter(rows), True
+    while (some := list(islice(left, BATCH))) or none:
+        none = False
+        try:
+            columns = [apart([_text(row[i], name) for row in some]) for i, name in enumerate(names)]
+        except UnicodeEncodeError:
+            raise DataError("the table holds half a character (a lone surrogate)") from None
+        yield pa.table(columns, names=names)
 
 
 def _text(cell: object, name: str) -> str | None:
@@ -216,3 +224,10 @@ def _package(name: str, what: str, book: TableInFile) -> Any:
         raise DataError(
             f"{book.where}: {what} are read by the package {name}, which is not installed here: pip install {name}"
         ) from None
+
+
+BOOK = Source(
+    lambda given: is_path(given) and _book_of(given).path.suffix.lower() in SQLITE | DUCKDB | EXCEL,
+    lambda given, wanted: _book_of(given).batches(wanted.names),
+    lambda given: GROWTH * size_on_disk(_book_of(given).path),
+)

@@ -18,14 +18,22 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.table.cells import Typed, apart
-from dualquery.table.files import after, choose, kind_of, open_file, quoted_path
+from dualquery.table.reading.source import (
+    WantedColumns,
+    after,
+    choose,
+    file_source,
+    kind_of,
+    open_file,
+    quoted_path,
+)
 
 BATCH = 1 << 14
 BLANKS = re.compile(r"[ \t\n\r]*")
 LINES = {".jsonl", ".ndjson"}
 
 
-def read_json(path: Path, names: Sequence[str] | None, lists: Collection[str]) -> pa.Table:
+def _json(path: Path, wanted: WantedColumns) -> Iterator[pa.Table]:
     """The named columns as texts, null where empty; those in `lists` may hold lists, read as `3 1`.
 
     Without names all columns are read, and those that hold nothing but lists as lists: for a draft.
@@ -41,7 +49,10 @@ def read_json(path: Path, names: Sequence[str] | None, lists: Collection[str]) -
         raise DataError(f"{where} is empty: not even an empty list of records")
     records = _records(text, where)
     try:
-        return _all_columns(records) if names is None else _columns(records, names, lists, where)
+        if wanted.names is None:
+            yield _all_columns(records)
+        else:
+            yield from _columns(records, wanted.names, wanted.lists, where)
     except UnicodeEncodeError:
         raise DataError(f"{where} holds half a character (a lone surrogate)") from None
 
@@ -87,19 +98,20 @@ def _after(text: str, place: int) -> str:
 
 def _columns(
     records: Iterator[dict[str, Any]], names: Sequence[str], lists: Collection[str], where: str
-) -> pa.Table:
-    chunks: list[list[pa.Array]] = [[] for _ in names]
-    seen = dict.fromkeys(names, False)
-    rows = 0
-    while batch := list(islice(records, BATCH)):
-        rows += len(batch)
-        for name, parts in zip(names, chunks, strict=True):
-            seen[name] = seen[name] or any(name in record for record in batch)
-            parts.append(apart([_text(record.get(name), name, name in lists) for record in batch]))
-    if rows:
-        choose(names, [name for name in names if seen[name]], where)
-    columns = [pa.chunked_array(parts or [apart([])]) for parts in chunks]
-    return pa.table(columns, names=list(names))
+) -> Iterator[pa.Table]:
+    seen: set[str] = set()
+    batch = list(islice(records, BATCH))
+    while True:
+        seen |= {name for name in names if any(name in record for record in batch)}
+        yield pa.table(
+            [apart([_text(record.get(name), name, name in lists) for record in batch]) for name in names],
+            names=list(names),
+        )
+        if not (more := list(islice(records, BATCH))):
+            break
+        batch = more
+    if batch:
+        choose(names, [name for name in names if name in seen], where)
 
 
 def _text(cell: object, name: str, may_be_list: bool) -> str | None:
@@ -126,3 +138,6 @@ def _column(cells: list[object]) -> pa.Array:
         return pa.array(cells, pa.list_(pa.string()))
     texts = [json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in cells]
     return apart([None if x is None else x if isinstance(x, str) else str(x).lower() for x in texts])
+
+
+JSON = file_source({".json", *LINES}, _json)

@@ -1,0 +1,149 @@
+"""Where a private table comes from: one list of sources, and what is read of them as Arrow columns.
+
+Only the columns that are asked for are read. Text files are read as text, so that the schema alone
+decides what a cell means: no type is guessed from the data. An empty cell is null.
+
+    .csv .tsv .txt .data .dat   text with a header line; comma, semicolon, tab or bar between the cells
+    .txt .dat                   transactions, where the schema is one block of items: a line of ids a record
+    .parquet .pq, a directory   Parquet
+    .arrow .feather .ipc        Arrow, as a file or a stream
+    .json .jsonl .ndjson        JSON: a list of objects, or objects one after another
+    .sqlite .db .duckdb .xlsx   a database or a workbook; `clinic.sqlite#patients` names its table (`books`)
+    parts/*.parquet             a pattern: all files that match, one after another
+    a `PostgresTable`           a table or view of a PostgreSQL database, read in a stream
+    a frame                     pandas, Polars, Arrow, DuckDB: whatever has `__arrow_c_stream__`
+
+Text, JSON and Arrow files may be compressed (.gz, .zst, .bz2); text may be in an encoding that the schema
+declares. A file that is damaged or cut short is an error, never a shorter table. Messages are our own: those of the
+readers quote cells.
+
+*Reading maps neighbouring tables to neighbouring records*: each record is read by itself, whatever the
+others hold (docs/schema.md has the proof). A kind of file for which that is not known is refused.
+
+*Adding a source.* A kind of tables is one value, a `Source`, for files made by `file_source`; `SOURCES.append(value)`
+makes it known. The first source in the list that handles a table reads it, so nothing that is read today changes.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from dualquery.errors import DataError
+from dualquery.table.reading.arrow import ARROW, FRAME, PARQUET
+from dualquery.table.reading.books import BOOK
+from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
+from dualquery.table.reading.json_records import JSON
+from dualquery.table.reading.postgresql import DATABASE, PostgresTable
+from dualquery.table.reading.source import (
+    Source,
+    WantedColumns,
+    in_parts,
+    is_path,
+    kind_of,
+    quoted_path,
+    reading,
+)
+
+FIRST_ROWS = 50_000
+_WILD = set("*?[")
+
+
+class ArrowStream(Protocol):
+    """Anything that hands its columns over in Arrow's C interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+AnyTable = str | os.PathLike[str] | ArrowStream | PostgresTable
+
+
+def read_table(given: AnyTable, wanted: WantedColumns | None = None) -> pa.Table:
+    """A whole table, with all its columns where nothing else is wanted: its batches, one behind the other."""
+    read = list(batches(given, wanted or WantedColumns()))
+    held = [batch for batch in read if batch.num_rows] or read[:1]
+    return held[0] if len(held) == 1 else pa.concat_tables(held, promote_options="permissive")
+
+
+def batches(given: AnyTable, wanted: WantedColumns) -> Iterator[pa.Table]:
+    """A table in tables of at most about so many rows. Nothing may be counted before the last one."""
+    return source_of(given).batches(given, wanted)
+
+
+def source_of(given: AnyTable) -> Source:
+    """Who reads a table; an error that says what to give instead where nobody does."""
+    for source in SOURCES:
+        if source.handles(given):
+            return source
+    if not is_path(given):
+        kind = type(given).__name__
+        raise DataError(f"a {kind} is not a table; give a file name or a pandas, Polars or Arrow table")
+    with reading(Path(given)):
+        os.stat(given)
+    raise DataError(
+        f"'{given}' is an unsupported file type; save it as CSV, Parquet, Arrow, JSON, Excel, SQLite or DuckDB"
+    )
+
+
+def describe(given: AnyTable) -> str:
+    """The table in the words of a message."""
+    if isinstance(given, PostgresTable):
+        return given.where
+    return quoted_path(given) if is_path(given) else "the table"
+
+
+def first_rows(given: AnyTable, encoding: str | None = None) -> pa.Table:
+    """The first rows of a text or Parquet file, or of the first of several, with all columns, also those that no
+    schema names; none of whatever else a table may be. Internal, in no release.
+    """
+    try:
+        if PATTERN.handles(given):
+            given = _matching(str(given))[0]
+        if not (TEXT.handles(given) or PARQUET.handles(given)):
+            return pa.table({})
+        read = batches(given, WantedColumns(encoding=encoding, rows=FIRST_ROWS))
+        header = next(read)
+        held = header if header.num_rows else next((batch for batch in read if batch.num_rows), header)
+        return held.slice(0, FIRST_ROWS)
+    except DataError:  # whoever reads the table has said what is wrong with it
+        return pa.table({})
+
+
+def is_transaction_file(given: object) -> bool:
+    """Whether the name of a table allows it to be a transaction file."""
+    return is_path(given) and kind_of(Path(given)) in TRANSACTIONS
+
+
+def _is_pattern(given: object) -> bool:
+    """Whether this is a pattern that stands for many files."""
+    return isinstance(given, str) and bool(_WILD & set(given)) and not os.path.exists(given)
+
+
+def _matching(pattern: str) -> list[Path]:
+    """The files that match a pattern, sorted by name; there must be one.
+
+    A link that leads nowhere is one of them: whoever reads it says so, and no part is left out in silence.
+    """
+    found = sorted(path for name in glob.iglob(pattern, recursive=True) if not (path := Path(name)).is_dir())
+    if not found:
+        raise DataError(f"no file matches '{pattern}'; put the pattern in quotes, and look at what is there")
+    return found
+
+
+def _of_parts(pattern: str, wanted: WantedColumns) -> Iterator[pa.Table]:
+    alone = replace(wanted, tell=lambda done, size: None)
+    return in_parts(
+        _matching(pattern), lambda part, names: batches(part, replace(alone, names=names)), wanted
+    )
+
+
+PATTERN = Source(
+    _is_pattern, _of_parts, lambda given: sum(source_of(part).memory(part) or 0 for part in _matching(given))
+)
+SOURCES: list[Source] = [DATABASE, PATTERN, BOOK, PARQUET, TEXT, ARROW, JSON, FRAME]

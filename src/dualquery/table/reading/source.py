@@ -1,0 +1,227 @@
+"""What a source of tables is, and what its readers share: how a private file is opened, and what is said about it.
+
+An error is an output too. A message names the file, columns of the schema and how many bytes were
+read; never a cell, and never a name that only the file has, because the first line of a file without
+a header is a record.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import pyarrow as pa
+
+from dualquery.errors import DataError, SchemaError
+from dualquery.table.cells import is_mixed
+
+# In these a letter changes the meaning of those behind it.
+STATEFUL = (
+    "utf-7",
+    "iso2022",
+    "hz",
+    "punycode",
+    "idna",
+    "raw-unicode",
+    "unicode-escape",
+)
+COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+GROWTH = 3  # bytes of memory a byte of text, while a table is read at once
+
+
+@dataclass(frozen=True)
+class WantedColumns:
+    """What is read of a table: these columns in this order, all of them where no names are given.
+
+    `lists` are the columns that hold lists of items, for the formats that do not say it themselves; `lines` says that
+    a line of the file is a record, the ids of its items; `encoding` is that of a text file which is not UTF-8.
+    """
+
+    names: Sequence[str] | None = None
+    lists: Collection[str] = ()
+    lines: bool = False
+    encoding: str | None = None
+    rows: int | None = None  # of a batch, at most about; None where the whole table is wanted
+    tell: Callable[[int, int], None] = lambda done, size: None  # how many bytes of its files have been read
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kind of tables: which are of it, and their rows.
+
+    `batches` gives tables of the columns asked for, at least one, and raises before its end where the table is
+    damaged, cut short or ragged: nobody may count anything before the last batch has come. Each record is read by
+    itself, whatever the others hold. `memory` is how many bytes a table takes about while it is read at once, None
+    where it is in memory already.
+    """
+
+    handles: Callable[[Any], bool]
+    batches: Callable[[Any, WantedColumns], Iterator[pa.Table]]
+    memory: Callable[[Any], int | None] = lambda _: None
+
+
+def file_source(
+    suffixes: Collection[str],
+    batches: Callable[[Path, WantedColumns], Iterator[pa.Table]],
+    *,
+    growth: int = GROWTH,
+    folders: bool = False,
+) -> Source:
+    """Files whose name ends so; with `folders` also folders of them."""
+
+    def handles(given: object) -> bool:
+        if not is_path(given):
+            return False
+        path = Path(given)
+        return kind_of(path) in suffixes or (folders and path.is_dir())
+
+    def read(given: Any, wanted: WantedColumns) -> Iterator[pa.Table]:
+        path = Path(given)
+        with reading(path):
+            yield from batches(path, wanted)
+        wanted.tell(size_on_disk(path), size_on_disk(path))
+
+    return Source(handles, read, lambda given: growth * size_on_disk(Path(given)))
+
+
+def is_path(given: object) -> TypeGuard[str | os.PathLike[str]]:
+    return isinstance(given, str | os.PathLike)
+
+
+def size_on_disk(path: Path) -> int:
+    """The bytes of a file, or of all files in a folder."""
+    files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    return sum(each.stat().st_size for each in files if each.exists())
+
+
+def in_parts(
+    parts: Sequence[Path],
+    read: Callable[[Path, Sequence[str] | None], Iterator[pa.Table]],
+    wanted: WantedColumns,
+) -> Iterator[pa.Table]:
+    """The parts of one table one behind the other: the same columns in all of them, of one kind.
+
+    A part of another kind is likely another table. The counts of a table do not depend on the order of its parts.
+    """
+    names, kinds = wanted.names, None
+    done, size = 0, sum(map(size_on_disk, parts))
+    for part in parts:
+        for batch in read(part, names):
+            names = names or batch.column_names
+            kinds = _same_kinds(batch, kinds, part)
+            yield batch
+        done += size_on_disk(part)
+        wanted.tell(done, size)
+
+
+def _same_kinds(batch: pa.Table, before: list[pa.DataType] | None, part: Path) -> list[pa.DataType]:
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in batch.schema.types]
+    for name, kind, wanted in zip(batch.column_names, kinds, before or kinds, strict=True):
+        if kind != wanted and not (pa.types.is_null(kind) or pa.types.is_null(wanted)):
+            here, before_it = (
+                "cells of any type" if is_mixed(each) else str(each) for each in (kind, wanted)
+            )
+            raise DataError(
+                f"'{part}': column '{name}' holds {here} there and {before_it} in the parts before it; write all "
+                "parts with the same type"
+            )
+    return before or kinds
+
+
+def slices(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
+    """A table that was read at once, in batches."""
+    step = rows or max(1, table.num_rows)
+    for first in range(0, max(1, table.num_rows), step):
+        yield table.slice(first, step)
+
+
+def arrow_batches(stream: Any) -> Iterator[pa.Table]:
+    """What hands its rows over one batch after another; at least one table, be it without rows."""
+    reader, none = pa.RecordBatchReader.from_stream(stream), True
+    for batch in reader:
+        none = False
+        yield pa.Table.from_batches([batch])
+    if none:
+        yield reader.schema.empty_table()
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that says what a file is, without that of its compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSION:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def open_file(path: Path, encoding: str | None = None) -> Any:
+    """The bytes of a file as a stream, unpacked; those of a text in another encoding as UTF-8."""
+    stream = pa.input_stream(str(path), compression=COMPRESSION.get(path.suffix.lower()))
+    return stream if encoding is None else pa.transcoding_input_stream(stream, encoding, "utf-8")
+
+
+def known_encoding(name: str) -> str:
+    """The encoding of this name, if no record can be read into another one (docs/schema.md)."""
+    try:
+        found = codecs.lookup(name)
+    except LookupError:
+        raise SchemaError(f"no encoding '{name}' is known; try latin-1, cp1252, utf-16 or gbk") from None
+    if not found._is_text_encoding or found.name.startswith(STATEFUL):
+        raise SchemaError(f"a text in '{name}' cannot be read line by line; save it as UTF-8")
+    return found.name
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns what can go wrong with a file into one sentence that quotes nothing of it."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise DataError(f"'{path}' is not text in the encoding that was named for it") from None
+    except FileNotFoundError:
+        raise DataError(f"there is no file '{path}'") from None
+    except PermissionError:
+        raise DataError(f"'{path}' may not be read by this user") from None
+    except (OSError, EOFError, pa.ArrowException, ValueError, KeyError, OverflowError, RecursionError):
+        # The readers raise all of these on a damaged file; a DataError is none of them.
+        message = f"'{path}' cannot be read: it is cut short, damaged, or not what its name says"
+        if path.is_dir():
+            message = (
+                f"folder '{path}' holds a file that is no Parquet, or is damaged; give other kinds of files by a "
+                f"pattern in quotes: '{path / '*.csv'}'"
+            )
+        raise DataError(message) from None
+
+
+def choose(names: Sequence[str] | None, found: Sequence[str], where: str) -> list[int]:
+    """The position of each name: blanks around a name do not matter unless they must."""
+    if names is None:
+        return list(range(len(found)))
+    exact, trimmed = Counter(found), Counter(name.strip() for name in found)
+    place = {name.strip(): position for position, name in enumerate(found)}
+    place |= {name: position for position, name in enumerate(found)}
+    for name in names:
+        times = exact[name] or trimmed[name]
+        if times == 0:
+            # What it has instead is not said: in a file without a header those are the cells of a record.
+            raise DataError(
+                f"{where} has no column '{name}'; its columns must be named as in the schema, "
+                "those of a text file in its first line"
+            )
+        if times > 1:
+            raise DataError(f"{where} has more than one column '{name}'")
+    return [place[name] for name in names]
+
+
+def quoted_path(path: str | os.PathLike[str]) -> str:
+    return f"'{os.fspath(path)}'"
+
+
+def after(count: int) -> str:
+    """How far the reading came, in the words of a message."""
+    return f"after {count:,} bytes"
