@@ -317,7 +317,8 @@ VERBS = [
     ),
     Mutant("exceeds hears questions that move too far", "privacy/curator.py",
            "if self.neighbours.each(bound) > law.sensitivity:",
-           "if self.neighbours.each(bound) > 2 * law.sensitivity:", exceeds("a_question_that_moves_too_far_is_refused")),
+           "if self.neighbours.each(bound) > 2 * law.sensitivity:",
+           exceeds("a_question_that_moves_too_far_is_refused")),
     Mutant("exceeds tells the truth", "privacy/curator.py",
            "numbers + noise.draw(len(numbers), self._entropy)", "numbers", exceeds("the_measured_number_is_fresh")),
     Mutant(
