@@ -54,9 +54,8 @@ from dualquery.queries.families import from_spec, parities
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.number_of_records import price_of_rows
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Domain, Items
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import parse_schema
 from tests.privacy.test_statistics import (
     L1,

@@ -14,9 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DataError
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import SparseItems
 
 DOMAIN = Domain((Categorical("colour", ("red", "green")), equal_width("size", 0, 10, 5)))

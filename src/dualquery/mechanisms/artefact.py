@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.group import Group
-from dualquery.table.decoding import decode
+from dualquery.table.encoding import decode
 from dualquery.table.records import Records
 from dualquery.types import Fractions
 

@@ -338,7 +338,7 @@ def _curve(value: Any) -> bool:
 def _histogram(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
-    edges, counts = value.get("edges"), value.get("counts")
+    edges, counts = value.get("edges", 0), value.get("counts", 0)
     if not _list_of(_number)(edges) or not _list_of(_whole)(counts):
         return False
     return len(edges) == len(counts) + 1 or not (edges or counts)

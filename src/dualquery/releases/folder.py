@@ -36,8 +36,7 @@ from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_dr
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
-from dualquery.table.decoding import decode
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
 
 try:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """The fraction of the records that satisfy a query, and the 95% bar: how far off it may be, 19 times of 20."""
+    """The fraction of the records that satisfy a query, and the 95% bar: how far off it may be, in 19 of 20 cases."""
 
     query: str
     value: float
@@ -136,40 +136,29 @@ class Release:
             places = [f"query {number}" if len(texts) > 1 else "" for number in range(1, len(texts) + 1)]
         language = language_of(self.domain)
         if language is not None:
-            return self._special_answers(language.groups(self.domain, texts, places) if texts else ())
+            groups = language.groups(self.domain, texts, places) if texts else ()
+            told = [text for group in groups for text in group.texts(np.arange(group.size))]
+            return self._answered(groups, np.ones(len(told), np.int64), told)  # questions without literals
         reader = Reader(self.domain)
         queries = [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
         return self.answer_queries(queries)
 
     def answer_queries(self, queries: Sequence[Query]) -> list[Answer]:
         """Queries that were read with the domain of this release."""
-        if not queries:
-            return []
-        groups = to_groups(self.domain, queries)
-        values = np.concatenate([self.artefact.fractions(group) for group in groups])
-        widths = self._bars(
-            groups, values, np.array([len(query.literals or query.parity) for query in queries])
-        )
-        return [
-            Answer(query.text(self.domain), value, bar)
-            for query, value, bar in zip(queries, values.tolist(), widths, strict=True)
-        ]
+        orders = np.array([len(query.literals or query.parity) for query in queries])
+        groups = to_groups(self.domain, queries) if queries else ()
+        return self._answered(groups, orders, [query.text(self.domain) for query in queries])
 
     def answers_of(self, group: Group, orders: Orders) -> list[Answer]:
         """Every query of a group, each about so many attributes; without their texts."""
-        values = self.artefact.fractions(group)
-        bars = self._bars([group], values, orders)
-        return [Answer("", value, bar) for value, bar in zip(values.tolist(), bars, strict=True)]
+        return self._answered([group], orders, [""] * group.size)
 
-    def _special_answers(self, groups: Sequence[Group]) -> list[Answer]:
-        """The same of a special table, whose questions have no literals."""
-        found: list[Answer] = []
-        for group in groups:
-            values = self.artefact.fractions(group)
-            bars = self._bars([group], values, np.ones(group.size, np.int64))
-            texts = group.texts(np.arange(group.size, dtype=np.int64))
-            found += [Answer(*each) for each in zip(texts, values.tolist(), bars, strict=True)]
-        return found
+    def _answered(self, groups: Sequence[Group], orders: Orders, texts: Sequence[str]) -> list[Answer]:
+        if not groups:
+            return []
+        values = np.concatenate([self.artefact.fractions(group) for group in groups])
+        bars = self._bars(groups, values, orders)
+        return [Answer(*each) for each in zip(texts, values.tolist(), bars, strict=True)]
 
     def _bars(self, groups: Sequence[Group], values: Fractions, orders: Orders) -> Sequence[float | None]:
         """The bar of each answer: of its own noise, from replicas, or from the mean error that was predicted."""

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import distinct, texts_of
+from dualquery.table.columns import Signed
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
-from dualquery.table.records import smallest_type
 from dualquery.table.toml_text import quoted
 from dualquery.types import Words
 
@@ -69,6 +69,9 @@ class OpenText(Categorical):
     def labels(self) -> tuple[str, ...]:
         return cast("tuple[str, ...]", Unlisted(1 << TEXT_BITS))
 
+    def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
+        return open_codes(self, cells)
+
     def code(self, text: str) -> int | None:
         """The code of a text; None where it is too long, or empty."""
         if not 0 < len(text) <= self.longest:
@@ -96,6 +99,9 @@ class WholeRange(Numeric):
     def labels(self) -> tuple[str, ...]:
         return cast("tuple[str, ...]", Unlisted(self.high - self.low + 1))
 
+    def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
+        return open_codes(self, cells)
+
     def code(self, text: str) -> int | None:
         """The code of a number that is written in decimals; None where it is none, or out of range."""
         digits = text.strip().removesuffix(".0")
@@ -111,7 +117,7 @@ class WholeRange(Numeric):
 Open = OpenText | WholeRange
 
 
-def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.unsignedinteger]:
+def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.int64]:
     """The code of each cell of a column whose values nobody lists."""
     held = distinct(cells, column.name)
     codes = [None if text is None else column.code(text) for text in texts_of(held.values, column.name)]
@@ -119,7 +125,7 @@ def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.unsignedinteg
         raise DataError(
             f"column '{column.name}' holds cells other than {column.may_hold}; mend them, or widen it in the schema"
         )
-    return np.array(codes, np.uint64)[held.index].astype(smallest_type(len(column.labels)))
+    return np.array(codes, np.int64)[held.index]
 
 
 @dataclass(frozen=True)

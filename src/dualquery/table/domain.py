@@ -36,19 +36,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
-from dualquery.table.columns import (
-    MAXIMAL_BINS,
-    Attribute,
-    Categorical,
-    Column,
-    Items,
-    Numeric,
-    Spread,
-    check,
-    equal_width,
-)
+from dualquery.table.columns import Attribute, Categorical, Items
 from dualquery.table.dates import Dates
+from dualquery.table.numbers import MAXIMAL_BINS, Numeric, Spread, equal_width
 from dualquery.table.toml_text import only, quoted, required, text
+
+__all__ = [
+    "MAXIMAL_BINS",
+    "Attribute",
+    "Categorical",
+    "Column",
+    "Domain",
+    "Items",
+    "Numeric",
+    "Spread",
+    "equal_width",
+]
+Column = Categorical | Numeric | Items
 
 _QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
 _NAME = rf"(?:{_QUOTED}|[^\s'\"=+<>&|!]+)"
@@ -178,19 +182,6 @@ def _check_units(rule: Sum, columns: list[Column]) -> None:
         )
 
 
-__all__ = [
-    "MAXIMAL_BINS",
-    "Attribute",
-    "Categorical",
-    "Column",
-    "Domain",
-    "Items",
-    "Numeric",
-    "Spread",
-    "equal_width",
-]
-
-
 @dataclass(frozen=True)
 class Domain:
     """All columns of a table, the flat numbering of their attributes, and the rules that records keep."""
@@ -218,7 +209,7 @@ class Domain:
                     f"attribute '{name}' has the name of an item of a block; rename one of them"
                 )
             seen.add(name)
-            check(column)
+            column.check()
         for rule in self.rules:
             check_rule(rule, {column.name: column for column in self.columns})
 

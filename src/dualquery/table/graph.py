@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, SchemaError
+from dualquery.table.columns import Unplaced
 from dualquery.table.domain import Categorical, Column, Domain, equal_width
 from dualquery.table.records import Records
 from dualquery.table.toml_text import listed, quoted
@@ -42,6 +43,14 @@ KEYS = ("directed", "first", "heaviest", "source", "target", "vertices", "weight
 @dataclass(frozen=True)
 class Vertex(Categorical):
     """A column of vertices."""
+
+    def advice(self, reason: Unplaced) -> str:
+        if reason is Unplaced.EMPTY:
+            return super().advice(reason)
+        return (
+            "holds vertices outside the declared set; declare them in [graph], or leave such edges "
+            "out of the table by a rule that looks at each edge alone"
+        )
 
 
 @dataclass(frozen=True)

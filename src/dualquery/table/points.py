@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
+from dualquery.table.columns import Unplaced
 from dualquery.table.domain import Column, Domain, Numeric
 from dualquery.table.toml_text import figure, quoted
 
@@ -71,6 +72,14 @@ class Coordinate(Numeric):
         """The nearest position of each number; those of numbers beyond the bounds are the caller's to refuse."""
         scaled = np.nan_to_num((numbers - self.low) / self.width * GRID, nan=0.0)
         return np.rint(np.clip(scaled, 0, GRID)).astype(np.int64)
+
+    def advice(self, reason: Unplaced) -> str:
+        if reason is not Unplaced.OUTSIDE:
+            return super().advice(reason)
+        return (
+            "holds numbers outside its bounds; widen the bounds in the schema, or set "
+            "clamp = true in [points] to send such numbers to the nearest bound"
+        )
 
 
 @dataclass(frozen=True)

@@ -51,14 +51,22 @@ from pathlib import Path
 from typing import Any
 
 from dualquery.errors import SchemaError
-from dualquery.table.column_text import column_in, entries
-from dualquery.table.domain import Domain, rule_entries, rule_in
+from dualquery.table.columns import Categorical, Items
+from dualquery.table.dates import Dates
+from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_in
 from dualquery.table.persons import PERSONS, check_unit, no_unit
 from dualquery.table.reading.source import known_encoding
 from dualquery.table.special import SECTIONS, check_special, read_special, special_text
-from dualquery.table.toml_text import commented, document, only, optional, quoted, text, truth
+from dualquery.table.toml_text import commented, document, only, optional, quoted, required, text, truth
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
+KINDS: tuple[tuple[tuple[str, ...], type[Categorical | Numeric | Dates | Items]], ...] = (
+    (("values",), Categorical),
+    (("edges",), Numeric),
+    (("low", "high", "bins"), Numeric),
+    (("from", "to", "by"), Dates),
+    (("count",), Items),
+)  # of columns, by the keys that no other has
 MARK = "# from the data"  # behind each line of a draft that was read off the table
 
 
@@ -149,9 +157,9 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
     if table:
         parts.append(_section("[table]", table))
     if schema.domain.kind in SECTIONS:
-        parts += special_text(schema.domain, lambda column: _section("[[attribute]]", entries(column)))
+        parts += special_text(schema.domain, lambda column: _section("[[attribute]]", column.entries()))
     else:
-        parts += [_section("[[attribute]]", entries(column)) for column in schema.domain.columns]
+        parts += [_section("[[attribute]]", column.entries()) for column in schema.domain.columns]
     parts += [_section("[[rule]]", rule_entries(rule)) for rule in schema.domain.rules]
     return "\n\n".join(parts) + "\n"
 
@@ -184,6 +192,22 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     encoding = None if encoding is None else known_encoding(encoding)
     domain = read_special(document, columns, folder) or Domain(columns, rules)
     return Schema(domain, marker, draft, unit, long, encoding)
+
+
+def column_in(entry: Mapping[str, Any], place: int) -> Column:
+    """The column that an entry of the file describes: one key that only a kind has says which it is."""
+    name = required(entry, f"attribute number {place}", "name", text)
+    where = f"attribute '{name}'"
+    given = [
+        (key, kind) for keys, kind in KINDS if (key := next((key for key in keys if key in entry), None))
+    ]
+    if not given:
+        raise SchemaError(
+            f"{where} needs 'values', or 'low', 'high' and 'bins', or 'edges', or 'from', 'to' and 'by', or 'count'"
+        )
+    if len(given) > 1:
+        raise SchemaError(f"{where} gives both '{given[0][0]}' and '{given[1][0]}'; keep one")
+    return given[0][1].read(name, where, entry)
 
 
 # Writing.
