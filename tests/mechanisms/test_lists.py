@@ -15,8 +15,7 @@ from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.noisy_cells import CellFractions, told_counts
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.cell_statistics import LazyCells
-from dualquery.privacy.curator import Curator
+from dualquery.privacy.curator import Curator, LazyCells
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian

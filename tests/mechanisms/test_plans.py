@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import Countable, MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.baselines import IndependentParameters
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown
@@ -22,7 +22,8 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
-from dualquery.privacy.statistics import number_of_records
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
@@ -155,7 +156,10 @@ def test_a_private_number_of_records_is_measured_once_and_first(case: Case) -> N
     """Then come the planned steps, paid for by what was left."""
     plan, ledger, counter = ran(case, Neighbours.ADD_REMOVE, None)
     priced = price_of_rows(ledger.budget)
-    left, moved = priced.left, number_of_records(case[1]).sensitivity(Neighbours.ADD_REMOVE).l2_squared
+    left, moved = (
+        priced.left,
+        Neighbours.ADD_REMOVE.sensitivity(number_of_records(case[1]).bound()).l2_squared,
+    )
     first = priced.noise.event(Sensitivity(priced.times * moved, priced.times**2 * moved))
     assert ledger.events[0] == first
     assert Counter(ledger.events[1:]) == planned(plan)

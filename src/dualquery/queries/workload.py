@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
+from dualquery.queries.countable import NOTHING, Bound, Derived, Together, underlying, worked_out
 from dualquery.queries.group import (
     NONE,
     Digest,
@@ -26,7 +27,7 @@ from dualquery.queries.group import (
 )
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.types import Done, Integers, no_progress
+from dualquery.types import Integers
 
 _TEXTS_AT_ONCE = 50_000
 _NO_FLAGS = np.empty(0, np.bool_)
@@ -34,7 +35,7 @@ _NO_POSITIONS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Workload:
+class Workload(Derived):
     """Groups of queries over one domain. `spec` says in words where they came from.
 
     Query i belongs to the group g with starts[g] <= i < starts[g + 1]. Two workloads ask the same,
@@ -116,9 +117,16 @@ class Workload:
             raise QueryError("queries of different units cannot be asked in one workload; release them apart")
         return units.pop()
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
-        """The sum of each query over some records."""
-        return np.concatenate([group.counts(records, progress) for group in self.groups])
+    def counted(self) -> Together:
+        """The groups side by side, before anything is rounded."""
+        return Together(tuple(map(underlying, self.groups)))
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        parts = zip(self.groups, np.split(counts, self.starts[1:-1]), strict=True)
+        return np.concatenate([worked_out(group, part, rows) for group, part in parts])
+
+    def bound(self) -> Bound:
+        return sum((group.bound() for group in self.groups), NOTHING)
 
     def fractions(self, records: Records) -> NDArray[np.float64]:
         """The mean of each query over *public* records, as a fraction of its unit."""
