@@ -107,4 +107,4 @@ class Filed(Artefact, Protocol):
         """What it is, in a few words that begin a sentence."""
 
     def bars(self, group: Group) -> Fractions:
-        """How far off each answer may be, 19 times of 20 (`error_bars.LEVEL`)."""
+        """How far off each answer may be, in 19 of 20 cases (`error_bars.LEVEL`)."""

@@ -171,7 +171,7 @@ class RoundsWishes:
 
 @dataclass(frozen=True, kw_only=True)
 class NoWishes:
-    """Of whoever takes none."""
+    """Of a mechanism without options."""
 
 
 WISHES: dict[str, type] = {
