@@ -11,10 +11,10 @@ in `empty`, or the label of missing cells itself. With `missing` (a label) such 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 import pyarrow as pa
@@ -144,6 +144,32 @@ class Attribute:
     def options(self) -> dict[str, Any]:
         """What is said besides, TOML values or truths."""
         raise NotImplementedError
+
+
+class Unlisted(Sequence[str]):
+    """The labels of a column that has too many to list: their number, and codes as texts."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        found = range(self._size)[place]
+        return str(found) if isinstance(found, int) else [str(each) for each in found]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(self._size))
+
+
+def unlisted(size: int) -> tuple[str, ...]:
+    """Labels as long as a tuple of so many, and not written out."""
+    return cast("tuple[str, ...]", Unlisted(size))
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -189,7 +190,9 @@ class Domain:
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...] = ()
 
-    kind: ClassVar[str] = "records"  # of a special table the name of its section in the schema (`special`)
+    kind: ClassVar[str] = (
+        "records"  # of other kinds of tables (`kinds`) the name of their section in the schema
+    )
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -212,6 +215,20 @@ class Domain:
             column.check()
         for rule in self.rules:
             check_rule(rule, {column.name: column for column in self.columns})
+
+    @classmethod
+    def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Domain:
+        """What the section of this kind and the [[attribute]] sections beside it describe; files lie in `folder`."""
+        raise NotImplementedError(f"a kind of table reads its section [{cls.kind}]")
+
+    def sections(self, write: Callable[[Column], str]) -> list[str]:
+        """The sections of a schema, complete; `write` gives the [[attribute]] section of a column."""
+        return [write(column) for column in self.columns]
+
+    @property
+    def unit_columns(self) -> tuple[str, ...]:
+        """Columns that may be the unit although they are released: whose records they say is public."""
+        return ()
 
     @cached_property
     def starts(self) -> tuple[int, ...]:

@@ -29,7 +29,6 @@ from dualquery.table.domain import Column
 from dualquery.table.numbers import Numeric, Spread, equal_edges
 from dualquery.table.persons import EACH, IDS, PERSONS, looks_like_id, no_unit, repeats
 from dualquery.table.schema import Schema
-from dualquery.table.special import SECTIONS
 from dualquery.types import Reals
 
 FEW = 20  # whole numbers with at most so many distinct values are categories
@@ -259,7 +258,7 @@ def several_rows(table: pa.Table, schema: Schema) -> list[str]:
 
     It looks at cells, so it is for the curator's eyes and goes into no release.
     """
-    if schema.unit is not None or schema.domain.kind in SECTIONS:
+    if schema.unit is not None or schema.domain.kind != "records":
         return []
     known = {column.name.strip() for column in schema.domain.columns}
     times = Counter(table.column_names)
