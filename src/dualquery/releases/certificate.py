@@ -38,8 +38,7 @@ from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 if TYPE_CHECKING:
-    from dualquery.mechanisms.choose import AnyMechanism
-    from dualquery.mechanisms.mechanism import Plan
+    from dualquery.mechanisms.mechanism import AnyMechanism, Plan
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
     from dualquery.randomness import Entropy

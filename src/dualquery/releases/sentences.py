@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from dualquery.kinds.kind import Kind, kind_named
 from dualquery.privacy.budget import PROMISES_LITTLE
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate, RowsFrom
-from dualquery.releases.special import Called, called
 
 _EVENT_WORDS = {
     "selection": ("draw", "of the exponential mechanism"),
@@ -65,9 +65,9 @@ def _rows(certificate: Certificate) -> str:
     return f"{about}{number:,} {called_so.record if number == 1 else called_so.records}"
 
 
-def words_of(certificate: Certificate) -> Called:
+def words_of(certificate: Certificate) -> Kind:
     """What a record of this table is called."""
-    return called(certificate.get("table", "records"))
+    return kind_named(certificate.get("table", "records"))
 
 
 def promise(certificate: Certificate) -> list[str]:
