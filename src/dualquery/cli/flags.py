@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SPEC = (
     "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
-    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, "
-    "`ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query a line. Join several with `+`, or give the flag again."
+    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, `ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query per "
+    "line. Join several with `+`, or give the flag again."
 )
 
 

@@ -113,7 +113,7 @@ class Neighbours(ABC):
                     )
                 return kind(records_per_person)
         names = ", ".join(relation.value for relation in (*RELATIONS, *person_relations(1)))
-        raise BudgetError(f"neighbours are one of {names}, and '{name}' is none of them")
+        raise BudgetError(f"neighbours must be one of {names}, got '{name}'")
 
 
 class _OneRecord(Neighbours):

@@ -36,22 +36,8 @@ MANY = 200  # texts with more distinct values are taken for names, ids or free t
 SOME_ROWS = 50  # in fewer rows all values may differ by chance
 
 MARKERS = (
-    "NA",
-    "N/A",
-    "n/a",
-    "na",
-    "NaN",
-    "nan",
-    "NULL",
-    "null",
-    "None",
-    "none",
-    "?",
-    "-",
-    "--",
-    ".",
-    "missing",
-)
+    "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", "--", ".", "missing",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
