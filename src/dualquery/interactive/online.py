@@ -55,7 +55,6 @@ from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import Slot
 from dualquery.queries.question import MOST_CELLS, Question
 from dualquery.releases.release import Release
@@ -199,9 +198,7 @@ class Online:
                 )
                 self._sync(self._append(charged))
                 (paid,) = self._curator.allow(event)
-            noisy = self._looking().measure(
-                GroupCounts(question.group), noise=Gaussian(variance), within=paid
-            )
+            noisy = self._looking().measure(question.group, noise=Gaussian(variance), within=paid)
             bought = Bought(charged.purchase, question.text, tuple(noisy.tolist()), note)
             position = self._append(bought)
             known = Known(bought.noisy, variance, Badge.BOUGHT)
@@ -277,7 +274,7 @@ class Online:
         if not state.account.serving:
             self._sync(self._append(Serving()))
         surprise = self._looking().exceeds(
-            GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
+            question.group, hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
             answer = self._of_values(question, Badge.NOT_CONTRADICTED, mass / total, self.rule.bound(test))

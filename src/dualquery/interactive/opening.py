@@ -36,7 +36,6 @@ from dualquery.interactive.rule import (
     of_questions,
     order_of,
 )
-from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, units
@@ -57,7 +56,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.types import silent
+from dualquery.types import Progress, silent
 
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 

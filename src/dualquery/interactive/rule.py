@@ -47,7 +47,6 @@ from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_ca
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector
 from dualquery.queries.question import Question, QuestionReader
 
@@ -140,7 +139,7 @@ class OnlineRule:
 
     def noise(self, question: Question) -> Gaussian:
         """Of the measurement after a fire: Δ²/(2ρ)."""
-        moved = GroupCounts(question.group).sensitivity(self.budget.neighbours)
+        moved = self.budget.neighbours.sensitivity(question.group.bound())
         return Gaussian(moved.l2_squared / (2 * self.measurement))
 
     def test_of(self, question: Question, tolerance: float | None) -> Test:
@@ -352,7 +351,7 @@ class State:
         return self._tested.get(_digest(question.text))
 
     def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
-        moved = GroupCounts(question.group).sensitivity(self.rule.budget.neighbours)
+        moved = self.rule.budget.neighbours.sensitivity(question.group.bound())
         return GaussianMeasurement(Fraction(moved.l2_squared), variance)
 
     def replay(self, entry: Entry) -> None:
