@@ -16,7 +16,6 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.harness import Figure, records_of, show
-from dualquery import clinic
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, default_delta
 from dualquery.queries.families import marginals
@@ -25,6 +24,7 @@ from dualquery.table.draft import schema_draft
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
+from experiments import clinic
 from experiments.data import only_columns
 from experiments.runs import budget_of, run_of
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.parameters import (
     Learning,
     dual_query_advanced,
@@ -25,7 +24,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_rho,
     from_budget,
 )
-from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown
+from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Plan, Task, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget, Spent
 from dualquery.privacy.conversion import epsilon_of

@@ -82,7 +82,7 @@ def the_tested_value_is_the_answer(patch: Patch) -> None:
 
     def exceeds(self: Curator, questions: Any, hypotheses: Any, *, law: Any, noise: Any) -> Any:
         surprise = honest(self, questions, hypotheses, law=law, noise=noise)
-        return surprise and Surprise(surprise.found, questions.of(self._counter))
+        return surprise and Surprise(surprise.found, self._counter.true_counts(questions))
 
     patch.setattr(Curator, "exceeds", exceeds)
 

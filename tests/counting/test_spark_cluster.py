@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from dualquery.counting.counter import MemoryCounter
-from dualquery.counting.spark import SparkCounter
+from dualquery.counting.spark import SparkCounter, open_session
 from dualquery.queries.families import from_spec
 from dualquery.table.encoding import encode
-from tests.counting.test_spark import folder, spark_session, table
+from tests.counting.test_spark import folder, table
 from tests.counting.test_streams import PEOPLE
 
 pytestmark = pytest.mark.long
@@ -25,7 +25,7 @@ __all__ = ["folder", "table"]  # fixtures
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    opened = spark_session.open_session("local-cluster[2,1,2048]")
+    opened = open_session("local-cluster[2,1,2048]")
     yield opened
     opened.stop()
 

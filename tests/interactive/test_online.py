@@ -64,7 +64,7 @@ def test_a_surprise_is_measured_costs_the_price_and_mends_the_hypothesis(open_ta
     again = online.ask("region  =  south")
     assert (again.badge, again.value, again.cost.units) == (Badge.MEASURED, answer.value, 0)
     unmended = release_of(0.2, 0.5).answer("region = south & sex = m").value
-    mended = online._state.hypothesis.fractions(online._reader.read("region = south & sex = m"))[0]
+    mended = online._state.hypothesis.fractions(online._state.reader.read("region = south & sex = m"))[0]
     right = truth("region = south & sex = m")
     assert abs(mended - right) < 0.6 * abs(unmended - right)
 
@@ -173,7 +173,7 @@ def test_a_journal_from_before_badges_had_other_names_goes_on(open_table) -> Non
 
 
 def test_only_so_many_tested_questions_are_remembered(open_table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dualquery.interactive.state.MOST_TESTED", 2)
+    monkeypatch.setattr("dualquery.interactive.rule.MOST_TESTED", 2)
     online = open_table()
     for text in ("sex = m", "age >= 50", "sex = m", "rare = yes"):
         assert online.ask(text).badge is Badge.NOT_CONTRADICTED

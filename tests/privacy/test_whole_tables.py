@@ -18,7 +18,6 @@ from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Slot, Table, tabulate
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
@@ -31,7 +30,7 @@ ONE = 1 << 128
 SMALL = HazardTest(Fraction(1, 3), 4, 3)
 QUIET = HazardTest(Fraction(1, 3), 27, 3)
 CELLS = Tables(DOMAIN, ((0, 1),))
-NEAR = GroupCounts(CELLS).of(MemoryCounter(RECORDS))  # hypotheses that are the truth
+NEAR = CELLS.counts(RECORDS)  # hypotheses that are the truth
 HAZARD = HazardTest(Fraction(1, 40), 300, ORDER)
 NOISE = Gaussian(Fraction(4000))  # Δ² = 2: the same ρ as MEASURED
 
@@ -147,7 +146,7 @@ def test_numbers_are_drawn_as_single_questions_are() -> None:
 def test_each_is_how_far_one_count_moves(group, relation: Neighbours) -> None:
     """Against brute force over all tables of up to two records."""
     universe = list(product(range(2), range(3)))
-    statistic, farthest = GroupCounts(group), 0
+    farthest = 0
     tables = [(), *((r,) for r in universe), *product(universe, repeat=2)]
     counted = {
         table: group.counts(Records.from_rows(DOMAIN, np.array(table, np.int64).reshape(-1, 2)))
@@ -157,7 +156,7 @@ def test_each_is_how_far_one_count_moves(group, relation: Neighbours) -> None:
         for other in relation.next_to(table, universe):
             if other in counted:
                 farthest = max(farthest, int(np.abs(counted[table] - counted[other]).max()))
-    assert statistic.each(relation) == farthest
+    assert relation.each(group.bound()) == farthest
 
 
 # ── The verb ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,7 +167,7 @@ def slot_of(house: House) -> Slot:
 
 
 def asked(house: House, slot: Slot, hypotheses: np.ndarray = NEAR):
-    return house.curator.exceeds(GroupCounts(CELLS), hypotheses, law=slot.law(HAZARD), noise=NOISE)
+    return house.curator.exceeds(CELLS, hypotheses, law=slot.law(HAZARD), noise=NOISE)
 
 
 def far(cell: int, by: int) -> np.ndarray:
@@ -243,10 +242,10 @@ def test_a_slot_pays_for_nothing_dearer_and_nothing_else() -> None:
         (slot.law(HAZARD), NOISE, other, "another ledger"),
     ):
         with pytest.raises(BudgetError, match=sentence):
-            ledger.curator.exceeds(GroupCounts(CELLS), NEAR, law=law, noise=noise)
+            ledger.curator.exceeds(CELLS, NEAR, law=law, noise=noise)
     # θ may differ by question at no price.
     wider = slot.law(HazardTest(HAZARD.epsilon, 500, ORDER))
-    assert house.curator.exceeds(GroupCounts(CELLS), NEAR, law=wider, noise=NOISE) is None
+    assert house.curator.exceeds(CELLS, NEAR, law=wider, noise=NOISE) is None
 
 
 def test_a_question_that_moves_too_far_is_refused_before_it_is_read() -> None:
@@ -282,7 +281,7 @@ def test_the_money_comes_out_of_one_cap() -> None:
             slot = Slot(ledger, HAZARD.event, MEASURED)
         except BudgetError:
             break
-        assert curator.exceeds(GroupCounts(CELLS), far(0, 2000), law=slot.law(HAZARD), noise=NOISE)
+        assert curator.exceeds(CELLS, far(0, 2000), law=slot.law(HAZARD), noise=NOISE)
         fires += 1
     cap = left(Ledger(budget))
     assert fires == cap // renyi_cost()

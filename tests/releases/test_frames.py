@@ -170,7 +170,7 @@ def test_sql_in_other_shapes(release: Release) -> None:
         ("select * from read_csv('/etc/passwd')", "cannot be answered"),
         ("selec", "cannot be read"),
         ("select * from nowhere", "it is called data"),
-        (7, "SQL is a text"),
+        (7, "expected SQL as text, got int"),
     ],
 )
 def test_sql_that_cannot_be_answered(release: Release, text: Any, part: str) -> None:

@@ -20,7 +20,7 @@ from dualquery.cli import run
 from dualquery.errors import BudgetError, DataError, DualQueryError
 from dualquery.privacy.neighbours import person_relations
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import number_of_records
+from dualquery.queries.derived import number_of_records
 from dualquery.releases import sentences
 from dualquery.releases.number_of_records import price_of_rows
 from dualquery.releases.report import report_html
@@ -158,7 +158,7 @@ def test_an_evaluation_looks_at_the_whole_table(table: pa.Table, owned: Schema) 
 
 def test_the_noise_of_the_number_of_records_is_the_statistics_own(schema: Schema) -> None:
     for relation in (Neighbours.ADD_REMOVE, *person_relations(1), *person_relations(6)):
-        moved = number_of_records(schema.domain).sensitivity(relation)
+        moved = relation.sensitivity(number_of_records(schema.domain).bound())
         noise = price_of_rows(replace(budget(relation), adaptive=True)).noise
         single = price_of_rows(replace(budget(Neighbours.ADD_REMOVE), adaptive=True)).noise
         assert isinstance(noise, Gaussian)

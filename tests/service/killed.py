@@ -224,7 +224,7 @@ def warmed(settings: Settings, token: str) -> None:
             await service.ask(PendingRequest(holder=holder, dataset=settings.dataset, question=question))
 
     with opened(settings) as service:
-        service.worker.prepare_all()
+        service.online.prepare_all()
         asyncio.run(ask(service))
 
 

@@ -129,7 +129,7 @@ def test_the_first_release_is_published_also_where_it_is_an_earlier_one(make: Ma
     token(settings)
     with opened(settings) as service:
         assert list(service.schema) == ["people", "stale"]
-        answer = json.loads(json.dumps(service.worker._online.ask("colour = c0", release="stale").to_json()))
+        answer = json.loads(json.dumps(service.online.ask("colour = c0", release="stale").to_json()))
     assert answer["cost"]["units"] == 0
     folder = settings.folder.with_name("other")
     shutil.copytree(settings.folder / "stale", folder / "people")

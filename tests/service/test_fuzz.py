@@ -56,7 +56,7 @@ class Watched:
 
     def _charged(self) -> int:
         """Lines that were written for an analyst."""
-        journal = self.service.core.worker._journal
+        journal = self.service.core.journal
         return journal.head.length
 
     def look(self, status: int) -> None:

@@ -21,8 +21,7 @@ from dualquery.interactive import rule
 from dualquery.interactive.journal import KINDS, Fired, Fixed, Prepaid, read
 from dualquery.ledger.journal import AwayError, Storage
 from dualquery.privacy.curator import Curator
-from dualquery.service.journal import LedgerJournal, ledger_status
-from dualquery.service.log import log_of
+from dualquery.service.journal import LedgerJournal, ledger_status, log_of
 from dualquery.service.run import opened
 from dualquery.service.settings import Settings
 from tests.service import small
@@ -31,8 +30,8 @@ from tests.service.conftest import Make, ask, token
 
 def unclean(service: Any) -> None:
     """Let the worker stop as a crash would: nothing is closed, and the ledger is let go."""
-    service.worker._online.close = lambda: None
-    service.worker._journal.flush = lambda: None
+    service.online.close = lambda: None
+    service.journal.flush = lambda: None
 
 
 def test_a_stop_while_nothing_is_asked_burns_nothing(make: Make, place: str | None) -> None:
@@ -89,11 +88,11 @@ def test_the_hypothesis_is_rebuilt_byte_for_byte(make: Make, place: str | None) 
     with opened(settings) as service:
         told = ask(service, *small.questions(30, seed=1))
         assert {"not contradicted", "measured"} <= {each["badge"] for each in told}
-        fingerprint = service.worker._online.fingerprint()
-        state = service.worker._online.status()
+        fingerprint = service.online.fingerprint()
+        state = service.online.status()
     with opened(settings) as service:
-        assert service.worker._online.fingerprint() == fingerprint
-        assert service.worker._online.status() == state
+        assert service.online.fingerprint() == fingerprint
+        assert service.online.status() == state
 
 
 def test_many_questions_share_one_sync(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,9 +296,9 @@ def test_quotas_stand_under_the_cap_and_two_who_collude_cannot_exceed_it(make: M
             except DualQueryError:
                 refused += 1
         assert refused > 10
-        status = service.worker._online.status()
+        status = service.online.status()
         assert status.spent <= status.cap
-        interactive = status.cap - service.worker._journal.release_units
+        interactive = status.cap - service.journal.account.release
         assert all(0 < each <= 0.75 * interactive for each in taken.values())
         assert sum(taken.values()) <= interactive
         assert sum(taken.values()) > 0.8 * interactive  # and they did try
@@ -352,7 +351,7 @@ def test_a_keeper_writes_a_reply_into_the_line_of_its_answer(make: Make) -> None
     for reply in told:
         assert lines[reply["line"]].reply
         assert lines[reply["after"]["line"]].hash == reply["after"]["hash"]
-    assert isinstance(service.worker._journal, LedgerJournal)
+    assert isinstance(service.journal, LedgerJournal)
 
 
 def test_who_was_told_that_the_ledger_is_away_is_not_asked_about_later(

@@ -74,7 +74,7 @@ def fired(make: Make, monkeypatch: pytest.MonkeyPatch, each: Fraction, clients: 
     settings = make()
     before = ledger_status(settings)
     with running(settings, **{f"client{i}": 1.0 for i in range(clients)}) as found:
-        online = found.core.worker._online
+        online = found.core.online
         # a hypothesis that hears nothing keeps being surprised: the ledger must stop it, and nothing else will
         monkeypatch.setattr(online._state, "_hear", lambda question, known: None)
         seen = rush(found, clients, requests, what="ask", body={})

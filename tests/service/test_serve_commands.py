@@ -21,8 +21,7 @@ from dualquery.errors import DualQueryError
 from dualquery.interactive import opening
 from dualquery.releases.release import Release
 from dualquery.service import create
-from dualquery.service.journal import LedgerJournal, ledger_status
-from dualquery.service.log import log_of
+from dualquery.service.journal import LedgerJournal, ledger_status, log_of
 from dualquery.service.run import serve
 from dualquery.service.settings import ServiceError, read_settings
 
@@ -181,7 +180,7 @@ STOPS = {
     "before the charge": (LedgerJournal, "append"),
     "after the charge": (opening, "make_release"),
     "before it was saved": (Release, "save"),
-    "before it was opened": (create, "online"),
+    "before it was opened": (create, "table_of"),
     "before the file": (create, "write_whole"),
 }
 
@@ -213,7 +212,7 @@ def test_a_beginning_that_was_stopped_goes_on_without_another_charge(
         assert "same command" in capsys.readouterr().err
     assert cli.run([*begin, "--resume"]) == 0, capsys.readouterr().err
     found = ledger_status(read_settings(out))
-    kinds = [row.kind for row in log_of(read_settings(out))]
+    kinds = [row["kind"] for row in log_of(read_settings(out))]
     assert kinds.count("planned") == kinds.count("opened") == kinds.count("fixed") == 1
     assert found.spent == found.release + found.price
     assert found.burned == 0
@@ -236,7 +235,7 @@ def test_a_beginning_that_was_killed_goes_on(files: Path, tmp_path: Path) -> Non
     )
     assert killed.returncode == -signal.SIGKILL
     assert cli.run([*begin, "--resume"]) == 0
-    assert [row.kind for row in log_of(read_settings(out))].count("planned") == 1
+    assert [row["kind"] for row in log_of(read_settings(out))].count("planned") == 1
 
 
 @pytest.mark.parametrize("wrong", [("--share", "2"), ("--tolerance", "2")])

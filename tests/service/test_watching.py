@@ -218,7 +218,7 @@ def test_tables_of_tests_are_ready_before_anybody_asks(make: Make, monkeypatch: 
     settings = make()
     token(settings)
     with opened(settings) as service:
-        service.worker.prepare_all()
+        service.online.prepare_all()
         made: list[HazardTest] = []
         monkeypatch.setattr(HazardTest, "prepare", lambda test: made.append(test))
         ask(service, "colour = c0", "by colour", "colour by size")
@@ -245,22 +245,21 @@ def test_the_quantum_of_a_new_service_is_measured(make: Make, monkeypatch: pytes
 
 
 def test_a_rehearsal_takes_every_path(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dualquery.interactive import online
-    from dualquery.interactive.answers import Badge
+    from dualquery.interactive.answers import Badge, OnlineAnswer
 
     seen: list[Badge] = []
-    real = online.answer_of
+    real = OnlineAnswer.of
 
     def noted(question: Any, badge: Badge, *arguments: Any, **options: Any) -> Any:
         seen.append(badge)
         return real(question, badge, *arguments, **options)
 
     with opened(make()) as service:
-        table = service.worker._online
-        monkeypatch.setattr(online, "answer_of", noted)
-        before = service.worker.head
+        table = service.online
+        monkeypatch.setattr(OnlineAnswer, "of", staticmethod(noted))
+        before = service.journal.head
         assert 0 < rehearse(table.rule, table.release) < 10
-        assert service.worker.head == before
+        assert service.journal.head == before
     assert {Badge.MEASURED, Badge.BOUGHT} <= set(seen)
 
 
@@ -294,7 +293,7 @@ def test_a_taken_port_and_missing_tls_files_are_sentences(
 
 def test_what_is_too_dear_has_its_price(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left to test with: the price is that of a fire, and not 0."""
-    from dualquery.interactive.state import State
+    from dualquery.interactive.rule import State
 
     with running(make(), ada=1.0) as found:
         monkeypatch.setattr(State, "open_slot", None)

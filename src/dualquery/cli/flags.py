@@ -208,7 +208,7 @@ def _flag(name: str, option: wishes.Option) -> Any:
     return Annotated[Any if flag.parser is not None else option.kind | None, described]
 
 
-class Engine(Enum):
+class Machines(Enum):
     """Where the records are counted."""
 
     LOCAL = "local"
@@ -224,7 +224,7 @@ NamedTableFlag: TypeAlias = Annotated[
     ),
 ]
 EngineFlag: TypeAlias = Annotated[
-    Engine,
+    Machines,
     typer.Option(
         "--engine", help="Who counts: this machine, or the executors of a Spark cluster (Parquet only)."
     ),
@@ -251,9 +251,11 @@ def table_of(table: str, named: str | None) -> AnyTable:
     return table
 
 
-def source_of(table: str, named: str | None, schema: Schema, engine: Engine, master: str | None) -> AnyTable:
+def source_of(
+    table: str, named: str | None, schema: Schema, engine: Machines, master: str | None
+) -> AnyTable:
     """The table for whoever counts it."""
-    if engine is Engine.LOCAL:
+    if engine is Machines.LOCAL:
         if master is not None:
             raise DataError("--master names a Spark cluster; say --engine spark too")
         return table_of(table, named)

@@ -156,9 +156,9 @@ def fraction(value: float | None) -> str:
 
 def errors(mean: float | None, maximum: float | None, kind: str) -> str:
     """Predicted errors, of a table of this kind."""
-    from dualquery.releases.special import called
+    from dualquery.kinds.kind import kind_named
 
-    return f"mean {fraction(mean)}, max {fraction(maximum)} ({called(kind).fractions})"
+    return f"mean {fraction(mean)}, max {fraction(maximum)} ({kind_named(kind).fractions})"
 
 
 def shortened(query: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -418,14 +418,16 @@ def log(
     ```
     """
     from dualquery.cli import output
-    from dualquery.service.log import log_of
+    from dualquery.service.journal import log_of
     from dualquery.service.settings import read_settings
 
     rows = log_of(read_settings(service), last=last, trust=trust_ledger)
     if json:
-        output.print_json([asdict(row) for row in rows])
+        output.print_json(rows)
         return
-    shown = [[f"{row.line}", row.kind, row.analyst, f"{row.units:,}", row.words] for row in rows]
+    shown = [
+        [f"{row['line']}", row["kind"], row["analyst"], f"{row['units']:,}", row["words"]] for row in rows
+    ]
     output.print_table("Ledger", ["line", "kind", "analyst", "units", "what"], shown)
 
 

@@ -1,8 +1,6 @@
 """What an analyst is told: the answer with its badge, its two errors, what it cost and what is left.
 
-From numbers to what an analyst is told, and to what the journal writes of it.
-
-Releases that are published beside an interactive table: asking them is free, and says so.
+Releases that are published beside a table are asked here, too: that is free, and says so.
 """
 
 from __future__ import annotations
@@ -17,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, QueryError
-from dualquery.interactive.journal import Answered, Fired
+from dualquery.interactive.journal import Answered
 from dualquery.mechanisms.error_bars import STUDENT, bar_from_mean, narrowest
 from dualquery.privacy.conversion import UNITS
-from dualquery.privacy.curator import Surprise
 from dualquery.queries.kept_columns import KeptColumns
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.releases.release import Release, with_bar
@@ -65,7 +62,7 @@ class Cost:
         return Cost(units, units / cap)
 
     def to_json(self) -> dict[str, Json]:
-        return {"units": self.units, "share": self.share}
+        return dict(vars(self))
 
 
 FREE = Cost(0, 0.0)
@@ -80,10 +77,10 @@ class Left:
     fires: int
 
     def to_json(self) -> dict[str, Json]:
-        return {"units": self.units, "share": self.share, "fires": self.fires}
+        return dict(vars(self))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OnlineAnswer:
     """Fractions of the table. A single question has one value and no labels; a table has both for each cell.
 
@@ -97,11 +94,33 @@ class OnlineAnswer:
     values: tuple[float, ...]
     bars_95: tuple[float | None, ...]
     bound: float | None
-    cost: Cost
-    left: Left
-    attributes: tuple[str, ...] = ()
-    labels: tuple[tuple[str, ...], ...] = ()
     confidence: float = CONFIDENCE
+    attributes: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+    cost: Cost = FREE
+    left: Left
+
+    @staticmethod
+    def of(
+        question: Question,
+        badge: Badge,
+        values: NDArray[np.float64],
+        bars: tuple[float | None, ...],
+        bound: float | None,
+        left: Left,
+        cost: Cost = FREE,
+    ) -> OnlineAnswer:
+        return OnlineAnswer(
+            question=question.text,
+            badge=badge,
+            values=tuple(values.tolist()),
+            bars_95=bars,
+            bound=bound,
+            attributes=question.attributes,
+            labels=question.labels,
+            cost=cost,
+            left=left,
+        )
 
     @property
     def value(self) -> float:
@@ -111,27 +130,25 @@ class OnlineAnswer:
 
     def __str__(self) -> str:
         """`0.142 ± 0.006 (95%); not contradicted, guaranteed within 0.015 (95%)`."""
-        head = f"{self.question}: {len(self.values)} cells" if self.labels else self._with_bar()
+        head = f"{self.question}: {len(self.values)} cells"
+        if not self.labels:
+            (bar,) = self.bars_95
+            head = with_bar(self.value, bar) + (f" ({CONFIDENCE:.0%})" if bar else "")
         sure = "" if self.bound is None else f", guaranteed within {self.bound:.2g} ({self.confidence:.0%})"
         return f"{head}; {self.badge.value}{sure}"
 
-    def _with_bar(self) -> str:
-        (bar,) = self.bars_95
-        return with_bar(self.value, bar) + (f" ({CONFIDENCE:.0%})" if bar else "")
-
     def to_json(self) -> dict[str, Json]:
         return {
-            "question": self.question,
+            **vars(self),
             "badge": self.badge.value,
-            "values": list(self.values),
-            "bars_95": list(self.bars_95),
-            "bound": self.bound,
-            "confidence": self.confidence,
-            "attributes": list(self.attributes),
-            "labels": [list(labels) for labels in self.labels],
             "cost": self.cost.to_json(),
             "left": self.left.to_json(),
         }
+
+    def entry(self, version: int, note: str) -> Answered:
+        """An answer that cost nothing, as the journal has it."""
+        digest = hashlib.sha256(np.array(self.values).tobytes()).hexdigest()
+        return Answered(self.question, self.badge.value, digest, self.bound, version, note)
 
 
 @dataclass(frozen=True)
@@ -141,21 +158,16 @@ class Quote:
     question: str
     least: Cost
     most: Cost
-    bound: (
-        float | None
-    )  # that an answer would be guaranteed within; None where there is nothing left to test with
+    bound: float | None  # that an answer would be guaranteed within; None where nothing is left to test with
     words: str
     tolerances: tuple[float, ...] = ()  # that may be named for this question, where it would be tested
 
+    @staticmethod
+    def free(question: Question, bound: float | None, words: str) -> Quote:
+        return Quote(question.text, FREE, FREE, bound, words)
+
     def to_json(self) -> dict[str, Json]:
-        return {
-            "question": self.question,
-            "least": self.least.to_json(),
-            "most": self.most.to_json(),
-            "bound": self.bound,
-            "words": self.words,
-            "tolerances": list(self.tolerances),
-        }
+        return {**vars(self), "least": self.least.to_json(), "most": self.most.to_json()}
 
 
 @dataclass(frozen=True)
@@ -181,22 +193,12 @@ class Status:
         return self.left.fires
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "neighbours": self.neighbours,
-            "order": self.order,
-            "rows": self.rows,
-            "cap": self.cap,
+        more = {
             "cap_divergence": self.cap / UNITS,
-            "spent": self.spent,
             "left": self.left.to_json(),
             "price": self.price.to_json(),
-            "bound": self.bound,
-            "tolerances": list(self.tolerances),
-            "updates": self.updates,
-            "answers": dict(self.answers),
         }
+        return {**vars(self), **more}
 
 
 class AnswerBars:
@@ -216,40 +218,6 @@ class AnswerBars:
         order = np.full(len(values), int((question.group.scope() >= 0).sum(axis=1).max()))
         widths = STUDENT * self._predicted.curves.at(values, order)[0]
         return tuple(np.clip(widths, self._least, 1.0).tolist())
-
-
-def answer_of(
-    question: Question,
-    badge: Badge,
-    values: NDArray[np.float64],
-    bars_95: tuple[float | None, ...],
-    bound: float | None,
-    left: Left,
-    cost: Cost = FREE,
-) -> OnlineAnswer:
-    return OnlineAnswer(
-        question.text,
-        badge,
-        tuple(values.tolist()),
-        bars_95,
-        bound,
-        cost,
-        left,
-        question.attributes,
-        question.labels,
-    )
-
-
-def entry_of(answer: OnlineAnswer, version: int, note: str) -> Answered:
-    """An answer that cost nothing, as the journal has it."""
-    digest = hashlib.sha256(np.array(answer.values).tobytes()).hexdigest()
-    return Answered(answer.question, answer.badge.value, digest, answer.bound, version, note)
-
-
-def fired_of(surprise: Surprise, slot: int, question: Question, note: str) -> Fired:
-    """A fire, as the journal has it."""
-    found, noisy = surprise.found, tuple(surprise.noisy.tolist())
-    return Fired(slot, question.text, found.cell, found.side.value, noisy, note)
 
 
 def in_records(mass: NDArray[np.int64], total: int, rows: int) -> NDArray[np.int64]:
@@ -279,31 +247,19 @@ def named(published: Mapping[str, Release], start: Release) -> list[dict[str, Js
     """
     found: list[dict[str, Json]] = []
     for name, release in published.items():
-        budget = release.certificate["budget"]
-        found.append(
-            {
-                "name": name,
-                "epsilon": budget["epsilon"],
-                "delta": budget["delta"],
-                "neighbours": budget["neighbours"],
-                "covered": release.certificate == start.certificate,
-            }
-        )
+        promise = {each: release.certificate["budget"][each] for each in ("epsilon", "delta", "neighbours")}
+        found.append({"name": name, **promise, "covered": release.certificate == start.certificate})
     return found
 
 
 def words_of(published: Sequence[Mapping[str, Json]]) -> str:
     """What the promise does not cover, in a sentence; nothing where it covers all."""
-    others = [
+    others = ", ".join(
         f"{each['name']} (ε = {each['epsilon']:g}, δ = {each['delta']:g})"
         for each in published
         if not each["covered"]
-    ]
-    return (
-        f"; not covered, and to be added where they are about the same people: {', '.join(others)}"
-        if others
-        else ""
     )
+    return others and f"; not covered, and to be added where they are about the same people: {others}"
 
 
 class Published:
@@ -313,8 +269,7 @@ class Published:
         self.releases = dict(releases)
         self._readers = {name: QuestionReader(release.domain) for name, release in releases.items()}
         self._columns = {
-            name: None if release.records is None else KeptColumns(release.records)
-            for name, release in releases.items()
+            name: KeptColumns(each.records) for name, each in releases.items() if each.records is not None
         }
 
     def read(self, name: str, text: str) -> Question:
@@ -325,12 +280,11 @@ class Published:
 
     def answer(self, name: str, question: Question, left: Left) -> OnlineAnswer:
         """What a release says. Not for several threads at once."""
-        release, columns = self.releases[name], self._columns[name]
+        release, columns = self.releases[name], self._columns.get(name)
         values = (
             release.artefact.fractions(question.group)
             if columns is None
             else columns.counts(question.group) / columns.records.rows
         )
-        return answer_of(
-            question, Badge.RELEASE, values, AnswerBars(release).of(question, values), None, left
-        )
+        bars = AnswerBars(release).of(question, values)
+        return OnlineAnswer.of(question, Badge.RELEASE, values, bars, None, left)

@@ -8,8 +8,9 @@ durable before it is told. An unclean stop loses at most what nobody has heard.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any, ClassVar, Protocol, TypeAlias, Union, get_args
 
@@ -197,6 +198,64 @@ Entry: TypeAlias = Union[  # noqa: UP007 - a table of kinds is made of it
 KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Entry)}
 
 
+@dataclass
+class Account:
+    """What entries add up to, in units of the cap: what was paid, for what and by whom, and what was told."""
+
+    cap: int
+    spent: int = 0
+    release: int = 0  # of what was spent: the first release
+    price: int = 0  # of a fire, 0 where none was ever paid for
+    slot: int = 0  # the number of the last fire that was paid for
+    unused: bool = False  # whether it has not happened yet
+    fires: int = 0
+    burned: int = 0
+    purchases: int = 0
+    answers: Counter[str] = field(default_factory=Counter)  # by badge
+    spent_by: Counter[str] = field(
+        default_factory=Counter
+    )  # by analyst: a fire is prepaid, and charged to who asked
+    serving: bool = False  # whether a test may be under way
+    running: bool = True  # or stopped uncleanly
+
+    @property
+    def left(self) -> int:
+        return self.cap - self.spent
+
+    @property
+    def fires_left(self) -> int:
+        """How many the rest pays for, the one that is paid for included."""
+        return (self.left // self.price if self.price else 0) + self.unused
+
+    def hear(self, entry: Entry, analyst: str = "") -> None:
+        self.running = not isinstance(entry, Closed)
+        if not isinstance(entry, Answered | Fired | Prepaid | Charged | Bought):
+            self.serving = isinstance(entry, Serving)
+        self.spent += units_of(entry)
+        if isinstance(entry, Planned | Opened):
+            self.release += entry.units
+        elif isinstance(entry, Prepaid):
+            self.price, self.slot, self.unused = entry.units, entry.slot, True
+        elif isinstance(entry, Answered):
+            self.answers[entry.badge] += 1
+        elif isinstance(entry, Fired):
+            self.fires, self.unused = self.fires + 1, False
+            self.answers["measured"] += 1
+            self.spent_by[analyst] += self.price
+        elif isinstance(entry, Burned):
+            self.burned, self.unused = self.burned + 1, False
+        elif isinstance(entry, Charged):
+            self.purchases = entry.purchase
+            self.spent_by[analyst] += entry.units
+        elif isinstance(entry, Bought):
+            self.answers["bought"] += 1
+
+
+def units_of(entry: Entry) -> int:
+    """What an entry spends: the release, a prepaid fire, a purchase."""
+    return entry.units if isinstance(entry, Planned | Opened | Prepaid | Charged) else 0
+
+
 class Journal(Protocol):
     """An ordered log with durable prefixes: no entry is on disk before one that was appended earlier."""
 
@@ -231,7 +290,7 @@ class MemoryJournal:
 
 def written(entry: Entry) -> str:
     """An entry as one line of JSON; equal entries are equal lines."""
-    row = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    row = {each.name: getattr(entry, each.name) for each in fields(entry)}
     return json.dumps({"kind": entry.kind, **row}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 

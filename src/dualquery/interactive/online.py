@@ -27,9 +27,6 @@ from dualquery.interactive.answers import (
     Published,
     Quote,
     Status,
-    answer_of,
-    entry_of,
-    fired_of,
     in_records,
 )
 from dualquery.interactive.journal import (
@@ -38,20 +35,27 @@ from dualquery.interactive.journal import (
     Charged,
     Closed,
     Entry,
+    Fired,
     Journal,
     Prepaid,
     Rested,
     Serving,
 )
-from dualquery.interactive.rule import OnlineRule, gaussian_bound, variance_of
-from dualquery.interactive.state import Known, State, purchase_quote, quote_of, too_dear
+from dualquery.interactive.rule import (
+    Known,
+    OnlineRule,
+    State,
+    purchase_quote,
+    quote_of,
+    too_dear,
+    variance_of,
+)
 from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import HazardTest, Slot
-from dualquery.queries.question import MOST_CELLS, Question, QuestionReader
+from dualquery.queries.question import MOST_CELLS, Question
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 
@@ -67,27 +71,24 @@ class Online:
 
     def __init__(
         self,
-        *,
         state: State,
         curator: Curator,
         journal: Journal,
-        reader: QuestionReader,
         release: Release,
-        published: Mapping[str, Release],
-        certificate: Mapping[str, Json],
+        *,
+        published: Mapping[str, Release] | None = None,
+        certificate: Mapping[str, Json] | None = None,
     ) -> None:
         self._state = state
         self._curator = curator
-        self._reader = reader
-        self._certificate = certificate
-        self._lock = (
-            Lock()
-        )  # held while counting, drawing and appending; never while waiting for the disk, but to pay
+        self._certificate = certificate or {}
+        # Held while counting, drawing and appending; never while waiting for the disk, but to pay.
+        self._lock = Lock()
         self._stopped: str | None = None
         self._touched = (
             False  # the table looked at, the ledger charged or a line written, since a request began
         )
-        self._published = Published(published)
+        self._published = Published(published or {})
         self._prepared: tuple[HazardTest, ...] = ()
         self._bars = AnswerBars(release)
         self.journal = journal
@@ -129,19 +130,13 @@ class Online:
         A question that a test did not contradict is told again without another test, while the hypothesis stays.
         """
         _check_note(note)
-        if release is not None:
-            return self._ask_release(text, release, note)
-        question = self._reader.read(text)
-        law = self.rule.test_of(question, tolerance)
+        question = self._read(text, release)
+        law = self.rule.test_of(question, tolerance) if release is None else None
         with self._lock, self._unbroken():
             slot = self._state.open_slot if test else None
-            tested = self._state.tested_within(question)
-            done = question.text in self._state.known or (
-                tested is not None and tested <= self.rule.bound(law)
-            )
-            if slot is None or done:
-                answer = self._untested(question)
-                position = self._append(entry_of(answer, self._state.updates, note))
+            if law is None or slot is None or self._answered_within(question, self.rule.bound(law)):
+                answer = self._untested(question, release)
+                position = self._append(answer.entry(self._state.updates, note))
             else:
                 answer, position = self._test(question, law, slot, note)
         self._sync(position)
@@ -149,17 +144,13 @@ class Online:
 
     def untested(self, text: str, *, release: str | None = None) -> OnlineAnswer:
         """What `ask` would say without a test; nobody is told yet, and nothing is written."""
-        if release is not None:
-            question = self._published.read(release, text)
-            with self._lock:
-                return self._published.answer(release, question, self._state.left())
-        question = self._reader.read(text)
+        question = self._read(text, release)
         with self._lock:
-            return self._untested(question)
+            return self._untested(question, release)
 
     def unprepared(self, text: str, *, tolerance: float | None = None) -> HazardTest | None:
         """The test of a question, where its table is still to be made (`prepare`), which may take seconds."""
-        test = self.rule.test_of(self._reader.read(text), tolerance)
+        test = self.rule.test_of(self._state.reader.read(text), tolerance)
         return None if test in self._prepared else test
 
     def prepare(self, test: HazardTest) -> None:
@@ -185,14 +176,13 @@ class Online:
         not told because something stopped, is measured without another charge.
         """
         _check_note(note)
-        question = self._reader.read(text)
+        question = self._state.reader.read(text)
         variance = variance_of(error, self.rule.rows)
         with self._lock, self._unbroken():
             state = self._state
             if (before := state.known_within(question, variance)) is not None:
                 answer = self._of_known(question, before, FREE)
-                position = self._append(entry_of(answer, state.updates, note))
-                self._sync(position)
+                self._sync(self._append(answer.entry(state.updates, note)))
                 return answer
             event = state.purchase(question, variance)
             price = units(event.renyi(self.rule.order))
@@ -202,12 +192,12 @@ class Online:
             else:
                 if not state.ledger.affords(event):
                     raise BudgetError(too_dear(state, question, price))
-                charged = Charged(state.purchases + 1, question.text, str(variance), price, note, buyer)
+                charged = Charged(
+                    state.account.purchases + 1, question.text, str(variance), price, note, buyer
+                )
                 self._sync(self._append(charged))
                 (paid,) = self._curator.allow(event)
-            noisy = self._looking().measure(
-                GroupCounts(question.group), noise=Gaussian(variance), within=paid
-            )
+            noisy = self._looking().measure(question.group, noise=Gaussian(variance), within=paid)
             bought = Bought(charged.purchase, question.text, tuple(noisy.tolist()), note)
             position = self._append(bought)
             known = Known(bought.noisy, variance, Badge.BOUGHT)
@@ -219,7 +209,7 @@ class Online:
         self, text: str, *, tolerance: float | None = None, error: float | None = None, buyer: str = ""
     ) -> Quote:
         """What a question would cost; what it would cost to buy, where an error is named. Looks at no data."""
-        question = self._reader.read(text)
+        question = self._state.reader.read(text)
         if error is None:
             test = self.rule.test_of(question, tolerance)
             with self._lock:
@@ -244,13 +234,13 @@ class Online:
                 order=rule.order,
                 rows=rule.rows,
                 cap=rule.cap,
-                spent=state.spent,
+                spent=state.account.spent,
                 left=state.left(),
                 price=self.price,
                 bound=rule.bound(rule.test),
                 tolerances=rule.tolerances,
                 updates=state.updates,
-                answers=dict(state.answers),
+                answers=dict(state.account.answers),
             )
 
     def certificate(self) -> dict[str, Json]:
@@ -265,7 +255,7 @@ class Online:
     def rest(self) -> None:
         """Nothing waits: until the next test an unclean stop burns nothing. Durable with whatever is synced next."""
         with self._lock:
-            if self._state.serving and self._stopped is None:
+            if self._state.account.serving and self._stopped is None:
                 self._append(Rested())
 
     def close(self) -> None:
@@ -280,15 +270,16 @@ class Online:
         state = self._state
         mass, total = state.hypothesis.mass(question), state.hypothesis.total
         hypotheses = in_records(mass, total, self.rule.rows)
-        if not state.serving:
+        if not state.account.serving:
             self._sync(self._append(Serving()))
         surprise = self._looking().exceeds(
-            GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
+            question.group, hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
             answer = self._of_values(question, Badge.NOT_CONTRADICTED, mass / total, self.rule.bound(test))
-            return answer, self._append(entry_of(answer, state.updates, note))
-        fired = fired_of(surprise, state.slots, question, note)
+            return answer, self._append(answer.entry(state.updates, note))
+        found, noisy = surprise.found, tuple(surprise.noisy.tolist())
+        fired = Fired(state.account.slot, question.text, found.cell, found.side.value, noisy, note)
         position = self._append(fired)
         position = self._prepay() or position
         known = Known(fired.noisy, self.rule.noise(question).variance, Badge.MEASURED)
@@ -302,7 +293,7 @@ class Online:
         except BudgetError:
             self._state.slot = None
             return None
-        position = self._append(Prepaid(self._state.slots + 1, self.rule.price))
+        position = self._append(Prepaid(self._state.account.slot + 1, self.rule.price))
         self._sync(position)
         self._state.slot = slot
         return position
@@ -345,16 +336,18 @@ class Online:
                 self._stopped = BROKEN
             raise
 
-    def _ask_release(self, text: str, name: str, note: str) -> OnlineAnswer:
-        question = self._published.read(name, text)
-        with self._lock, self._unbroken():
-            answer = self._published.answer(name, question, self._state.left())
-            position = self._append(entry_of(answer, self._state.updates, note))
-        self._sync(position)
-        return answer
+    def _read(self, text: str, release: str | None) -> Question:
+        return self._state.reader.read(text) if release is None else self._published.read(release, text)
 
-    def _untested(self, question: Question) -> OnlineAnswer:
-        """What was measured, or what the hypothesis says, which a test may not have contradicted as it stands."""
+    def _answered_within(self, question: Question, bound: float) -> bool:
+        """Whether it was measured, or tested as strictly since the hypothesis moved last."""
+        tested = self._state.tested_within(question)
+        return question.text in self._state.known or (tested is not None and tested <= bound)
+
+    def _untested(self, question: Question, release: str | None = None) -> OnlineAnswer:
+        """What a release says; or what was measured, or the hypothesis, which a test may not have contradicted."""
+        if release is not None:
+            return self._published.answer(release, question, self._state.left())
         known = self._state.known.get(question.text)
         if known is not None:
             return self._of_known(question, known, FREE)
@@ -365,14 +358,14 @@ class Online:
     def _of_values(
         self, question: Question, badge: Badge, values: NDArray[np.float64], bound: float | None
     ) -> OnlineAnswer:
-        return answer_of(question, badge, values, self._bars.of(question, values), bound, self._state.left())
+        bars = self._bars.of(question, values)
+        return OnlineAnswer.of(question, badge, values, bars, bound, self._state.left())
 
     def _of_known(self, question: Question, known: Known, cost: Cost) -> OnlineAnswer:
-        rows, deviation = self.rule.rows, float(known.variance) ** 0.5
-        values = np.clip(np.array(known.noisy) / rows, 0.0, 1.0)
-        bars = (min(1.0, gaussian_bound(deviation, 1) / rows),) * len(values)
-        bound = min(1.0, gaussian_bound(deviation, question.cells) / rows)
-        return answer_of(question, known.badge, values, bars, bound, self._state.left(), cost)
+        values = np.clip(np.array(known.noisy) / self.rule.rows, 0.0, 1.0)
+        bars = (self.rule.within(known.variance),) * len(values)
+        bound = self.rule.within(known.variance, question.cells)
+        return OnlineAnswer.of(question, known.badge, values, bars, bound, self._state.left(), cost)
 
 
 def _check_note(note: str) -> None:

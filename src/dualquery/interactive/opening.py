@@ -29,14 +29,13 @@ from dualquery.interactive.rule import (
     QUESTIONS,
     SHARE,
     OnlineRule,
+    State,
     budget_of_release,
     cap_of,
     check_wishes,
     of_questions,
     order_of,
 )
-from dualquery.interactive.state import State
-from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, units
@@ -57,7 +56,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.types import silent
+from dualquery.types import Progress, silent
 
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 
@@ -101,53 +100,49 @@ def online(
     entries = list(kept.entries())
     counter = counting(table, public, budget.neighbours, memory, silent if progress is None else progress)
     if release is None:
-        _refuse_going_on(entries)
+        if entries:
+            raise LedgerError("this journal goes on from a release; give the release that it began with")
         release = first_release(
             counter, schema=public, budget=budget, share=share, workload=workload, records=records,
             journal=kept, seed=seed, progress=progress,
         )  # fmt: skip
         entries = list(kept.entries())
-    rows = _public_rows(counter, budget.neighbours, records, release)
-    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
-    reader, entropy = QuestionReader(public.domain), entropy_from(seed)
-    fixed = _fixed(counter, entries, changed=table_changed)
-    state, opened = _stand(rule, reader, release, public.domain, kept, entries, fixed)
-    warnings = [*warnings_of(budget, rows, public, seed=seed), *_warnings_on(release)]
-    return Online(
-        state=state,
-        curator=Curator(ColumnCounter(counter), state.ledger, entropy),
-        journal=kept,
-        reader=reader,
-        release=release,
-        published=others,
-        certificate=_certificate(
-            rule, opened, warnings, private and release.certificate.private, named(others, release)
-        ),
-    )
-
-
-def _refuse_going_on(entries: Sequence[Entry]) -> None:
-    if entries:
-        raise LedgerError("this journal goes on from a release; give the release that it began with")
-
-
-def _stand(
-    rule: OnlineRule,
-    reader: QuestionReader,
-    release: Release,
-    domain: Domain,
-    journal: Journal,
-    entries: Sequence[Entry],
-    fixed: Sequence[Fixed],
-) -> tuple[State, Opened]:
-    """Where a journal stands, over the release that it began with; the tables of its test are ready."""
-    if release.records is None or release.domain != domain:
+    if release.records is None or release.domain != public.domain:
         raise DualQueryError("the release must consist of records with the schema of the table; make another")
-    state = State(rule, WeightedRows(release.records), reader)
-    opened = _opened(rule, domain, release, state.hypothesis.fingerprint(), entries)
-    _replay(state, journal, entries, opened, fixed)
+    rows = shared_rows(counter, budget.neighbours)  # n as the public knows it
+    if rows is None:
+        rows = int(release.certificate["records"]["rows"]) if records is None else records
+    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
+    fixed = _fixed(counter, entries, changed=table_changed)
+    state = State(rule, WeightedRows(release.records), QuestionReader(public.domain))
+    opened = _opened(state, release, entries)
+    _replay(state, kept, entries, opened, fixed)
     rule.test.prepare()
-    return state, opened
+    beside = named(others, release)
+    warnings = [
+        *warnings_of(budget, rows, public, seed=seed),
+        *(f"of the release that it starts from: {each}" for each in release.certificate["warnings"]),
+    ]
+    certificate: dict[str, Json] = {
+        "promise": budget.words() + words_of(beside),
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "neighbours": str(budget.neighbours),
+        "order": rule.order,
+        "cap": rule.cap,
+        "rows": rows,
+        "release": opened.release,
+        "release_units": opened.units,
+        "test": {"epsilon": str(rule.test.epsilon), "threshold": rule.test.threshold},
+        "measurement_rho": str(rule.measurement),
+        "price": rule.price,
+        "private": private and release.certificate.private,
+        "published": [*beside],
+        "warnings": [*warnings],
+        "digest": hashlib.sha256(repr(opened).encode()).hexdigest(),
+    }
+    curator = Curator(ColumnCounter(counter), state.ledger, entropy_from(seed))
+    return Online(state, curator, kept, release, published=others, certificate=certificate)
 
 
 @for_callers
@@ -171,7 +166,8 @@ def first_release(
     it was whole.
     """
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
-    _refuse_other_accounting(budget)
+    if budget.accounting is not Accounting.RENYI:
+        OnlineRule.of(budget, rows=1)  # which says what to do
     part = budget_of_release(budget, decimal(share))
     if journal is not None:
         tell = silent if progress is None else progress
@@ -227,27 +223,19 @@ def _default_workload(domain: Domain) -> Workload:
     return marginals(domain, 1)
 
 
-def _public_rows(counter: Counter, neighbours: Neighbours, declared: int | None, release: Release) -> int:
-    """n as the public knows it: the table's where neighbours share it, else declared, or as the release has it."""
-    if (shared := shared_rows(counter, neighbours)) is not None:
-        return shared
-    return int(release.certificate["records"]["rows"]) if declared is None else declared
-
-
-def _opened(
-    rule: OnlineRule, domain: Domain, release: Release, fingerprint: str, entries: Sequence[Entry]
-) -> Opened:
+def _opened(state: State, release: Release, entries: Sequence[Entry]) -> Opened:
     """What this opening says; a journal that began with something else is refused by whoever compares."""
+    rule = state.rule
     cost = _release_units(_budget_on(release, rule.budget), rule.order)
     planned = sum(entry.units for entry in entries if isinstance(entry, Planned))
     if 0 < planned < cost:
         raise LedgerError("the journal has paid for a smaller release than this one")
     digest = Digest()
-    digest.add_domain(domain)
+    digest.add_domain(release.domain)
     return Opened(
         format=FORMAT,
         domain=digest.hexdigest(),
-        release=fingerprint,
+        release=state.hypothesis.fingerprint(),
         rows=rule.rows,
         epsilon=repr(rule.budget.epsilon),
         delta=repr(rule.budget.delta),
@@ -290,9 +278,9 @@ def _replay(
         added.append(opened)
     else:
         added.append(Reopened())
-        if state.open_slot is not None and state.serving:  # a test may be open (`journal.Rested`)
+        if state.open_slot is not None and state.account.serving:  # a test may be open (`journal.Rested`)
             state.open_slot.close()
-            added.append(Burned(state.slots))
+            added.append(Burned(state.account.slot))
     added.extend(fixed)
     for entry in added:
         state.apply(entry)
@@ -316,42 +304,6 @@ def _budget_on(release: Release, budget: Budget) -> Budget:
     )
 
 
-def _warnings_on(release: Release) -> list[str]:
-    return [f"of the release that it starts from: {warning}" for warning in release.certificate["warnings"]]
-
-
 def _release_units(budget: Budget, order: int) -> int:
     """The most that a release within a budget can cost, at an order."""
     return units(order * Fraction(rho_cap(budget), UNITS))
-
-
-def _refuse_other_accounting(budget: Budget) -> None:
-    if budget.accounting is not Accounting.RENYI:
-        OnlineRule.of(budget, rows=1)
-
-
-def _certificate(
-    rule: OnlineRule,
-    opened: Opened,
-    warnings: Sequence[str],
-    private: bool,
-    beside: Sequence[Mapping[str, Json]],
-) -> dict[str, Json]:
-    return {
-        "promise": rule.budget.words() + words_of(beside),
-        "epsilon": rule.budget.epsilon,
-        "delta": rule.budget.delta,
-        "neighbours": str(rule.budget.neighbours),
-        "order": rule.order,
-        "cap": rule.cap,
-        "rows": rule.rows,
-        "release": opened.release,
-        "release_units": opened.units,
-        "test": {"epsilon": str(rule.test.epsilon), "threshold": rule.test.threshold},
-        "measurement_rho": str(rule.measurement),
-        "price": rule.price,
-        "private": private,
-        "published": [dict(each) for each in beside],
-        "warnings": list(warnings),
-        "digest": hashlib.sha256(repr(opened).encode()).hexdigest(),
-    }

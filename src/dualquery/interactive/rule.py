@@ -9,10 +9,14 @@
 
 With a tolerance of the owner above what 1% buys, tests are cheaper and fires are more. Who asks may name a tolerance:
 θ is then one of a few multiples, at the same ε and so at the same price.
+
+What follows from the journal by that rule is the `State`; what a question would cost follows from the state, and
+nobody looks at data for it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -21,15 +25,28 @@ from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
 
-from dualquery.errors import BudgetError, QueryError
-from dualquery.interactive.answers import CONFIDENCE
+from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
+from dualquery.errors import BudgetError, LedgerError, QueryError
+from dualquery.interactive.answers import CONFIDENCE, FREE, Badge, Cost, Left, Quote, percent
+from dualquery.interactive.journal import (
+    Account,
+    Answered,
+    Bought,
+    Burned,
+    Charged,
+    Entry,
+    Fired,
+    Opened,
+    Planned,
+    Prepaid,
+)
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, rho_units_of, units
-from dualquery.privacy.events import GaussianMeasurement
+from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
-from dualquery.privacy.thresholds import HazardTest
-from dualquery.queries.question import Question
+from dualquery.privacy.thresholds import HazardTest, Slot
+from dualquery.queries.question import Question, QuestionReader
 
 SHARE = Fraction(9, 10)  # of the cap, for the release
 EACH = Fraction(1, 100)  # of the cap, for a test that fires, and for what is measured then
@@ -103,7 +120,7 @@ class OnlineRule:
 
     def noise(self, question: Question) -> Gaussian:
         """Of the measurement after a fire: Δ²/(2ρ)."""
-        moved = GroupCounts(question.group).sensitivity(self.budget.neighbours)
+        moved = self.budget.neighbours.sensitivity(question.group.bound())
         return Gaussian(moved.l2_squared / (2 * self.measurement))
 
     def test_of(self, question: Question, tolerance: float | None) -> HazardTest:
@@ -129,6 +146,15 @@ class OnlineRule:
     def bound(self, test: HazardTest) -> float:
         """What a silent test guarantees, as a fraction of the table."""
         return test.bound(BETA) / self.rows
+
+    def within(self, variance: Fraction, cells: int = 1) -> float:
+        """With 95% confidence no one of so many counts is off by more, as a fraction of the table.
+
+        A discrete Gaussian exceeds m with a smaller probability than a continuous one exceeds m − 1 (Canonne, Kamath,
+        Steinke 2020, Proposition 25); z is the quantile of BETA/(2 cells).
+        """
+        records = NormalDist().inv_cdf(1 - BETA / (2 * cells)) * float(variance) ** 0.5 + 1
+        return min(1.0, records / self.rows)
 
     def _menu(self, cells: int) -> tuple[HazardTest, ...]:
         known = self._menus.get(cells)
@@ -199,15 +225,6 @@ def check_wishes(budget: Budget, *, share: float | None, questions: int, toleran
         budget_of_release(budget, decimal(share))
 
 
-def gaussian_bound(deviation: float, cells: int) -> float:
-    """With 95% confidence no one of so many draws of discrete Gaussian noise is larger.
-
-    A discrete Gaussian exceeds m with a smaller probability than a continuous one exceeds m − 1 (Canonne, Kamath,
-    Steinke 2020, Proposition 25); z is the quantile of BETA/(2 cells).
-    """
-    return NormalDist().inv_cdf(1 - BETA / (2 * cells)) * deviation + 1
-
-
 def variance_of(error: float, rows: int) -> Fraction:
     """σ² in records of a standard error that was named as a fraction of the table."""
     if not LEAST_ERROR <= error <= MOST_ERROR:
@@ -241,3 +258,190 @@ def rounded_up(error: float) -> str:
     """Three digits, rounded up: what is named must be allowed."""
     step = 10.0 ** (math.floor(math.log10(error)) - 2)
     return f"{math.ceil(error / step) * step:.3g}"
+
+
+MOST_TESTED = 100_000  # questions that are remembered as tested, some 100 bytes each
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was measured of a question: counts with noise of a variance, and by which badge."""
+
+    noisy: tuple[int, ...]
+    variance: Fraction
+    badge: Badge
+
+
+class State:
+    """What follows from the journal: the ledger, the hypothesis, what was measured, and what is left.
+
+    `replay` makes the state of a journal, entry by entry. While questions are asked the ledger pays first, then the
+    journal is written, and then `apply` changes the rest, so that both ways lead to the same state.
+    """
+
+    def __init__(self, rule: OnlineRule, hypothesis: WeightedRows, reader: QuestionReader) -> None:
+        self.rule = rule
+        self.hypothesis = hypothesis
+        self.ledger = Ledger(rule.budget)
+        self.account = Account(rule.cap)
+        self.known: dict[str, Known] = {}
+        self.slot: Slot | None = None
+        self.updates = 0
+        self.reader = reader
+        self._charged: dict[int, Charged] = {}
+        self._tested: dict[bytes, float] = {}  # by digest of a question: the bound of a test that was silent
+
+    @property
+    def open_slot(self) -> Slot | None:
+        """The slot that a test may use."""
+        return self.slot if self.slot is not None and not self.slot.closed else None
+
+    def left(self) -> Left:
+        units = self.account.left
+        return Left(units, units / self.rule.cap, self.account.fires_left)
+
+    def new_slot(self) -> Slot:
+        """A slot, paid by the ledger; BudgetError where there is too little left."""
+        return Slot(self.ledger, self.rule.test.event, self.rule.measured)
+
+    def known_within(self, question: Question, variance: Fraction) -> Known | None:
+        """What was measured of a question, at least as precisely as this."""
+        known = self.known.get(question.text)
+        return known if known is not None and known.variance <= variance else None
+
+    def credit(self, question: Question, variance: Fraction, buyer: str) -> Charged | None:
+        """A purchase of this very kind that was paid for and not delivered, because something stopped in between.
+
+        It may be measured again: one of two draws is told, and how long a count and its noise take does not depend on
+        the truth, so that the stop says nothing about the other.
+        """
+        for each in self._charged.values():
+            if (each.question, each.variance, each.buyer) == (question.text, str(variance), buyer):
+                return each
+        return None
+
+    def tested_within(self, question: Question) -> float | None:
+        """The bound within which a test did not contradict the hypothesis as it stands; None where none was made.
+
+        It follows from what was told. To test again would tell more, for the chance of another fire.
+        """
+        return self._tested.get(_digest(question.text))
+
+    def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
+        moved = self.rule.budget.neighbours.sensitivity(question.group.bound())
+        return GaussianMeasurement(Fraction(moved.l2_squared), variance)
+
+    def replay(self, entry: Entry) -> None:
+        """What an entry of an earlier life did, the ledger's part included."""
+        if isinstance(entry, Planned | Opened):
+            self.pay_release(entry)
+        elif isinstance(entry, Prepaid):
+            if entry.units != self.rule.price or self.open_slot is not None:
+                raise _inconsistent("a slot")
+            self.slot = self.new_slot()
+        elif isinstance(entry, Fired | Burned):
+            if self.slot is None or entry.slot != self.account.slot:
+                raise _inconsistent("a fire")
+            self.slot.close()
+        elif isinstance(entry, Charged):
+            event = self.purchase(self.reader.read(entry.question), Fraction(entry.variance))
+            self.ledger.charge(event)
+        self.apply(entry)
+
+    def pay_release(self, entry: Planned | Opened) -> None:
+        """The ledger pays for the release; the units of the entry are those of its order."""
+        if entry.units:
+            self.ledger.charge(EarlierRelease(Fraction(entry.units, UNITS * self.rule.order)))
+
+    def apply(self, entry: Entry) -> None:
+        """Everything but the ledger."""
+        self.account.hear(entry)
+        if isinstance(entry, Answered):
+            if entry.badge == Badge.NOT_CONTRADICTED.value and entry.bound is not None:
+                self._keep_tested(_digest(entry.question), entry.bound)
+        elif isinstance(entry, Fired):
+            question = self.reader.read(entry.question)
+            self._hear(question, Known(entry.noisy, self.rule.noise(question).variance, Badge.MEASURED))
+        elif isinstance(entry, Charged):
+            self._charged[entry.purchase] = entry
+        elif isinstance(entry, Bought):
+            variance = Fraction(self._charged.pop(entry.purchase).variance)
+            self._hear(self.reader.read(entry.question), Known(entry.noisy, variance, Badge.BOUGHT))
+
+    def _hear(self, question: Question, known: Known) -> None:
+        """The hypothesis moves, and the more precise answer to the question is kept."""
+        before = self.known.get(question.text)
+        if before is None or known.variance <= before.variance:
+            self.known[question.text] = known
+        self.hypothesis.hear(
+            MeasuredQuestion(
+                question, known.noisy, self.rule.rows, known.variance, threshold=self.rule.test.threshold
+            )
+        )
+        self.updates += 1
+        self._tested.clear()
+
+    def _keep_tested(self, digest: bytes, bound: float) -> None:
+        """The strictest test counts; of very many questions the latest are kept."""
+        self._tested[digest] = min(bound, self._tested.pop(digest, bound))
+        if len(self._tested) > MOST_TESTED:
+            del self._tested[next(iter(self._tested))]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _inconsistent(what: str) -> LedgerError:
+    return LedgerError(f"the journal does not follow from itself: {what} was not paid for as it says")
+
+
+def quote_of(state: State, question: Question, test: HazardTest) -> Quote:
+    """Of a question that is tested, known already, or beyond what is left."""
+    rule, known = state.rule, state.known.get(question.text)
+    if known is not None:
+        return _measured(state, question, known)
+    tested, bound = state.tested_within(question), rule.bound(test)
+    if tested is not None and (state.open_slot is None or tested <= bound):
+        return Quote.free(question, tested, "free: it has been checked")
+    if state.open_slot is None:
+        words = "free, and not checked: nothing is left to check it with"
+        return Quote.free(question, None, words)
+    most = Cost.of(rule.price, rule.cap)
+    words = f"usually free, at most {percent(most.share)} of the budget"
+    return Quote(question.text, FREE, most, bound, words, rule.tolerances_of(question.cells))
+
+
+def purchase_quote(state: State, question: Question, error: float, buyer: str) -> Quote:
+    """Of a question that is measured with this standard error."""
+    rule = state.rule
+    variance = variance_of(error, rule.rows)
+    if (known := state.known_within(question, variance)) is not None:
+        return _measured(state, question, known)
+    bound = rule.within(variance, question.cells)
+    if state.credit(question, variance, buyer) is not None:
+        return Quote.free(question, bound, "free: it was paid for, and not delivered")
+    cost = Cost.of(units(state.purchase(question, variance).renyi(rule.order)), rule.cap)
+    return Quote(question.text, cost, cost, bound, f"{percent(cost.share)} of the budget")
+
+
+def _measured(state: State, question: Question, known: Known) -> Quote:
+    return Quote.free(
+        question, state.rule.within(known.variance, question.cells), "free: it has been measured"
+    )
+
+
+def too_dear(state: State, question: Question, price: int) -> str:
+    """What to say of a purchase that is not affordable."""
+    rule, left = state.rule, state.left()
+    if left.units <= 0:
+        return "nothing is left of the budget; ask, which is free while the hypothesis is good"
+    dearest = state.purchase(question, variance_of(MOST_ERROR, rule.rows))
+    least = MOST_ERROR * (units(dearest.renyi(rule.order)) / left.units) ** 0.5
+    within = (
+        f"an error of {rounded_up(least)} is within it"
+        if least < MOST_ERROR
+        else "ask, which is usually free"
+    )
+    cost, rest = percent(price / rule.cap), percent(left.share)
+    return f"this purchase costs {cost} of the budget, and {rest} is left; {within}"

@@ -26,7 +26,6 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.special_statistics import CoarseEdgeCounts
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
@@ -76,7 +75,7 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     nothing = np.zeros(number, np.int64)
     first, second = _statistics(domain, times, nothing, 1, LikelyPairs(nothing, np.arange(number)))
     neighbours = task.budget.neighbours
-    moved = [each.sensitivity(neighbours) for each in (first, second)]
+    moved = [neighbours.sensitivity(each.bound()) for each in (first, second)]
     law = Gaussian(
         smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(each) for each in moved])
     )
@@ -108,11 +107,11 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
 
 def _statistics(
     domain: Graph, times: tuple[int, int, int], classes: NDArray[np.int64], many: int, pairs: LikelyPairs
-) -> tuple[CoarseEdgeCounts, CoarseEdgeCounts]:
+) -> tuple[CoarseEdges, CoarseEdges]:
     """What the first step measures, and what the second does."""
     first = CoarseEdges(domain, degrees(len(domain.vertices)), (times[0], times[0]))
     second = CoarseEdges(domain, (Blocks(classes, many), pairs), times[1:])
-    return CoarseEdgeCounts(first), CoarseEdgeCounts(second)
+    return first, second
 
 
 def run(
@@ -126,14 +125,14 @@ def run(
     allowed = curator.allow(*(step.event for step in plan.steps))  # type: ignore[arg-type]
     nothing = np.zeros(number, np.int64)
     first, _ = _statistics(domain, chosen.times, nothing, 1, LikelyPairs(nothing, nothing))
-    out, into = first.edges.split(curator.measure(first, noise=law, within=allowed[0]))
+    out, into = first.split(curator.measure(first, noise=law, within=allowed[0]))
     out, into = (_plausible(each.ravel(), chosen.degree_noise) for each in (out, into))
     progress("raking", 1, 4)
     likely = likely_pairs(out, into, chosen.pairs)
     classes = classes_of(domain, task.workload, out + into, chosen.classes, rng)
     many = int(classes.max()) + 1
     _, second = _statistics(domain, chosen.times, classes, many, likely)
-    between, pairs = second.edges.split(curator.measure(second, noise=law, within=allowed[1]))
+    between, pairs = second.split(curator.measure(second, noise=law, within=allowed[1]))
     progress("raking", 2, 4)
     total, total_variance = _total(task, between, chosen.block_noise)
     known = MeasuredGraph(

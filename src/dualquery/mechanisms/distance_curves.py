@@ -38,10 +38,8 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.special_statistics import KnotSums
 from dualquery.queries.distances import UNIT, Distances, Factor, Knots
 from dualquery.queries.group import Group
-from dualquery.table.domain import Domain
 from dualquery.table.points import GRID, KNOTS, STEPS, Points
 from dualquery.types import Fractions, Progress, Reals
 
@@ -84,6 +82,7 @@ class DistanceCurves:
             out += part * np.interp(group.positions[:, j], places, curves[j])
         return out
 
+    @property
     def words(self) -> str:
         number = int((~np.isnan(self.distance[:, 0])).sum())
         return f"Distance curves of {number:,} column{'s' if number > 1 else ''}"
@@ -107,9 +106,8 @@ class DistanceCurves:
         return {FILE: self.to_arrow()}
 
     @staticmethod
-    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> DistanceCurves:
+    def of_files(domain: Points, tables: dict[str, pa.Table]) -> DistanceCurves:
         """What a folder holds."""
-        assert isinstance(domain, Points), "the schema says points"
         table = tables[FILE]
         names = np.array(table["column"].to_pylist())
         distance = np.full((domain.width, KNOTS + 1), np.nan)
@@ -189,9 +187,9 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CurveParameters]:
     asked = Knots(columns, tuple(factored(scale).right for scale in chosen), STEPS)
     neighbours = task.budget.neighbours
     if task.rows_variance is not None:
-        squared = KnotSums(asked).sensitivity(neighbours).l2_squared
+        squared = neighbours.sensitivity(asked.bound()).l2_squared
         asked = Knots(asked.columns, asked.factors, STEPS, total=max(1, round((FOR_ROWS * squared) ** 0.5)))
-    moved = KnotSums(asked).sensitivity(neighbours)
+    moved = neighbours.sensitivity(asked.bound())
     law = Gaussian(smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(moved)]))
     deviations = [_deviations(scale, law) for scale in chosen]
     shares = np.sqrt(np.mean(_shares(task) ** 2, axis=0))[list(columns)]
@@ -238,7 +236,7 @@ def run(
     chosen, task = plan.parameters, plan.task
     domain = task.domain
     assert isinstance(domain, Points)
-    noisy = curator.measure(KnotSums(chosen.asked), noise=chosen.law)
+    noisy = curator.measure(chosen.asked, noise=chosen.law)
     rows, rows_deviation = known_rows(task, chosen, noisy)
     distance = np.full((domain.width, KNOTS + 1), np.nan)
     deviation = distance.copy()

@@ -36,7 +36,7 @@ from dualquery.mechanisms.wishes import EuclideanWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.statistics import SHORT, Interactions
+from dualquery.queries.derived import SHORT, Interactions
 from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
@@ -138,7 +138,9 @@ def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
         check_rows(task.workload)
     neighbours = task.budget.neighbours
     base = OneWayTables.of(task)
-    base_noise = equal_prices(task.budget, 1, BASE_SHARE).noise(base.interactions.sensitivity(neighbours))
+    base_noise = equal_prices(task.budget, 1, BASE_SHARE).noise(
+        neighbours.sensitivity(base.interactions.bound())
+    )
     game = priced(task, rounds, share=1 - BASE_SHARE)
     noise = game.noise / task.rows
     return Plan(
@@ -149,7 +151,9 @@ def plan(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
             **vars(game), synthetic_rows=wanted.synthetic_rows, base=base, base_noise=base_noise
         ),
         steps=(
-            Step("measure one-way tables", base_noise.event(base.interactions.sensitivity(neighbours))),
+            Step(
+                "measure one-way tables", base_noise.event(neighbours.sensitivity(base.interactions.bound()))
+            ),
             *game.steps(task, "choose what the density gets wrong"),
         ),
         mean_error=min(0.5, noise + 0.01 / math.sqrt(rounds)),

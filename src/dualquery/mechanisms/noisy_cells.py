@@ -1,7 +1,7 @@
 """Lazy noisy cells: one noisy histogram over the whole universe, read at the cells that the workload names.
 
 A record lies in one cell, so that the histogram of all 2^64 cells is one measurement of sensitivity 1; most of it is
-never looked at (`privacy.cell_statistics.LazyCells`). The cells that were read are shrunk by empirical Bayes, and a
+never looked at (`privacy.curator.LazyCells`). The cells that were read are shrunk by empirical Bayes, and a
 list is the sum of its cells. By public numbers, with σ the noise of sensitivity 1, noise of its own on each of
 K lists costs σ√r where a cell lies in at most r of them, and σ√K/2 as balances; cells cost σ√S for lists of S.
 Lists that are longer than cells are often named are better measured themselves, and the plan says so.
@@ -24,16 +24,15 @@ from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.wishes import NoWishes
 from dualquery.privacy.budget import Accounting
-from dualquery.privacy.cell_statistics import CellCounts, LazyCells
-from dualquery.privacy.curator import Curator
+from dualquery.privacy.curator import Curator, LazyCells
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.privacy.prices import equal_prices
+from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.group import Group
-from dualquery.queries.lists import Catalogue, Lists, NamedCells, joined
+from dualquery.queries.lists import Catalogue, Lists, joined
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import CodeTable, cells_of
-from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.types import Fractions, Progress, Reals
 
@@ -75,6 +74,7 @@ class CellFractions:
         sums = np.concatenate([[0.0], np.cumsum(numbers[place])])
         return sums[group.start[1:]] - sums[group.start[:-1]]
 
+    @property
     def words(self) -> str:
         return f"{len(self.fraction):,} cell{'s' if len(self.fraction) != 1 else ''}"
 
@@ -90,9 +90,8 @@ class CellFractions:
         return {FILE: self.to_arrow()}
 
     @staticmethod
-    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> CellFractions:
+    def of_files(domain: CodeTable, tables: dict[str, pa.Table]) -> CellFractions:
         """What a folder holds."""
-        assert isinstance(domain, CodeTable), "the schema says codes"
         table = tables[FILE]
         names = [column.name for column in domain.columns]
         codes = encode(table.select(names), domain).columns
@@ -129,7 +128,7 @@ def lists_of(workload: Workload) -> Lists:
 
 def _law(task: Task) -> Noise:
     """All of the budget on one histogram."""
-    moved = CellCounts(NamedCells(np.empty(0, np.uint64))).sensitivity(task.budget.neighbours)
+    moved = task.budget.neighbours.sensitivity(ONE_CELL)
     if task.budget.accounting is Accounting.PURE:
         return equal_prices(task.budget, 1).noise(moved)
     return Gaussian(smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(moved)]))
@@ -142,7 +141,7 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
     if cells > MOST_CELLS:
         raise QueryError(f"the lists name {cells:,} records; at most {MOST_CELLS:,} are read")
     law = _law(task)
-    moved = CellCounts(NamedCells(lists.cells[:0])).sensitivity(task.budget.neighbours)
+    moved = task.budget.neighbours.sensitivity(ONE_CELL)
     longest, incidence = lists.longest, lists.most_satisfied()
     notes = []
     if longest > incidence:

@@ -101,6 +101,8 @@ def checked_rows(name: str, value: int | None) -> int | None:
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
     """Options of mechanisms given by name, each of the type that its flag has. None is as good as not given."""
     known = wishes.options()
+    if not known.keys() >= options.keys():
+        known = wishes.options(packages=True)
     for name in options:
         if name not in known:
             raise DualQueryError(

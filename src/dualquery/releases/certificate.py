@@ -38,8 +38,7 @@ from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 if TYPE_CHECKING:
-    from dualquery.mechanisms.choose import AnyMechanism
-    from dualquery.mechanisms.mechanism import Plan
+    from dualquery.mechanisms.mechanism import AnyMechanism, Plan
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
     from dualquery.randomness import Entropy
@@ -338,7 +337,7 @@ def _curve(value: Any) -> bool:
 def _histogram(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
-    edges, counts = value.get("edges"), value.get("counts")
+    edges, counts = value.get("edges", 0), value.get("counts", 0)
     if not _list_of(_number)(edges) or not _list_of(_whole)(counts):
         return False
     return len(edges) == len(counts) + 1 or not (edges or counts)

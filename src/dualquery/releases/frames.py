@@ -19,9 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
+from dualquery.queries.families import grammar_of
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.language.vocabulary import unknown_name
-from dualquery.queries.special import language_of
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Items
 
@@ -68,7 +68,7 @@ def cells_table(release: Release, by: str | Sequence[str], where: str | None) ->
         )
     group = Tables(release.domain, (tuple(sorted(members)),))
     if where is None:
-        answers = release.answers_of(group, np.full(group.size, len(members)))
+        answers = release.answers_of(group)
     else:
         Reader(release.domain).read(where, place="where")  # what is wrong with it is told of it alone
         texts = group.texts(np.arange(group.size, dtype=np.int64))
@@ -85,9 +85,9 @@ def cells_table(release: Release, by: str | Sequence[str], where: str | None) ->
 
 def attributes_of(release: Release, by: str | Sequence[str]) -> list[int]:
     """The numbers of some attributes by their names."""
-    language = language_of(release.domain)
-    if language is not None:
-        raise QueryError(f"this table is asked about {language.words}, one question at a time; ask `answers`")
+    if release.domain.kind != "records":
+        words = grammar_of(release.domain).words
+        raise QueryError(f"this table is asked about {words}, one question at a time; ask `answers`")
     names, found = _names(by), []
     for name in names:
         number = release.domain.find(name) if isinstance(name, str) else None

@@ -20,7 +20,6 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +43,16 @@ def seal_of(certificate: Certificate) -> str:
     return _sha256(canonical({name: value for name, value in data.items() if name not in _UNSEALED}))
 
 
-def sealed(certificate: Certificate, key: PrivateKey | None = None) -> Certificate:
-    """The certificate with its seal and, where there is a key, its signature."""
+def sealed(certificate: Certificate, key: Any = None) -> Certificate:
+    """The certificate with its seal and, where there is a private key, its signature."""
     bare = {name: value for name, value in certificate.items() if name not in _UNSEALED}
     seal = seal_of(certificate)
     if key is None:
         return Certificate.of({**bare, "seal": seal})
     signature = {
         "algorithm": ALGORITHM,
-        "public_key": key.public.hex,
-        "signature": key.sign(_CONTEXT + seal.encode("ascii")),
+        "public_key": key.public_key().public_bytes_raw().hex(),
+        "signature": key.sign(_CONTEXT + seal.encode("ascii")).hex(),
     }
     return Certificate.of({**bare, "seal": seal, "signature": signature})
 
@@ -68,10 +67,11 @@ def check_seal(certificate: Certificate) -> None:
         )
 
 
-def check_signature(certificate: Certificate, key: PublicKey | None) -> bool:
+def check_signature(certificate: Certificate, key: str | None) -> bool:
     """Whether a certificate is signed; ReleaseError where its signature is wrong, or not by the key.
 
-    Without a key the signature is compared with the one that the certificate itself names.
+    A public key is written in hexadecimal digits. Without one the signature is compared with the one that the
+    certificate itself names.
     """
     signature = certificate.get("signature")
     if signature is None:
@@ -80,11 +80,20 @@ def check_signature(certificate: Certificate, key: PublicKey | None) -> bool:
         return False
     if signature["algorithm"] != ALGORITHM:
         raise ReleaseError(f"the release is signed by an algorithm that is not known here, not {ALGORITHM}")
-    if key is not None and signature["public_key"] != key.hex:
+    if key is not None and signature["public_key"] != key:
         raise ReleaseError("the release is signed by another key than the one given")
-    signer = PublicKey.of_hex(signature["public_key"]) if key is None else key
-    if not signer.signed(_CONTEXT + certificate["seal"].encode("ascii"), signature["signature"]):
-        raise ReleaseError("the signature in certificate.json does not fit the certificate")
+    _cryptography()
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["public_key"]))
+    except ValueError:
+        raise ReleaseError("the public key in certificate.json is not a key of Ed25519") from None
+    try:
+        signer.verify(bytes.fromhex(signature["signature"]), _CONTEXT + certificate["seal"].encode("ascii"))
+    except (InvalidSignature, ValueError):
+        raise ReleaseError("the signature in certificate.json does not fit the certificate") from None
     return True
 
 
@@ -103,19 +112,25 @@ def check_files(folder: Path, certificate: Certificate) -> None:
     named = certificate["files"]
     found = {file.name for file in folder.iterdir()} - {CERTIFICATE}
     for name in sorted(found - set(named)):
-        raise ReleaseError(f"{_shown(name)} stands in '{folder}' and is no part of the release; take it away")
+        raise ReleaseError(
+            f"'{printable(name)}' stands in '{folder}' and is no part of the release; take it away"
+        )
     for name in sorted(named):
         if name not in found:
-            raise ReleaseError(f"{_shown(name)} is missing in '{folder}', although the certificate names it")
+            raise ReleaseError(
+                f"'{printable(name)}' is missing in '{folder}', although the certificate names it"
+            )
         if not (folder / name).is_file() or not plain_name(name):
-            raise ReleaseError(f"{_shown(name)} in '{folder}' is not a file")
+            raise ReleaseError(f"'{printable(name)}' in '{folder}' is not a file")
         if digest(folder / name) != named[name]:
-            raise ReleaseError(f"{_shown(name)} in '{folder}' is damaged: it does not match its certificate")
+            raise ReleaseError(
+                f"'{printable(name)}' in '{folder}' is damaged: it does not match its certificate"
+            )
 
 
-def _shown(name: str) -> str:
-    """A file name for a terminal: whoever chose it may have wanted to steer one."""
-    return "'" + "".join(each if each.isprintable() else "?" for each in name) + "'"
+def printable(text: str) -> str:
+    """Without what could steer a terminal: the text comes out of a folder that anybody may have written."""
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _sha256(data: bytes) -> str:
@@ -123,47 +138,6 @@ def _sha256(data: bytes) -> str:
 
 
 _LARGEST = 64_000  # bytes of a key file; a PEM file of this kind has about 120
-
-
-@dataclass(frozen=True)
-class PublicKey:
-    """Tells whether a signature is by its private half."""
-
-    hex: str
-
-    @staticmethod
-    def of_hex(text: str) -> PublicKey:
-        _cryptography()
-        if len(text) != 64:
-            raise ReleaseError("the public key in certificate.json is not a key of Ed25519")
-        return PublicKey(text)
-
-    def signed(self, message: bytes, signature: str) -> bool:
-        _cryptography()
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-        try:
-            Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.hex)).verify(
-                bytes.fromhex(signature), message
-            )
-        except (InvalidSignature, ValueError):
-            return False
-        return True
-
-
-@dataclass(frozen=True, repr=False)
-class PrivateKey:
-    """Signs. It is never printed."""
-
-    _key: Any
-
-    @property
-    def public(self) -> PublicKey:
-        return PublicKey(self._key.public_key().public_bytes_raw().hex())
-
-    def sign(self, message: bytes) -> str:
-        return str(self._key.sign(message).hex())
 
 
 def create_key(file: str | os.PathLike[str]) -> Path:
@@ -193,7 +167,7 @@ def create_key(file: str | os.PathLike[str]) -> Path:
     return public
 
 
-def read_private_key(file: str | os.PathLike[str]) -> PrivateKey:
+def read_private_key(file: str | os.PathLike[str]) -> Any:
     """The key that signs; ReleaseError where it is none, or where others than the user could have read it."""
     _cryptography()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -210,11 +184,11 @@ def read_private_key(file: str | os.PathLike[str]) -> PrivateKey:
         raise ReleaseError(f"'{file}' is not a private key; make one with `dualquery key create`") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise ReleaseError(f"'{file}' is not a key of Ed25519; make one with `dualquery key create`")
-    return PrivateKey(key)
+    return key
 
 
-def read_public_key(file: str | os.PathLike[str]) -> PublicKey:
-    """The key that checks signatures."""
+def read_public_key(file: str | os.PathLike[str]) -> str:
+    """The key that checks signatures, in hexadecimal digits."""
     _cryptography()
     from cryptography.hazmat.primitives.asymmetric import ed25519
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -227,7 +201,7 @@ def read_public_key(file: str | os.PathLike[str]) -> PublicKey:
         key = load_pem_public_key(text)
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise ReleaseError(f"'{file}' is not a public key of Ed25519")
-    return PublicKey(key.public_bytes_raw().hex())
+    return key.public_bytes_raw().hex()
 
 
 def _contents(path: Path, *, secret: bool) -> bytes:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from dualquery.kinds.kind import Kind, kind_named
 from dualquery.privacy.budget import PROMISES_LITTLE
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.special import Called, called
 
 _EVENT_WORDS = {
     "selection": ("draw", "of the exponential mechanism"),
@@ -70,9 +70,9 @@ def _rows(certificate: Certificate) -> str:
     return f"{about}{number:,} {called_so.record if number == 1 else called_so.records}"
 
 
-def words_of(certificate: Certificate) -> Called:
+def words_of(certificate: Certificate) -> Kind:
     """What a record of this table is called."""
-    return called(certificate.get("table", "records"))
+    return kind_named(certificate.get("table", "records"))
 
 
 def promise(certificate: Certificate) -> list[str]:

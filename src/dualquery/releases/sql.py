@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,8 +40,8 @@ class SqlQuery:
 
     def __init__(self, duckdb: Any, text: str) -> None:
         if not isinstance(text, str):
-            raise QueryError(f"SQL is a text, and {type(text).__name__} is none")
-        self._duckdb = duckdb
+            raise QueryError(f"expected SQL as text, got {type(text).__name__}")
+        self._error = duckdb.Error
         # One thread: groups come in the same order every time, also where nobody asks for one.
         config = {"enable_external_access": "false", "threads": "1"}
         self._connection = duckdb.connect(":memory:", config=config)
@@ -55,7 +56,7 @@ class SqlQuery:
         node = scaled["statements"][0]["node"]
         if not whole and self._plain:
             node["modifiers"], node["having"] = [], None
-        with self._in_a_sentence():
+        with _in_a_sentence(self._error):
             asked = self._connection.execute("select json_deserialize_sql(?::json)", [json.dumps(scaled)])
             ((query,),) = asked.fetchall()
             self._connection.register(DATA, rows)
@@ -86,7 +87,7 @@ class SqlQuery:
         return _apart(names)
 
     def _read(self, text: str) -> Node:
-        with self._in_a_sentence():
+        with _in_a_sentence(self._error):
             ((found,),) = self._connection.execute("select json_serialize_sql(?::varchar)", [text]).fetchall()
         tree: Node = json.loads(found)
         if tree.get("error"):
@@ -108,27 +109,17 @@ class SqlQuery:
                     select[key] = _multiplied(select[key], template)
         return copy
 
-    def _in_a_sentence(self) -> _Sentence:
-        return _Sentence(self._duckdb.Error)
 
-
-class _Sentence:
+@contextmanager
+def _in_a_sentence(problem: type[BaseException]) -> Iterator[None]:
     """Errors of DuckDB as ours; all that it can quote is public."""
-
-    def __init__(self, kind: type[BaseException]) -> None:
-        self._kind = kind
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, self._kind):
-            said = [line.strip() for line in str(error).splitlines() if line.strip()]
-            if "Table with name" in said[0]:
-                raise QueryError(
-                    "the synthetic rows are the one table there is, and it is called data"
-                ) from None
-            raise QueryError(f"the SQL cannot be answered: {' '.join(said[:2])}") from None
+    try:
+        yield
+    except problem as error:
+        said = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if "Table with name" in said[0]:
+            raise QueryError("the synthetic rows are the one table there is, and it is called data") from None
+        raise QueryError(f"the SQL cannot be answered: {' '.join(said[:2])}") from None
 
 
 def _walk(node: Any) -> Iterator[Node]:
@@ -162,39 +153,19 @@ def is_scaled(node: Mapping[str, Any]) -> bool:
     )
 
 
-_AGGREGATES = {"*", "+", "-", "/", "//", "%", "||", "**", "^"}
-_AGGREGATES = _SCALED | {
-    *("avg", "mean", "min", "max", "median", "mode", "stddev", "stddev_samp", "stddev_pop", "variance"),
-    *("var_samp", "var_pop", "quantile", "quantile_cont", "quantile_disc", "approx_quantile", "corr"),
-    *(
-        "covar_pop",
-        "covar_samp",
-        "regr_slope",
-        "regr_intercept",
-        "regr_r2",
-        "entropy",
-        "skewness",
-        "kurtosis",
-    ),
-    *(
-        "approx_count_distinct",
-        "geometric_mean",
-        "product",
-        "bool_and",
-        "bool_or",
-        "count_if",
-        "first",
-        "last",
-    ),
-}
+_OTHERS = """
+    avg mean min max median mode stddev stddev_samp stddev_pop variance var_samp var_pop quantile quantile_cont
+    quantile_disc approx_quantile corr covar_pop covar_samp regr_slope regr_intercept regr_r2 entropy skewness
+    kurtosis approx_count_distinct geometric_mean product bool_and bool_or count_if first last
+"""
+_AGGREGATES = _SCALED.union(_OTHERS.split())
 
 
 def _aggregates(node: Any) -> Iterator[Node]:
     """Calls that make one value of many rows, windows included."""
     for each in _walk(node):
-        if each.get("class") == "WINDOW" or (
-            each.get("class") == "FUNCTION" and each.get("function_name") in _AGGREGATES
-        ):
+        called = each.get("class") == "FUNCTION" and each.get("function_name") in _AGGREGATES
+        if called or each.get("class") == "WINDOW":
             yield each
 
 
@@ -205,20 +176,19 @@ def _multiplied(node: Any, template: Node) -> Any:
     if not isinstance(node, dict) or node.get("type") == "SELECT_NODE":
         return node
     if is_scaled(node):
-        product: Node = json.loads(json.dumps(template))
-        for each in _walk(product):
-            for key, value in each.items():
-                if isinstance(value, dict) and value.get("function_name") == "count_star":
-                    each[key] = {**node, "alias": ""}
-        children = product.get("children")  # as older versions write arguments
-        if isinstance(children, list):
-            product["children"] = [
-                {**node, "alias": ""} if child.get("function_name") == "count_star" else child
-                for child in children
-            ]
-        product["alias"] = node.get("alias", "")
-        return product
+        return {**_filled(template, {**node, "alias": ""}), "alias": node.get("alias", "")}
     return {key: _multiplied(value, template) for key, value in node.items()}
+
+
+def _filled(node: Any, factor: Node) -> Any:
+    """The template of a product, with another factor in the place of its count."""
+    if isinstance(node, list):
+        return [_filled(each, factor) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("function_name") == "count_star":
+        return factor
+    return {key: _filled(value, factor) for key, value in node.items()}
 
 
 def _refuse_what_cannot_be_scaled(tree: Node) -> None:

@@ -14,22 +14,21 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dualquery.errors import BudgetError, LedgerError, ReleaseError
-from dualquery.ledger.book import Currency, Place, Statement, written
+from dualquery.ledger.book import Charge, Currency, Place, Statement, written
 from dualquery.ledger.books import NO_BOOK, Books
 from dualquery.privacy.budget import Accounting, Budget, Spent
 from dualquery.privacy.events import Epoch, Event, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.folder import read_certificate
-from dualquery.releases.seal import check_signature, read_public_key
+from dualquery.releases.seal import check_signature, printable, read_public_key
 from dualquery.releases.sentences import relation
 
 
@@ -65,7 +64,7 @@ class Verification:
             "files": f"as they were sealed: {', '.join(files)}",
             "signature": self._signature(),
         }
-        return {name: _printable(fact) for name, fact in facts.items()}
+        return {name: printable(fact) for name, fact in facts.items()}
 
     def _signature(self) -> str:
         if not self.signed:
@@ -106,11 +105,6 @@ def verify(folder: str | os.PathLike[str], key: str | os.PathLike[str] | None = 
     return Verification(certificate, signed, known is not None, recounted(certificate))
 
 
-def _printable(text: str) -> str:
-    """Without what could steer a terminal: the text comes out of a file that anybody may have written."""
-    return "".join(each if each.isprintable() else "?" for each in text)
-
-
 MOST_EVENTS = 1_000_000
 LONGEST = 4000  # digits of a rational
 ROOM = 1e-9  # for the logarithms of another machine
@@ -118,8 +112,7 @@ ROOM = 1e-9  # for the logarithms of another machine
 
 def recounted(certificate: Certificate) -> Spent:
     """What a fresh ledger says of the listed events; ReleaseError where the certificate claims less."""
-    budget = _budget(certificate)
-    ledger = Ledger(budget)
+    ledger = Ledger(_budget(certificate))
     try:
         ledger.charge(*_events(certificate))
     except BudgetError:
@@ -127,22 +120,15 @@ def recounted(certificate: Certificate) -> Spent:
             "the uses of the table that the certificate lists cost more than its budget: it is not to be believed"
         ) from None
     spent, told = ledger.spent(), certificate["spent"]
-    several = {int(k): epsilon for k, epsilon in certificate["several"].items()}
-    claims = [
-        (told["epsilon"], spent.epsilon),
-        (told["delta"], spent.delta),
-        *((_finite(several[k]), ledger.epsilon_for(k)) for k in several),
-    ]
+    claims = [(told["epsilon"], spent.epsilon), (told["delta"], spent.delta)]
+    for k, epsilon in certificate["several"].items():
+        claims.append((math.inf if epsilon is None else epsilon, ledger.epsilon_for(int(k))))
     if any(claimed < found * (1 - ROOM) for claimed, found in claims):
         raise ReleaseError(
             "the certificate claims to have spent less than the uses of the table that it lists: it is not to be "
             "believed"
         )
     return spent
-
-
-def _finite(epsilon: float | None) -> float:
-    return math.inf if epsilon is None else epsilon
 
 
 def _budget(certificate: Certificate) -> Budget:
@@ -166,9 +152,15 @@ def _events(certificate: Certificate) -> list[Event]:
     if sum(each["times"] for each in listed) > MOST_EVENTS:
         raise ReleaseError("the certificate lists more uses of the table than any release has")
     try:
-        return [event for each in listed for event in [_READ[each["event"]](each)] * each["times"]]
+        return [event for each in listed for event in [_event(each)] * each["times"]]
     except (KeyError, TypeError, ValueError, ZeroDivisionError, BudgetError):
         raise ReleaseError("the certificate lists a use of the table that there is not") from None
+
+
+def _event(listed: Mapping[str, Any]) -> Event:
+    """An event from its fields: rationals are written as texts, whole numbers as numbers."""
+    kind = _KINDS[listed["event"]]
+    return kind(**{each.name: _READ[str(each.type)](listed[each.name]) for each in fields(kind)})
 
 
 def _exact(text: Any) -> Fraction:
@@ -183,16 +175,9 @@ def _whole(number: Any) -> int:
     return number
 
 
-_READ: dict[str, Callable[[Mapping[str, Any]], Event]] = {
-    Selection.kind: lambda each: Selection(_exact(each["range"]), _whole(each["draws"])),
-    GaussianMeasurement.kind: lambda each: GaussianMeasurement(
-        _exact(each["sensitivity_squared"]), _exact(each["variance"])
-    ),
-    LaplaceMeasurement.kind: lambda each: LaplaceMeasurement(
-        _exact(each["sensitivity"]), _exact(each["scale"])
-    ),
-    Epoch.kind: lambda each: Epoch(_exact(each["epsilon"])),
-    Fire.kind: lambda each: Fire(_exact(each["epsilon"]), _whole(each["sensitivity"]), _whole(each["order"])),
+_READ: dict[str, Callable[[Any], Any]] = {"Fraction": _exact, "int": _whole}
+_KINDS: dict[str, Any] = {
+    kind.kind: kind for kind in (Selection, GaussianMeasurement, LaplaceMeasurement, Epoch, Fire)
 }
 
 
@@ -265,30 +250,28 @@ def _check(certificate: Certificate, statements: Mapping[str, Statement], folder
     told = {f"{word}_{currency.value}": written(amount) for word, amount in amounts.items()}
     told["release"] = charge.release
     if any(entry.get(key) != value for key, value in told.items()) or not _paid(
-        certificate["budget"], charge.what, charge.units, statement
+        certificate, charge, statement
     ):
         raise LedgerError(f"the certificate in '{folder}' says something else than the charge in its book")
     return charge.release
 
 
-def _paid(budget: Mapping[str, Any], what: str, units: int, statement: Statement) -> bool:
+def _paid(certificate: Certificate, charge: Charge, statement: Statement) -> bool:
     """Whether the budget on a certificate is the one that was charged.
 
     Its price is computed again, with room for the last digits of another machine's logarithms.
     """
+    budget = _budget(certificate)
     try:
-        found = Budget(
-            epsilon=float(budget["epsilon"]),
-            delta=float(budget["delta"]),
-            neighbours=Neighbours.REPLACE,  # of no consequence for the price
-            accounting=Accounting(budget["accounting"]),
-        )
-        price = statement.book.price(found)
-    except (KeyError, TypeError, ValueError, BudgetError):
+        price = statement.book.price(budget)
+    except (ValueError, BudgetError):
         return False
-    same = what.endswith(f"epsilon {found.epsilon!r}, delta {found.delta!r}, {found.accounting.value}")
+    same = charge.what.endswith(
+        f"epsilon {budget.epsilon!r}, delta {budget.delta!r}, {budget.accounting.value}"
+    )
     relation = statement.book.neighbours.split(" ")[0]  # a relation may print its parameters behind its name
-    return same and relation == budget.get("neighbours") and price <= units + units // 10**6 + 1
+    room = charge.units // 10**6 + 1
+    return same and relation == budget.neighbours.value and price <= charge.units + room
 
 
 def as_json(statements: Iterable[Statement]) -> list[dict[str, object]]:

@@ -1,12 +1,8 @@
-"""The application: routes, page, and one shape for whatever is refused.
+"""The application: routes, page, one shape for whatever is refused; where it listens, and how uvicorn runs it.
 
-Where a service listens, and how: sockets, TLS, and the settings of the HTTP server.
-
-How many may be connected, and how long they may take to ask.
-
-A client that sends its request slowly, or none, costs a connection. There are so many of them; each has so many
-seconds until its headers are here; and where all are taken, the one that has waited longest without asking makes room
-for the next. So whoever asks at once is heard, whatever others do.
+*Connections.* A client that sends its request slowly, or none, costs a connection. There are so many of them; each
+has so many seconds until its headers are here; and where all are taken, the one that has waited longest without
+asking makes room for the next. So whoever asks at once is heard, whatever others do.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ import errno
 import os
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from http import HTTPStatus
@@ -33,16 +28,9 @@ from dualquery import __version__
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.service.limits import (
     Application,
-    BodyLimit,
     Departures,
-    Message,
     ProblemError,
-    Receive,
-    RequestCounts,
     RequestRate,
-    Scope,
-    Send,
-    a_defect,
     problem_of,
 )
 from dualquery.service.requests import Service
@@ -50,16 +38,21 @@ from dualquery.service.routes import routes, watching
 from dualquery.service.settings import Settings
 
 _FRESH = 1.0  # seconds after which a revoked token opens nothing
-_PAGE = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/page/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/page/asking.js": ("asking.js", "text/javascript; charset=utf-8"),
-    "/page/numbers.js": ("numbers.js", "text/javascript; charset=utf-8"),
-    "/page/completion.js": ("completion.js", "text/javascript; charset=utf-8"),
-    "/page/pictures.js": ("pictures.js", "text/javascript; charset=utf-8"),
-    "/page/views.js": ("views.js", "text/javascript; charset=utf-8"),
+_PAGE = (
+    "page.css",
+    "icon.svg",
+    "page.js",
+    "asking.js",
+    "numbers.js",
+    "completion.js",
+    "pictures.js",
+    "views.js",
+)
+_KINDS = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
 }
 _SAID = {
     400: "the body of this request cannot be read",
@@ -94,54 +87,12 @@ def application(service: Service) -> Application:
     app.state.rate = RequestRate(service.settings.http.requests_a_second)
     app.include_router(routes)
     app.include_router(watching)
-    for path, (name, kind) in _PAGE.items():
-        app.get(path, include_in_schema=False)(_file(name, kind))
-    app.exception_handler(DualQueryError)(_refused)
-    app.exception_handler(HTTPException)(_http)
-    app.exception_handler(RequestValidationError)(_malformed)
-    app.exception_handler(Exception)(_defect)
-    http = service.settings.http
-    limited = BodyLimit(app, most=http.longest_body)
-    departing = Departures(_with_headers(limited), quantum=http.quantum, counts=service.counts)
-    return _counted(departing, service.counts)
-
-
-def _counted(application: Application, counts: RequestCounts) -> Application:
-    """Every response is counted when it has left, by its route: a path may hold anything."""
-
-    async def called(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await application(scope, receive, send)
-            return
-        arrived, status = time.time(), 0
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        try:
-            await application(scope, receive, noted)
-        finally:
-            route = getattr(scope.get("route"), "path", "other")
-            counts.count(scope["method"], route, status, analyst=scope.get("analyst"), arrived=arrived)
-
-    return called
-
-
-def _with_headers(application: Application) -> Application:
-    """Every response has them: pages, answers, and what is refused."""
-    more = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-
-    async def called(scope: Scope, receive: Receive, send: Send) -> None:
-        async def headed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *more]
-            await send(message)
-
-        await application(scope, receive, headed)
-
-    return called
+    app.get("/", include_in_schema=False)(_file("index.html"))
+    for name in _PAGE:
+        app.get(f"/page/{name}", include_in_schema=False)(_file(name))
+    for kind in (DualQueryError, HTTPException, RequestValidationError, Exception):
+        app.exception_handler(kind)(_refused)
+    return Departures(app, service.settings.http, service.counts, headers=HEADERS)
 
 
 def _looking_at_tokens(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
@@ -171,52 +122,34 @@ async def _watch(service: Service) -> None:
         await asyncio.sleep(_FRESH)
 
 
-def _file(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
+def _file(name: str) -> Callable[[], Awaitable[Response]]:
     content = (files("dualquery.service") / "page" / name).read_bytes()
 
     async def give() -> Response:
-        return Response(content, media_type=kind)
+        return Response(content, media_type=_KINDS[name.rpartition(".")[2]])
 
     return give
 
 
-def _answer(problem: ProblemError) -> Response:
-    return Response(problem.body(), problem.status, media_type="application/json", headers=problem.headers)
-
-
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, DualQueryError)
-    return _answer(problem_of(error))
+    """What we refuse, and what the framework does: no such path or method, a body that does not fit.
 
-
-async def _http(_: Request, error: Exception) -> Response:
-    """What the framework refuses: no such path, no such method."""
-    assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    said = _SAID.get(error.status_code, status.phrase)
-    return _answer(
-        ProblemError(
-            error.status_code,
-            status.phrase.lower().replace(" ", "_"),
-            said,
-            headers=dict(error.headers or {}),
-        )
-    )
-
-
-async def _malformed(_: Request, error: Exception) -> Response:
-    """A body or a parameter that does not fit: where, and why, without repeating what was sent."""
-    assert isinstance(error, RequestValidationError)
-    faults = [
-        {"place": ".".join(str(each) for each in fault["loc"]), "message": str(fault["msg"])}
-        for fault in error.errors()[:10]
-    ]
-    said = f"{faults[0]['place']}: {faults[0]['message']}"
-    return _answer(ProblemError(422, "malformed_request", said, faults=faults))
-
-
-async def _defect(_: Request, __: Exception) -> Response:
-    return _answer(a_defect())
+    Of a body or a parameter it is said where it does not fit, and why, without repeating what was sent.
+    """
+    if isinstance(error, HTTPException):
+        status = HTTPStatus(error.status_code)
+        said, code = _SAID.get(status, status.phrase), status.phrase.lower().replace(" ", "_")
+        problem = ProblemError(error.status_code, code, said, headers=dict(error.headers or {}))
+    elif isinstance(error, RequestValidationError):
+        faults = [
+            {"place": ".".join(str(each) for each in fault["loc"]), "message": str(fault["msg"])}
+            for fault in error.errors()[:10]
+        ]
+        said = f"{faults[0]['place']}: {faults[0]['message']}"
+        problem = ProblemError(422, "malformed_request", said, faults=faults)
+    else:
+        problem = problem_of(error)
+    return Response(problem.body(), problem.status, media_type="application/json", headers=problem.headers)
 
 
 def bound(settings: Settings) -> list[socket.socket]:
@@ -262,7 +195,7 @@ def configured(service: Service) -> uvicorn.Config:
         application(service),
         ssl_certfile=certificate,
         ssl_keyfile=key,
-        http=patient(most=service.settings.http.connections),
+        http=type("Patient", (Patient,), {"most": service.settings.http.connections}),
         ws="none",
         access_log=False,
         log_level="warning",
@@ -297,14 +230,13 @@ def _check_tls(settings: Settings) -> None:
             ) from None
 
 
-SLOWEST = 10.0  # seconds for headers to arrive
-LONGEST = 65_536  # bytes of them
+LONGEST = 65_536  # bytes of headers
 
 
 class Patient(HttpToolsProtocol):
-    """A connection that must ask in time. `most` is set by `patient`."""
+    """A connection that must ask in time, of so many at `most`."""
 
-    most, slowest = 500, SLOWEST
+    most, slowest = 500, 10.0  # at once; seconds for headers to arrive
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -354,8 +286,3 @@ class Patient(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-
-def patient(*, most: int) -> type[Patient]:
-    """The protocol of a server with so many connections."""
-    return type("Patient", (Patient,), {"most": most})

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
-from dualquery.interactive.opening import first_release, online
+from dualquery.interactive.opening import first_release
 from dualquery.interactive.rule import cap_of, check_wishes
 from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
-from dualquery.ledger.chain import Witness, promised
+from dualquery.ledger.chain import promised
 from dualquery.ledger.journal import Storage
-from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
@@ -24,10 +23,10 @@ from dualquery.releases.make import counting
 from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
-from dualquery.service.run import rehearse
+from dualquery.service.run import rehearse, table_of
 from dualquery.service.settings import Http, Settings
 from dualquery.table.schema import Schema, read_schema
-from dualquery.types import silent
+from dualquery.types import Progress, silent
 
 SLOWEST_QUANTUM = 60.0  # seconds
 
@@ -66,19 +65,27 @@ def begin(
     if delta is None and rows is None:
         raise BudgetError("the number of records is private between these neighbours, so give --delta")
     folder, stem = out.resolve().parent, out.stem
-    dataset = dataset or table.name.partition(".")[0]
-    where = f"{stem}-release" if release is None else _from(folder, release)
+
+    def named(path: Path) -> str:
+        """A file as the service names it: from its own folder, where it lies below."""
+        whole = path.resolve()
+        return os.fspath(whole.relative_to(folder) if whole.is_relative_to(folder) else whole)
+
+    dataset, own = dataset or table.name.partition(".")[0], f"{stem}-release"
+    place = own if release is None else named(release)
+    if ledger is None:
+        ledger = f"{stem}.ledger"
+    elif "://" not in ledger:
+        ledger = named(Path(ledger))
+    # The first release is asked by the name of its folder, unless the table has that name.
+    published = own if release is None or release.resolve().name == dataset else release.resolve().name
     made = Settings(
         folder=folder,
         dataset=dataset,
-        table=_from(folder, table),
-        schema=_from(folder, schema),
-        release=where,
-        ledger=f"{stem}.ledger"
-        if ledger is None
-        else ledger
-        if "://" in ledger
-        else _from(folder, Path(ledger)),
+        table=named(table),
+        schema=named(schema),
+        release=place,
+        ledger=ledger,
         witness=f"{stem}.witness",
         epsilon=epsilon,
         delta=default_delta(rows or 2) if delta is None else delta,
@@ -87,64 +94,45 @@ def begin(
         public_rows=public_rows,
         questions=questions,
         tolerance=tolerance,
-        published={_name_of(release, stem, dataset): where},
+        published={published: place},
     )
-    check_wishes(
-        made.budget, share=share if release is None else None, questions=questions, tolerance=tolerance
-    )
+    first = share if release is None else None
+    check_wishes(made.budget, share=first, questions=questions, tolerance=tolerance)
     books = None if book is None else Books(book)
-    if books is not None and not resume:
-        books.refuse_unaffordable(made.dataset, made.budget)
-    longest = _open(
-        made,
-        described,
-        counter,
-        books=books,
-        share=share,
-        earlier=release,
-        resume=resume,
-        progress=progress,
-    )
+    if not resume:
+        if books is not None:
+            books.refuse_unaffordable(made.dataset, made.budget)
+        _refuse_begun(made)
+        if release is None:
+            refuse_occupied(made.path(place))
+    longest = _open(made, described, counter, books, share=first, resume=resume, progress=progress)
     made = replace(made, http=replace(made.http, quantum=quantum_for(longest)))
     write_whole(out, made.to_toml())
     return made
-
-
-def _name_of(earlier: Path | None, stem: str, dataset: str) -> str:
-    """The name under which the first release is asked: its folder's, unless the table has that name."""
-    own = f"{stem}-release"
-    return own if earlier is None or earlier.resolve().name == dataset else earlier.resolve().name
 
 
 def _open(
     made: Settings,
     schema: Schema,
     counter: Counter,
-    *,
     books: Books | None,
-    share: float,
-    earlier: Path | None,
+    *,
+    share: float | None,
     resume: bool,
     progress: Progress,
 ) -> float:
-    """The ledger and, where there is no earlier one, the release: charged, made, saved. The seconds of a question."""
-    budget, place = made.budget, made.path(made.release)
-    if not resume:
-        _refuse_begun(made)
-        if earlier is None:
-            refuse_occupied(place)
-    release = None if earlier is None else Release.load(earlier)
-    if resume and earlier is None and place.exists():
-        release = Release.load(place)  # it was whole, and only the rest is missing
-    journal = LedgerJournal(
-        _ledger(made, books), Witness(made.path(made.witness)), dataset=made.dataset, trust=True
-    )
+    """The ledger and, for a share of the budget, the release: charged, made, saved. The seconds of a question."""
+    place = made.path(made.release)
+    # With --resume it may be whole, and only the rest is missing.
+    release = Release.load(place) if share is None or (resume and place.exists()) else None
+    journal = LedgerJournal(made, _ledger(made, books), trust=True)
     try:
         if release is None:
+            assert share is not None
             release = first_release(
                 counter,
                 schema=schema,
-                budget=budget,
+                budget=made.budget,
                 share=share,
                 records=made.public_rows,
                 journal=journal,
@@ -152,17 +140,7 @@ def _open(
                 progress=progress,
             )
             release.save(place)
-        table = online(
-            counter,
-            schema=schema,
-            budget=budget,
-            release=release,
-            questions=made.questions,
-            tolerance=made.tolerance,
-            records=made.public_rows,
-            journal=journal,
-            progress=progress,
-        )
+        table = table_of(made, counter, schema, release, journal, progress=progress)
         table.close()
     finally:
         journal.close()
@@ -183,38 +161,28 @@ def _refuse_begun(made: Settings) -> None:
 
 def _ledger(made: Settings, books: Books | None) -> Storage:
     """A new ledger; or the one that a beginning has left, if it is about the same."""
-    budget = made.budget
+    budget, cap = made.budget, cap_of(made.budget)
     promise: dict[str, object] = {
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "neighbours": str(budget.neighbours),
     }
-    wanted = promised(made.dataset, promise, cap=cap_of(budget))
     _make_private(made.place)
     storage = Storage(made.place, new=True)
     if storage.empty:
         if books is not None:  # with all that will ever be told, before anything is counted
             promise["book"] = books.charge_release(made.dataset, budget, kind="service").to_json()
-        storage.create(promised(made.dataset, promise, cap=cap_of(budget)))
+        storage.create(promised(made.dataset, promise, cap=cap))
         return storage
     found = storage.promise()
-    if (found.dataset, _without_book(found.promise), found.cap) != (
-        wanted.dataset,
-        wanted.promise,
-        wanted.cap,
-    ):
+    said = json.loads(found.promise)
+    said.pop("book", None)  # the entry of the book that has paid for it
+    if (found.dataset, said, found.cap) != (made.dataset, promise, cap):
         raise LedgerError(
             "this ledger was begun for another dataset, budget or neighbours; give --resume with the same command as "
             "the first time"
         )
     return storage
-
-
-def _without_book(promise: str) -> str:
-    """What was promised, without the entry of the book that has paid for it."""
-    said = json.loads(promise)
-    said.pop("book", None)
-    return json.dumps(said, sort_keys=True)
 
 
 def quantum_for(longest: float) -> float:
@@ -230,12 +198,6 @@ def _make_private(place: Place) -> None:
     if "://" not in os.fspath(place):
         with suppress(OSError):  # whoever opens it says what is wrong
             os.close(os.open(place, os.O_CREAT | os.O_RDWR, 0o600))
-
-
-def _from(folder: Path, path: Path) -> str:
-    """A file as the service names it: from its own folder, where it lies below."""
-    whole = path.resolve()
-    return os.fspath(whole.relative_to(folder)) if whole.is_relative_to(folder) else os.fspath(whole)
 
 
 def write_whole(path: Path, text: str) -> None:

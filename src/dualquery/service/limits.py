@@ -1,19 +1,15 @@
-"""How large a request may be, how long it may take to arrive, how many a second, and how much is kept a day.
+"""What surrounds every request: its limits, the moment at which its answer leaves, refusals, and what is counted.
 
-Answers leave at fixed moments, errors too.
+*Answers leave at fixed moments*, errors too. How long a count takes depends on the table, and somebody may hold a
+watch. A request that arrives at t is answered at the first tick (a multiple of the quantum) after t + half a quantum:
+a public function of t, as long as the work is done by then. Otherwise it leaves 2, 4, 8, … quanta after that tick, so
+that of a work of any length no more is seen than how often it doubles; such a tick is *missed*, and counted for the
+owner. What takes long and looks at no table (a body that arrives slowly, the table of a test that is made for the
+first time) starts the watch anew.
 
-How long a count takes depends on the table, and somebody may hold a watch. A request that arrives at t is answered
-at the first tick (a multiple of the quantum) after t + half a quantum: a public function of t, as long as the work is
-done by then. Otherwise it leaves 2, 4, 8, … quanta after that tick, so that of a work of any length no more is seen
-than how often it doubles; such a tick is *missed*, and counted for the owner. What takes long and looks at no table
-(a body that arrives slowly, the table of a test that is made for the first time) starts the watch anew.
-
-Whatever is refused has one shape: a code for programs, a sentence for people, and what helps to mend it.
-
-What a running service counts, and how it is told: to Prometheus, and to a log, one JSON line a request.
-
-Nothing in either depends on the table other than through answers that were given: no durations, no sizes, no text of
-a question. Missed ticks do depend on how long the work takes; they are told to owners alone, with the budget.
+*What is counted* is told to Prometheus, and to a log, one JSON line a request. Nothing in either depends on the table
+other than through answers that were given: no durations, no sizes, no text of a question. Missed ticks do depend on
+how long the work takes; they are told to owners alone, with the budget.
 """
 
 from __future__ import annotations
@@ -33,6 +29,7 @@ from time import monotonic, time
 from typing import Any, TypeAlias
 
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
+from dualquery.service.settings import Http
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -72,36 +69,87 @@ def start_again() -> None:
 
 
 class Departures:
-    """An application whose answers under /v1/ leave on the tick."""
+    """An application around which every request is limited and counted, and answers under /v1/ leave on the tick."""
 
-    def __init__(self, application: Application, *, quantum: float, counts: RequestCounts) -> None:
-        self._application = application
-        self._quantum = quantum
-        self._counts = counts
+    def __init__(
+        self, application: Application, http: Http, counts: RequestCounts, *, headers: Mapping[str, str]
+    ) -> None:
+        self._application, self._http, self._counts = application, http, counts
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not str(scope["path"]).startswith("/v1/"):
+        if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        clock = asyncio.get_running_loop().time
-        watch = Departure(self._quantum, clock)
+        clock, arrived = asyncio.get_running_loop().time, time()
+        watch = Departure(self._http.quantum, clock)
         _WATCH.set(watch)
         answer: list[Message] = []
 
         async def keep(message: Message) -> None:
             answer.append(message)
 
+        status = 0
         try:
-            await self._application(scope, receive, keep)
-        finally:  # a defect has its answer, too
-            now = clock()
-            self._counts.missed += now > watch.first
-            await asyncio.sleep(max(0.0, watch.leaves(now) - now))
-            for message in answer:
-                await send(message)
+            try:
+                await self._answer(scope, receive, keep)
+            finally:  # a defect has its answer, too
+                now = clock()
+                if str(scope["path"]).startswith("/v1/"):
+                    self._counts.missed += now > watch.first
+                    await asyncio.sleep(max(0.0, watch.leaves(now) - now))
+                for message in answer:
+                    if message["type"] == "http.response.start":
+                        status = message["status"]
+                        message["headers"] = [*message.get("headers", []), *self._headers]
+                    await send(message)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")  # a path may hold anything
+            self._counts.count(scope["method"], route, status, analyst=scope.get("analyst"), arrived=arrived)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Each body is read before anything else looks at the request; one that is too large or slow is refused."""
+        try:
+            body = await asyncio.wait_for(self._body(scope, receive), SLOWEST)
+        except TimeoutError:
+            await refuse(send, ProblemError(408, "too_slow", "the body did not arrive in time"))
+            return
+        except ProblemError as problem:
+            await refuse(send, problem)
+            return
+        start_again()  # however slowly it came
+        arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return arrived.pop() if arrived else await receive()
+
+        await self._application(scope, again, send)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        most = self._http.longest_body
+        too_large = ProblemError(413, "too_large", f"a request has at most {most} bytes")
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or len(declared) > 18 or int(declared) > most:
+            raise too_large
+        parts, size, more = [], 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                break
+            part, more = message.get("body", b""), message.get("more_body", False)
+            size += len(part)
+            if size > most:
+                raise too_large
+            parts.append(part)
+        return b"".join(parts)
 
 
-Detail = dict[str, object]
+async def refuse(send: Send, problem: ProblemError) -> None:
+    """Answer with a problem, outside of any framework."""
+    body = problem.body()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class ProblemError(DualQueryError):
@@ -120,16 +168,9 @@ class ProblemError(DualQueryError):
         self.status, self.code, self.details = status, code, details
         self.headers = headers or {}
 
-    def to_json(self) -> Detail:
-        return {"error": {"code": self.code, "message": str(self), **self.details}}
-
     def body(self) -> bytes:
-        return json.dumps(self.to_json(), separators=(",", ":")).encode("ascii")
-
-
-def a_defect() -> ProblemError:
-    """What is said of a fault of ours: nothing of where it was, or of what it found."""
-    return ProblemError(500, "defect", "the service met a defect with this request; tell its owner")
+        said = {"error": {"code": self.code, "message": str(self), **self.details}}
+        return json.dumps(said, separators=(",", ":")).encode("ascii")
 
 
 def not_ready(code: str, message: str) -> ProblemError:
@@ -137,8 +178,8 @@ def not_ready(code: str, message: str) -> ProblemError:
     return ProblemError(503, code, message, headers={"Retry-After": "5"})
 
 
-def problem_of(error: DualQueryError) -> ProblemError:
-    """An error of the library, as a refusal."""
+def problem_of(error: Exception) -> ProblemError:
+    """An error of the library, as a refusal. Of a fault of ours nothing is said of where it was, or what it found."""
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, QueryError):
@@ -146,8 +187,10 @@ def problem_of(error: DualQueryError) -> ProblemError:
     if isinstance(error, BudgetError):
         return ProblemError(403, "budget_exhausted", str(error))
     if isinstance(error, LedgerError):
-        return ProblemError(503, "ledger_away", f"{error}; nothing was told", headers={"Retry-After": "5"})
-    return ProblemError(422, "refused", str(error))
+        return not_ready("ledger_away", f"{error}; nothing was told")
+    if isinstance(error, DualQueryError):
+        return ProblemError(422, "refused", str(error))
+    return ProblemError(500, "defect", "the service met a defect with this request; tell its owner")
 
 
 def malformed(message: str) -> ProblemError:
@@ -161,61 +204,6 @@ def malformed(message: str) -> ProblemError:
 
 SLOWEST = 10.0  # seconds for a body to arrive
 _DAY = 86_400  # seconds
-
-
-class BodyLimit:
-    """Reads each body before anything else looks at the request; one that is too large is refused."""
-
-    def __init__(self, application: Application, *, most: int) -> None:
-        self._application = application
-        self._most = most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._application(scope, receive, send)
-            return
-        try:
-            body = await asyncio.wait_for(self._body(scope, receive), SLOWEST)
-        except TimeoutError:
-            await refuse(send, ProblemError(408, "too_slow", "the body did not arrive in time"))
-            return
-        except ProblemError as problem:
-            await refuse(send, problem)
-            return
-        start_again()  # however slowly it came
-        arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def again() -> Message:
-            return arrived.pop() if arrived else await receive()
-
-        await self._application(scope, again, send)
-
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit() or len(declared) > 18 or int(declared) > self._most:
-            raise self._too_large()
-        parts, size, more = [], 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                break
-            part, more = message.get("body", b""), message.get("more_body", False)
-            size += len(part)
-            if size > self._most:
-                raise self._too_large()
-            parts.append(part)
-        return b"".join(parts)
-
-    def _too_large(self) -> ProblemError:
-        return ProblemError(413, "too_large", f"a request has at most {self._most} bytes")
-
-
-async def refuse(send: Send, problem: ProblemError) -> None:
-    """Answer with a problem, outside of any framework."""
-    body = problem.body()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 class Daily:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
-from dualquery.ledger.journal import Storage
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.question import QuestionReader
@@ -26,7 +25,7 @@ from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import Daily, ProblemError, RequestCounts, start_again
 from dualquery.service.settings import Settings
-from dualquery.service.tokens import Holder, Tokens
+from dualquery.service.tokens import Holder
 from dualquery.service.worker import Worker
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Items, Numeric
@@ -66,17 +65,27 @@ class PendingRequest:
         return _sha256(json.dumps(parts))
 
 
-@dataclass(frozen=True)
 class Service:
-    """A running service, without its HTTP."""
+    """A running service, without its HTTP. The worker owns the table and the journal until `stop`."""
 
-    settings: Settings
-    storage: Storage
-    tokens: Tokens
-    worker: Worker
-    schema: Mapping[str, Json]  # of each dataset, public
-    daily: Daily
-    counts: RequestCounts = field(default_factory=RequestCounts)
+    def __init__(
+        self,
+        settings: Settings,
+        online: Online,
+        journal: LedgerJournal,
+        *,
+        log: Callable[[str], object] | None = None,
+    ) -> None:
+        self.settings, self.online, self.journal = settings, online, journal
+        self.storage, self.tokens = journal.storage, journal.tokens
+        self.worker = Worker(online, journal)
+        self.daily = Daily(settings.http.bytes_a_day)
+        self.counts = RequestCounts(log)
+        name, declared = settings.dataset, settings.public_rows is not None
+        self.schema = {  # of each dataset, public
+            name: of_table(name, online, declared=declared),
+            **{each: of_release(each, release) for each, release in online.published.items()},
+        }
 
     def known(self, name: str) -> Json:
         """The public schema of a dataset; 404 where there is none of this name."""
@@ -100,7 +109,7 @@ class Service:
             ready = 1
         except ProblemError:
             ready = 0
-        head = self.worker.head
+        head = self.journal.head
         return self.counts.metrics({"ready": ready, "ledger_lines": head.length, "spent_units": head.spent})
 
     def document(self, name: str, file: str) -> bytes:
@@ -116,26 +125,22 @@ class Service:
 
     async def ask(self, asked: PendingRequest) -> bytes:
         """The reply, on disk before it is returned; the one given before, where the key was used before."""
-        self.known(asked.dataset)
         self._check(asked)
         request = None if asked.key is None else (asked.holder.name, asked.key)
         while True:
             try:
-                return await self.worker.do(
-                    lambda online, journal: self._answer(online, journal, asked), request=request
-                )
+                return await self.worker.do(lambda: self._answer(asked), request=request)
             except _UnpreparedError as first:  # nothing was looked at, and nothing written
                 await self.worker.prepare(first.test)
                 start_again()
 
     async def quote(self, asked: PendingRequest) -> Json:
         """What a question would cost at most. Reads no data."""
-        self.known(asked.dataset)
         self._check(asked)
         if asked.dataset != self.settings.dataset:
             return {"question": asked.question, "words": "free: a published release answers it"}
         return await self.worker.do(
-            lambda online, journal: online.quote(
+            lambda: self.online.quote(
                 asked.question, tolerance=asked.tolerance, error=asked.error, buyer=asked.holder.name
             ).to_json()
         )
@@ -144,43 +149,35 @@ class Service:
         """Write down what others want to be known about tokens: they wait until it is off the list."""
         wishes = await asyncio.to_thread(self.storage.wishes)
         if wishes:
-            await self.worker.do(lambda online, journal: journal.grant(wishes))
+            await self.worker.do(lambda: self.journal.grant(wishes))
             await asyncio.to_thread(self.storage.unwish, list(wishes))
 
     async def budget(self, holder: Holder) -> Json:
         """What is spent and left, of the whole and of one's quota."""
 
-        def look(online: Online, journal: LedgerJournal) -> Json:
-            status = online.status()
+        def look() -> Json:
+            status, head = self.online.status(), self.journal.head
             return {
                 "dataset": self.settings.dataset,
                 **status.to_json(),
-                "published": online.certificate()["published"],
-                "release_share": journal.release_units / status.cap,
+                "published": self.online.certificate()["published"],
+                "release_share": self.journal.account.release / status.cap,
                 "owner": holder.owns,
-                "quota": self._quota(online, journal, holder),
+                "quota": self._quota(holder),
                 **({"missed_ticks": self.counts.missed} if holder.owns else {}),
-                "ledger": {
-                    "origin": journal.origin,
-                    "line": journal.head.length,
-                    "hash": journal.head.hash,
-                },
+                "ledger": {"origin": self.journal.origin, "line": head.length, "hash": head.hash},
             }
 
         return await self.worker.do(look)
 
     async def analysts(self) -> list[Json]:
         """Everybody with a token, and what they have taken: for the owner."""
-
-        def look(online: Online, journal: LedgerJournal) -> list[Json]:
-            return [
-                {"name": each.name, "role": each.role, **self._quota(online, journal, each)}
-                for each in self.tokens.all
-            ]
-
-        return await self.worker.do(look)
+        return await self.worker.do(
+            lambda: [{"name": each.name, "role": each.role, **self._quota(each)} for each in self.tokens.all]
+        )
 
     def _check(self, asked: PendingRequest) -> None:
+        self.known(asked.dataset)
         longest = self.settings.http.longest_query
         if len(asked.question) > longest:
             raise ProblemError(422, "malformed_query", f"a query has at most {longest} characters")
@@ -189,36 +186,39 @@ class Service:
 
     # On the worker's thread
 
-    def _answer(self, online: Online, journal: LedgerJournal, asked: PendingRequest) -> bytes:
+    def _answer(self, asked: PendingRequest) -> bytes:
         if asked.key is not None:
-            before = journal.replied(asked.holder.name, asked.key)
+            before = self.journal.replied(asked.holder.name, asked.key)
             if before is not None and before.request != asked.digest:
                 raise ProblemError(
                     409, "key_reused", "this Idempotency-Key belongs to another request; use a new one"
                 )
             if before is not None:
-                return self._again(online, asked, before.reply)
+                return self._again(asked, before.reply)
         self.daily.check(asked.holder.name)
-        journal.asking = asked.holder.name
-        answer = self._from_the_core(online, journal, asked)
-        reply = self._reply(online, journal, asked, answer)
+        self.journal.asking = asked.holder.name
+        answer = self._from_the_core(asked)
+        reply = self._reply(asked, answer)
         text = _written(reply)
-        untested = (
-            asked.free or asked.dataset != self.settings.dataset
-        )  # it can be had again, free, for the asking
-        kept = _written(_without_cells(reply, text)) if untested and len(text) > WHOLE else text
-        journal.tell(kept, analyst=asked.holder.name, key=asked.key, request=asked.digest)
+        untested = asked.free or asked.dataset != self.settings.dataset
+        if (
+            untested and len(text) > WHOLE
+        ):  # free for the asking: all but its cells is kept, and the hash of all
+            kept = _written({"sha256": _sha256(text), **reply, **{name: [] for name in _CELLS}})
+        else:
+            kept = text
+        self.journal.tell(kept, analyst=asked.holder.name, key=asked.key, request=asked.digest)
         self.daily.add(asked.holder.name, len(kept))
         return text.encode("ascii")
 
-    def _again(self, online: Online, asked: PendingRequest, kept: str) -> bytes:
+    def _again(self, asked: PendingRequest, kept: str) -> bytes:
         """The same bytes as before; of a long reply that is not kept, if they still follow from what is public."""
         if not kept.startswith(_NOT_KEPT):
             return kept.encode("ascii")
         reply = json.loads(kept)
         digest = reply.pop("sha256")
         release = None if asked.dataset == self.settings.dataset else asked.dataset
-        found = online.untested(asked.question, release=release).to_json()
+        found = self.online.untested(asked.question, release=release).to_json()
         text = _written({**reply, **{name: found[name] for name in _CELLS}})
         if _sha256(text) != digest:
             raise ProblemError(
@@ -229,28 +229,26 @@ class Service:
             )
         return text.encode("ascii")
 
-    def _from_the_core(self, online: Online, journal: LedgerJournal, asked: PendingRequest) -> OnlineAnswer:
+    def _from_the_core(self, asked: PendingRequest) -> OnlineAnswer:
         if asked.dataset != self.settings.dataset:
-            return online.ask(asked.question, release=asked.dataset)
+            return self.online.ask(asked.question, release=asked.dataset)
         if asked.free:
-            return online.ask(asked.question, test=False)
+            return self.online.ask(asked.question, test=False)
         buyer = asked.holder.name
-        quote = online.quote(asked.question, tolerance=asked.tolerance, error=asked.error, buyer=buyer)
-        self._refuse_unaffordable(online, journal, asked, quote)
+        quote = self.online.quote(asked.question, tolerance=asked.tolerance, error=asked.error, buyer=buyer)
+        self._refuse_unaffordable(asked, quote)
         if asked.error is None and quote.most.units:
-            test = online.unprepared(asked.question, tolerance=asked.tolerance)
+            test = self.online.unprepared(asked.question, tolerance=asked.tolerance)
             if test is not None:
                 raise _UnpreparedError(test)
         if asked.error is None:
-            return online.ask(asked.question, tolerance=asked.tolerance)
-        return online.buy(asked.question, error=asked.error, buyer=buyer)
+            return self.online.ask(asked.question, tolerance=asked.tolerance)
+        return self.online.buy(asked.question, error=asked.error, buyer=buyer)
 
-    def _refuse_unaffordable(
-        self, online: Online, journal: LedgerJournal, asked: PendingRequest, quote: Quote
-    ) -> None:
+    def _refuse_unaffordable(self, asked: PendingRequest, quote: Quote) -> None:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
-        quota, left = self._quota(online, journal, asked.holder), online.status().left
-        price = online.rule.price if quote.bound is None else quote.most.units
+        quota, left = self._quota(asked.holder), self.online.status().left
+        price = self.online.rule.price if quote.bound is None else quote.most.units
         details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
         if price > quota["left"]:
             raise ProblemError(
@@ -261,16 +259,14 @@ class Service:
                 403, "budget_exhausted", f"this may cost more than is left of the budget; {_FREE}", **details
             )
 
-    def _quota(self, online: Online, journal: LedgerJournal, holder: Holder) -> Json:
+    def _quota(self, holder: Holder) -> Json:
         """A share of what the release left over, what was taken of it, and what is left, in units."""
-        whole = int(holder.quota * (online.rule.cap - journal.release_units))
-        taken = journal.spent_by.get(holder.name, 0)
+        whole = int(holder.quota * (self.online.rule.cap - self.journal.account.release))
+        taken = self.journal.account.spent_by[holder.name]
         return {"share": float(holder.quota), "units": whole, "spent": taken, "left": max(0, whole - taken)}
 
-    def _reply(
-        self, online: Online, journal: LedgerJournal, asked: PendingRequest, answer: OnlineAnswer
-    ) -> Json:
-        quota = self._quota(online, journal, asked.holder)
+    def _reply(self, asked: PendingRequest, answer: OnlineAnswer) -> Json:
+        quota = self._quota(asked.holder)
         return {
             "dataset": asked.dataset,
             **answer.to_json(),
@@ -280,8 +276,8 @@ class Service:
                 "units": quota["left"],
                 "share": quota["left"] / quota["units"] if quota["units"] else 0,
             },
-            "line": journal.next_line,
-            "after": {"line": journal.head.length, "hash": journal.head.hash},
+            "line": self.journal.next_line,
+            "after": {"line": self.journal.head.length, "hash": self.journal.head.hash},
         }
 
 
@@ -289,17 +285,11 @@ def _written(reply: Json) -> str:
     return json.dumps(reply, separators=(",", ":"))
 
 
-def _without_cells(reply: Json, text: str) -> Json:
-    """A long reply as it is kept where anybody can have it again: all but its cells, and the hash of the whole."""
-    return {"sha256": _sha256(text), **reply, **{name: [] for name in _CELLS}}
-
-
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 MOST_VALUES = 1000  # of an attribute, that are listed
-Json = dict[str, Any]
 
 
 def of_table(name: str, table: Online, *, declared: bool) -> Json:
@@ -362,15 +352,10 @@ def _readable(reader: QuestionReader, text: str) -> bool:
 def _attribute(column: Column) -> Json:
     """An attribute as somebody who asks needs to know it; of very many values the first."""
     if isinstance(column, Items):
-        return {
-            "name": column.name,
-            "kind": "items",
-            "first": column.first,
-            "count": column.count,
-            "values": [],
-        }
+        ends = {"first": column.first, "count": column.count}
+        return {"name": column.name, "kind": "items", **ends, "values": []}
     if isinstance(column, Numeric) and not isinstance(column, Dates):
-        ends = {"low": column.edges[0], "high": column.edges[-1]}
-        return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **ends}
+        limits = {"low": column.edges[0], "high": column.edges[-1]}
+        return {"name": column.name, "kind": "numeric", "values": list(column.labels[:MOST_VALUES]), **limits}
     kind = "ordered" if isinstance(column, Dates) or column.ordered else "categorical"
     return {"name": column.name, "kind": kind, "values": list(column.labels[:MOST_VALUES])}

@@ -223,10 +223,7 @@ async def budget(dataset: str, service: ServiceOf, holder: HolderOf) -> dict[str
 @routes.post("/datasets/{dataset}/quote")
 async def quote(dataset: str, body: QuoteRequest, service: ServiceOf, holder: HolderOf) -> dict[str, Any]:
     """The price, before asking: usually free, at most so much."""
-    asked = PendingRequest(
-        holder=holder, dataset=dataset, question=body.question, tolerance=body.tolerance, error=body.error
-    )
-    return await service.quote(asked)
+    return await service.quote(PendingRequest(holder=holder, dataset=dataset, **dict(body)))
 
 
 @routes.post("/datasets/{dataset}/ask", response_model=AnswerReply)
@@ -234,14 +231,7 @@ async def ask(
     dataset: str, body: AskRequest, service: ServiceOf, holder: HolderOf, key: Key = None
 ) -> Response:
     """Ask a question: an answer with a badge, a typical error, a guaranteed bound, its cost and what is left."""
-    asked = PendingRequest(
-        holder=holder,
-        dataset=dataset,
-        question=body.question,
-        tolerance=body.tolerance,
-        free=body.free,
-        key=key,
-    )
+    asked = PendingRequest(holder=holder, dataset=dataset, key=key, **dict(body))
     return Response(await service.ask(asked), media_type="application/json")
 
 
@@ -250,7 +240,7 @@ async def buy(
     dataset: str, body: BuyRequest, service: ServiceOf, holder: HolderOf, key: Key = None
 ) -> Response:
     """Have a question measured with a standard error, for its price."""
-    asked = PendingRequest(holder=holder, dataset=dataset, question=body.question, error=body.error, key=key)
+    asked = PendingRequest(holder=holder, dataset=dataset, key=key, **dict(body))
     return Response(await service.ask(asked), media_type="application/json")
 
 

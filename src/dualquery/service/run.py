@@ -13,35 +13,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from time import thread_time
+from typing import Any
 
 import numpy as np
 
 from dualquery.beliefs.weighted_rows import WeightedRows
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import ColumnCounter
 from dualquery.errors import DualQueryError
 from dualquery.interactive.journal import MemoryJournal
 from dualquery.interactive.online import Online
 from dualquery.interactive.opening import online
-from dualquery.interactive.rule import MOST_ERROR, OnlineRule
-from dualquery.interactive.state import State
-from dualquery.ledger.chain import Witness
+from dualquery.interactive.rule import MOST_ERROR, OnlineRule, State
 from dualquery.ledger.journal import Storage
-from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
 from dualquery.randomness import entropy_from
 from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
-from dualquery.service.limits import Daily, RequestCounts
-from dualquery.service.requests import Service, of_release, of_table
+from dualquery.service.requests import Service
 from dualquery.service.settings import Settings
-from dualquery.service.worker import Worker
 from dualquery.table.domain import Domain
+from dualquery.table.reading.source import Source
 from dualquery.table.records import Records
-from dualquery.table.schema import read_schema
-from dualquery.types import silent
+from dualquery.table.schema import Schema, read_schema
+from dualquery.types import Progress, silent
 
 
 @contextmanager
@@ -53,24 +50,19 @@ def opened(
     log: Callable[[str], object] | None = None,
     progress: Progress = silent,
 ) -> Iterator[Service]:
-    """The service of a service: ledger verified, hypothesis rebuilt, a fire prepaid. A clean stop at the end."""
-    storage = Storage(settings.place)
-    journal = LedgerJournal(
-        storage, Witness(settings.path(settings.witness)), dataset=settings.dataset, trust=trust
-    )
+    """A service: ledger verified, hypothesis rebuilt, a fire prepaid. A clean stop at the end."""
+    journal = LedgerJournal(settings, Storage(settings.place), trust=trust)
     try:
         schema = read_schema(settings.path(settings.schema))
         published = {name: Release.load(settings.path(place)) for name, place in settings.published.items()}
-        table = online(
+        release = Release.load(settings.path(settings.release))
+        table = table_of(
+            settings,
             settings.path(settings.table),
-            schema=schema,
-            budget=settings.budget,
-            release=Release.load(settings.path(settings.release)),
-            questions=settings.questions,
-            tolerance=settings.tolerance,
+            schema,
+            release,
+            journal,
             published=published,
-            records=settings.public_rows,
-            journal=journal,
             table_changed=table_changed,
             progress=progress,
         )
@@ -78,17 +70,34 @@ def opened(
     except BaseException:
         journal.close()
         raise
-    worker = Worker(table, journal)
-    described = {
-        settings.dataset: of_table(settings.dataset, table, declared=settings.public_rows is not None),
-        **{name: of_release(name, release) for name, release in published.items()},
-    }
-    worker.start()
+    service = Service(settings, table, journal, log=log)
+    service.worker.start()
     try:
-        daily, counts = Daily(settings.http.bytes_a_day), RequestCounts(log)
-        yield Service(settings, storage, journal.tokens, worker, described, daily, counts)
+        yield service
     finally:
-        worker.stop()
+        service.worker.stop()
+
+
+def table_of(
+    settings: Settings,
+    table: Source | Counter,
+    schema: Schema,
+    release: Release,
+    journal: LedgerJournal,
+    **more: Any,
+) -> Online:
+    """The table of a service, as its settings say."""
+    return online(
+        table,
+        schema=schema,
+        budget=settings.budget,
+        release=release,
+        questions=settings.questions,
+        tolerance=settings.tolerance,
+        records=settings.public_rows,
+        journal=journal,
+        **more,
+    )
 
 
 def serve(
@@ -113,7 +122,7 @@ def serve(
     http = settings.http
     sockets = bound(settings)
     with opened(settings, trust=trust, table_changed=table_changed, log=log, progress=progress) as service:
-        service.worker.prepare_all()
+        service.online.prepare_all()
         if ready is not None:
             scheme = "https" if http.certificate else "http"
             ready(f"{settings.dataset}: {scheme}://{http.host}:{http.port}/ (stop with Ctrl-C)")
@@ -147,18 +156,9 @@ def rehearse(rule: OnlineRule, release: Release, *, rows: int = FEW_ROWS) -> flo
 
 
 def _asked(rule: OnlineRule, release: Release, records: Records, public: Records) -> Online:
-    reader = QuestionReader(release.domain)
-    state = State(rule, WeightedRows(records), reader)
+    state = State(rule, WeightedRows(records), QuestionReader(release.domain))
     curator = Curator(ColumnCounter(MemoryCounter(public)), state.ledger, entropy_from(0))
-    return Online(
-        state=state,
-        curator=curator,
-        journal=MemoryJournal(),
-        reader=reader,
-        release=release,
-        published={},
-        certificate={},
-    )
+    return Online(state, curator, MemoryJournal(), release)
 
 
 def _times(table: Online) -> Iterator[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -75,45 +75,22 @@ class Settings:
         lines = [
             "# A service of dualquery. `dualquery serve service.toml` starts it; docs/service.md explains it.",
             "# What stands under the first heading is fixed by the ledger and cannot be changed later.",
-            *_assigned(self, _FIRST),
+            *_assigned(self),
             "\n[published]  # releases that anybody with a token may ask, free",
             *(f"{quoted(name)} = {quoted(place)}" for name, place in self.published.items()),
             "\n[http]",
-            *_assigned(self.http, tuple(_HTTP)),
+            *_assigned(self.http),
         ]
         return "\n".join(lines) + "\n"
 
 
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "dataset": str,
-    "table": str,
-    "schema": str,
-    "release": str,
-    "ledger": str,
-    "witness": str,
-    "epsilon": (int, float),
-    "delta": (int, float),
-    "neighbours": str,
-    "records_per_person": int,
-    "public_rows": int,
-    "questions": int,
-    "tolerance": (int, float),
-    "published": dict,
-    "http": dict,
-}
-_FIRST = tuple(name for name in _KINDS if name not in ("published", "http"))
-_HTTP: dict[str, type | tuple[type, ...]] = {
-    "host": str,
-    "port": int,
-    "quantum": (int, float),
-    "longest_body": int,
-    "longest_query": int,
-    "requests_a_second": (int, float),
-    "bytes_a_day": int,
-    "connections": int,
-    "certificate": str,
-    "key": str,
-}
+_NUMBER = (int, float)
+_KINDS = {"str": str, "int": int, "int | None": int, "float": _NUMBER, "float | None": _NUMBER}
+
+
+def _names(of: type) -> dict[str, Any]:
+    """The settings that a class has, each with the kind of its value."""
+    return {each.name: _KINDS[str(each.type)] for each in fields(of) if str(each.type) in _KINDS}
 
 
 def read_settings(path: str | os.PathLike[str]) -> Settings:
@@ -129,16 +106,16 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
         raise ServiceError(f"'{place}' is not UTF-8 text") from None
     except ValueError as problem:
         raise ServiceError(f"'{place}' {problem}") from None
-    first = _checked(found, _KINDS, place)
-    http = Http(**_checked(first.pop("http", {}), _HTTP, place))
+    first = _checked(found, {**_names(Settings), "published": dict, "http": dict}, place)
+    http = Http(**_checked(first.pop("http", {}), _names(Http), place))
     published = first.pop("published", {})
     if not all(isinstance(each, str) for each in published.values()):
         raise ServiceError(f"'{place}': under [published] stand names and folders")
     try:
         made = Settings(folder=place.resolve().parent, published=published, http=http, **first)
     except TypeError:
-        missing = ", ".join(sorted({"dataset", "table", "schema", "release", "ledger", "witness", "epsilon",
-                                    "delta"} - set(first)))  # fmt: skip
+        wanted = {name for name in _names(Settings) if not hasattr(Settings, name)}  # they have no default
+        missing = ", ".join(sorted(wanted - set(first)))
         raise ServiceError(f"'{place}' says nothing about: {missing}") from None
     if not (0.001 <= http.quantum <= 60 and http.requests_a_second > 0 and 0 <= http.port < 65_536):
         raise ServiceError(f"'{place}': under [http] the quantum is 0.001 to 60 seconds, the rate positive")
@@ -161,10 +138,10 @@ def _checked(
     return found
 
 
-def _assigned(values: object, names: tuple[str, ...]) -> list[str]:
-    lines = []
-    for name in names:
-        value = getattr(values, name)
-        if value is not None:
-            lines.append(f"{name} = {quoted(value) if isinstance(value, str) else repr(value)}")
-    return lines
+def _assigned(values: Settings | Http) -> list[str]:
+    found = {name: getattr(values, name) for name in _names(type(values))}
+    return [
+        f"{name} = {quoted(value) if isinstance(value, str) else repr(value)}"
+        for name, value in found.items()
+        if value is not None
+    ]

@@ -21,11 +21,10 @@ from typing import Any, Generic, TypeVar
 
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive.online import Online
-from dualquery.ledger.chain import Head
 from dualquery.ledger.journal import AwayError
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service.journal import LedgerJournal
-from dualquery.service.limits import a_defect, not_ready
+from dualquery.service.limits import not_ready, problem_of
 
 T = TypeVar("T")
 MOST_AT_ONCE = 64  # questions that one sync may wait for
@@ -37,7 +36,7 @@ LONGEST_STOP = 30.0  # seconds
 class Job(Generic[T]):
     """Something to do on the worker's thread, and whoever waits for it."""
 
-    work: Callable[[Online, LedgerJournal], T]
+    work: Callable[[], T]
     loop: asyncio.AbstractEventLoop
     waiting: asyncio.Future[T]
     request: tuple[str, str] | None = None  # analyst and key of one that may be repeated
@@ -62,9 +61,7 @@ class Worker:
     def start(self) -> None:
         self._thread.start()
 
-    async def do(
-        self, work: Callable[[Online, LedgerJournal], T], *, request: tuple[str, str] | None = None
-    ) -> T:
+    async def do(self, work: Callable[[], T], *, request: tuple[str, str] | None = None) -> T:
         """Have something done, and its traces on disk; LedgerError where that is impossible now."""
         if self.broken is not None:
             raise self.broken
@@ -72,11 +69,6 @@ class Worker:
         job = Job(work, loop, loop.create_future(), request)
         self._jobs.put(job)
         return await job.waiting
-
-    @property
-    def head(self) -> Head:
-        """Where the ledger stands on disk."""
-        return self._journal.head
 
     def check(self) -> None:
         """ProblemError where nothing can be asked now: why, in words that are everybody's."""
@@ -91,16 +83,12 @@ class Worker:
     async def look(self) -> None:
         """Find out whether the ledger could be written: by trying, without writing a line."""
 
-        def probe(_: Online, journal: LedgerJournal) -> None:
-            journal.probe()
+        def probe() -> None:
+            self._journal.storage.probe()
             self.away = False
 
         with suppress(DualQueryError):
             await self.do(probe)
-
-    def prepare_all(self) -> None:
-        """Before anybody asks."""
-        self._online.prepare_all()
 
     async def prepare(self, test: HazardTest) -> None:
         """Make the table of a test, while others go on asking."""
@@ -111,9 +99,8 @@ class Worker:
         self._journal.stopping.set()
         self._jobs.put(None)
         self._making.shutdown(wait=False, cancel_futures=True)
-        self._thread.join(
-            LONGEST_STOP
-        )  # whatever the disk and the network do; what is lost is an unclean stop
+        # Whatever the disk and the network do; what is lost is an unclean stop.
+        self._thread.join(LONGEST_STOP)
 
     def _work(self) -> None:
         going_on = True
@@ -168,7 +155,7 @@ class Worker:
         """One job. A defect that has neither looked at the table nor written a line is of this request alone."""
         before = self._journal.length
         try:
-            job.outcome = job.work(self._online, self._journal)
+            job.outcome = job.work()
         except DualQueryError as problem:
             if isinstance(problem, LedgerError) and not isinstance(problem, AwayError):
                 raise
@@ -177,7 +164,7 @@ class Worker:
         except Exception as defect:
             if self._online.stopped or self._journal.length != before:
                 raise
-            job.outcome = a_defect()
+            job.outcome = problem_of(defect)
             _log_place(defect)
 
     def _tell_everybody(self, problem: DualQueryError) -> None:

@@ -47,9 +47,8 @@ from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.scores import SignedErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Rate
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.group import Predicates
+from dualquery.queries.group import Group, Predicates
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
 
@@ -100,16 +99,16 @@ class Density:
         return Density(domain, Conjunctions(domain, predicates, literals), Tables(domain, wider))
 
     @property
-    def statistics(self) -> tuple[GroupCounts, ...]:
+    def statistics(self) -> tuple[Group, ...]:
         """What is measured: those of the two that ask for anything."""
-        return tuple(GroupCounts(group) for group in (self.ones, self.tables) if group.size)
+        return tuple(group for group in (self.ones, self.tables) if group.size)
 
     def noise(self, budget: Budget, share: float) -> Noise:
         """The noise with which all one-way counts together cost `share` of the budget.
 
         Gaussian under zCDP: σ² = Δ₂² / (2 · share · ρ). Laplace under pure DP: b = Δ₁ / (share · ε).
         """
-        moved = [each.sensitivity(budget.neighbours) for each in self.statistics]
+        moved = [budget.neighbours.sensitivity(each.bound()) for each in self.statistics]
         together = Sensitivity(sum(each.l1 for each in moved), sum(each.l2_squared for each in moved))
         if budget.accounting is Accounting.PURE:
             return Laplace(together.l1 / part_of(Fraction(budget.epsilon), share))

@@ -8,7 +8,7 @@ decides what a cell means: no type is guessed from the data. An empty cell is nu
     .parquet .pq, a directory   Parquet
     .arrow .feather .ipc        Arrow, as a file or a stream
     .json .jsonl .ndjson        JSON: a list of objects, or objects one after another
-    .sqlite .db .duckdb .xlsx   a database or a workbook; `clinic.sqlite#patients` names its table (`books`)
+    .sqlite .db .duckdb .xlsx   a database or a workbook; `clinic.sqlite#patients` names its table (`mixed`)
     parts/*.parquet             a pattern: all files that match, one after another
     a `PostgresTable`           a table or view of a PostgreSQL database, read in a stream
     a frame                     pandas, Polars, Arrow, DuckDB: whatever has `__arrow_c_stream__`
@@ -37,9 +37,8 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.table.reading.arrow import ARROW, FRAME, PARQUET
-from dualquery.table.reading.books import BOOK
 from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
-from dualquery.table.reading.json_records import JSON
+from dualquery.table.reading.mixed import BOOK, JSON
 from dualquery.table.reading.postgresql import DATABASE, PostgresTable
 from dualquery.table.reading.source import (
     Source,

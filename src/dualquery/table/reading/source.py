@@ -22,15 +22,7 @@ from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import is_mixed
 
 # In these a letter changes the meaning of those behind it.
-STATEFUL = (
-    "utf-7",
-    "iso2022",
-    "hz",
-    "punycode",
-    "idna",
-    "raw-unicode",
-    "unicode-escape",
-)
+STATEFUL = ("utf-7", "iso2022", "hz", "punycode", "idna", "raw-unicode", "unicode-escape")
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 GROWTH = 3  # bytes of memory a byte of text, while a table is read at once
 

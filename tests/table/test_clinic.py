@@ -10,8 +10,9 @@ import pyarrow.csv
 import pytest
 from typer.testing import CliRunner
 
-from dualquery import Release, clinic
+from dualquery import Release
 from dualquery.cli.app import app
+from experiments import clinic
 
 TYPES = {"area": str, "ward": str, "pain": str}
 
