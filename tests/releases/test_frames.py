@@ -105,7 +105,7 @@ def test_answers_are_a_frame(release: Release) -> None:
         ([], "at least one"),
         (["sex", "sex"], "twice"),
         ([3], "unknown attribute"),
-        (5, "int is neither"),
+        (5, "a list of names, got int"),
     ],
 )
 def test_what_is_no_table(release: Release, names: Any, part: str) -> None:

@@ -184,7 +184,7 @@ class RoundsWishes:
 
 @dataclass(frozen=True, kw_only=True)
 class NoWishes:
-    """Of whoever takes none."""
+    """Of a mechanism without options."""
 
 
 # Every mechanism: what may be asked of it, and where it lives. Nothing of it is imported before it is asked for.
