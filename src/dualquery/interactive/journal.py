@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from threading import Lock
-from typing import Any, ClassVar, Protocol, TypeAlias, Union, get_args
+from typing import ClassVar, Protocol
 
 from dualquery.errors import LedgerError
 
@@ -21,22 +21,28 @@ LONGEST_NOTE = 500
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A release will be made for this table, and is paid for. Nothing is counted before this is durable."""
+class Entry:
+    """One change of state. Its kind is the name of its class in small letters."""
 
-    kind: ClassVar[str] = "planned"
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = cls.__name__.lower()
+
+
+@dataclass(frozen=True)
+class Planned(Entry):
+    """A release will be made for this table, and is paid for. Nothing is counted before this is durable."""
 
     units: int
 
 
 @dataclass(frozen=True)
-class Opened:
+class Opened(Entry):
     """What is asked about, under which promise, by which rule: the first entry, or the one behind `Planned`.
 
     Every later opening must say the same.
     """
-
-    kind: ClassVar[str] = "opened"
 
     format: int
     domain: str  # digests
@@ -52,20 +58,16 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Prepaid:
+class Prepaid(Entry):
     """One fire and its measurement, paid for. No test is drawn before this is durable."""
-
-    kind: ClassVar[str] = "prepaid"
 
     slot: int
     units: int
 
 
 @dataclass(frozen=True)
-class Answered:
+class Answered(Entry):
     """An answer that cost nothing: a silent test, a published release, or nothing left to test with."""
-
-    kind: ClassVar[str] = "answered"
 
     question: str
     badge: str
@@ -76,10 +78,8 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Fired:
+class Fired(Entry):
     """A test spoke, and what was measured then. The slot is used up; the hypothesis hears it."""
-
-    kind: ClassVar[str] = "fired"
 
     slot: int
     question: str
@@ -90,10 +90,8 @@ class Fired:
 
 
 @dataclass(frozen=True)
-class Charged:
+class Charged(Entry):
     """A purchase, paid for. Nothing is counted before this is durable."""
-
-    kind: ClassVar[str] = "charged"
 
     purchase: int
     question: str
@@ -104,10 +102,8 @@ class Charged:
 
 
 @dataclass(frozen=True)
-class Bought:
+class Bought(Entry):
     """What a purchase measured. The hypothesis hears it."""
-
-    kind: ClassVar[str] = "bought"
 
     purchase: int
     question: str
@@ -116,27 +112,23 @@ class Bought:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Entry):
     """Which records are asked: their digest under a secret key. Both are secret, and stay in the journal.
 
     Whoever opens a journal over other records says so, and that is another entry of this kind.
     """
-
-    kind: ClassVar[str] = "fixed"
 
     key: str
     digest: str
 
 
 @dataclass(frozen=True)
-class Serving:
+class Serving(Entry):
     """From here on a test may be under way. No test is drawn before this is durable."""
-
-    kind: ClassVar[str] = "serving"
 
 
 @dataclass(frozen=True)
-class Rested:
+class Rested(Entry):
     """No test is under way, and all that were drawn stand before this.
 
     *What an unclean stop burns.* The slot, if the last of `Serving`, `Rested`, `Closed` on disk is `Serving`; nothing
@@ -154,52 +146,29 @@ class Rested:
     silence, so that whether it happened may have decided when the stop came, and somebody may have seen that.
     """
 
-    kind: ClassVar[str] = "rested"
-
 
 @dataclass(frozen=True)
-class Burned:
+class Burned(Entry):
     """A test was open when something stopped uncleanly: it may have fired with nobody told.
 
     Or an epoch of the sparse vector was, at any stop: nobody knows the noise of its threshold any more, and another
     noise would be another epoch. One against which no test was drawn stays good.
     """
 
-    kind: ClassVar[str] = "burned"
-
     slot: int
 
 
 @dataclass(frozen=True)
-class Closed:
+class Closed(Entry):
     """A clean stop: no test is under way, and the open slot stays good."""
-
-    kind: ClassVar[str] = "closed"
 
 
 @dataclass(frozen=True)
-class Reopened:
+class Reopened(Entry):
     """Somebody goes on from here."""
 
-    kind: ClassVar[str] = "reopened"
 
-
-Entry: TypeAlias = Union[  # noqa: UP007 - a table of kinds is made of it
-    Planned,
-    Opened,
-    Fixed,
-    Prepaid,
-    Serving,
-    Answered,
-    Fired,
-    Charged,
-    Bought,
-    Rested,
-    Burned,
-    Closed,
-    Reopened,
-]
-KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Entry)}
+KINDS: dict[str, type[Entry]] = {each.kind: each for each in Entry.__subclasses__()}
 
 
 @dataclass
@@ -312,5 +281,4 @@ def read(text: str) -> Entry:
         raise LedgerError("an entry of the journal cannot be read; restore the last good copy") from None
     if written(entry) != text:
         raise LedgerError("an entry of the journal is not as it was written; restore the last good copy")
-    found: Entry = entry
-    return found
+    return entry
