@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.queries.countable import Bound
-from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
+from dualquery.queries.group import Digest, Opaque, padded
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.table.graph import Graph
 from dualquery.table.records import Records, pack_bits, unpack_bits
@@ -32,14 +32,14 @@ AT_ONCE = 1 << 24  # vertices of all cuts that are unpacked at once
 
 
 @dataclass(frozen=True, eq=False)
-class Cuts(Listed):
+class Cuts(Opaque):
     """Cut q goes from the vertices of row sources[q] to those of row targets[q]."""
 
     domain: Graph
     sources: Bits
     targets: Bits
 
-    predicates = NO_PREDICATES
+    words = "cuts"
 
     @property
     def size(self) -> int:
@@ -118,9 +118,6 @@ class Cuts(Listed):
         if len(held) > 2 and held[-1] - held[0] == len(held) - 1:
             return "{" + f"{_name(names[held[0]])} .. {_name(names[held[-1]])}" + "}"
         return "{" + ", ".join(_name(names[i]) for i in held) + "}"
-
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
-        refuse_products("cuts")
 
 
 def cuts_of(domain: Graph, sources: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Cuts:

@@ -31,13 +31,10 @@ from numpy.typing import NDArray
 
 from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.group import (
-    NO_PREDICATES,
     Digest,
-    Listed,
-    ProductRows,
+    Opaque,
     bound_of_queries,
     padded,
-    refuse_products,
 )
 from dualquery.table.points import GRID, Points
 from dualquery.table.records import Records
@@ -47,7 +44,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Distances(Derived, Listed):
+class Distances(Derived, Opaque):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
@@ -57,7 +54,7 @@ class Distances(Derived, Listed):
     grid: int = GRID  # the last position of a column
 
     unit = UNIT
-    predicates = NO_PREDICATES
+    words = "distances"
 
     @property
     def size(self) -> int:
@@ -114,9 +111,6 @@ class Distances(Derived, Listed):
         column = self.domain.coordinates[j]
         name = column.name if column.name.isidentifier() else "'" + column.name.replace("'", "''") + "'"
         return f"{name} = {column.low + column.width * int(self.positions[query, j]) / self.grid:.7g}"
-
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
-        refuse_products("distances")
 
     @cached_property
     def diameters(self) -> NDArray[np.float64]:

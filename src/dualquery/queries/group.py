@@ -20,7 +20,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple, NoReturn, Protocol
+from typing import ClassVar, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -346,6 +346,23 @@ class Listed:
 
     def in_parts(self: Group, cells: int) -> Iterator[Group]:
         yield self
+
+
+class Opaque(Listed):
+    """Listed queries that are no products of conditions on single attributes: cuts, distances, lists of records."""
+
+    words: ClassVar[str] = "these queries"
+    predicates: ClassVar[Predicates] = NO_PREDICATES
+
+    def add_answers(self: Group, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+        answers += self.counts(Records.from_rows(self.domain, record[None, :])).astype(np.int32)
+
+    def scope(self: Group) -> NDArray[np.int32]:
+        """Every query may ask about all attributes."""
+        return padded([tuple(range(self.domain.width))])
+
+    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+        refuse_products(self.words)
 
 
 PAD = np.iinfo(np.int32).max  # sorts behind every literal
