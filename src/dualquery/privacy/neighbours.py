@@ -23,10 +23,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from dualquery.errors import BudgetError, require
-from dualquery.queries.countable import Bound
+
+if TYPE_CHECKING:  # flags of the command line need the names of relations, and nothing heavy
+    from dualquery.queries.countable import Bound
 
 Row = TypeVar("Row")
 
