@@ -32,12 +32,11 @@ from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Allowance, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Law
-from dualquery.privacy.signed_tables import SignedTables
-from dualquery.privacy.statistics import (
-    GroupCounts,
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import (
     Interactions,
     Multiplied,
-    Statistic,
+    SignedTables,
     interaction_distance,
     interaction_length,
     interaction_scale,
@@ -183,15 +182,15 @@ class Purse:
     shares: Shares
     allowances: Mapping[str, Allowance]
 
-    def fits(self, statistic: Statistic) -> bool:
+    def fits(self, statistic: Countable) -> bool:
         """Whether a statistic moves no farther than there is room for."""
-        return statistic.sensitivity(self.curator.neighbours).l2_squared <= self.shares.room
+        return self.curator.neighbours.sensitivity(statistic.bound()).l2_squared <= self.shares.room
 
-    def measure(self, statistic: Statistic, *names: str) -> Measured:
-        """The numbers of a statistic, once within each of these shares, weighed by inverse variance."""
-        moved = statistic.sensitivity(self.curator.neighbours).l2_squared
+    def measure(self, statistic: Countable, *names: str) -> Measured:
+        """The numbers, once within each of these shares, weighed by inverse variance."""
+        moved = self.curator.neighbours.sensitivity(statistic.bound()).l2_squared
         times = max(1, math.isqrt(self.shares.room // max(1, moved)))
-        multiplied = Multiplied(statistic, times)
+        multiplied = Multiplied(statistic, times, kept=len(names) > 1)
         total, precision = np.zeros(()), 0.0
         for name in names:
             noise = self.shares.stages[name].noise
@@ -213,7 +212,7 @@ def laplace_at_once(
         unit = fineness / min(shares.values())
         multipliers = tuple(max(1, round(unit * share)) for share in shares.values())
         first = SignedTables(domain, tuple(shares), multipliers)
-        noise = Laplace(first.sensitivity(neighbours).l1 / epsilon)
+        noise = Laplace(neighbours.sensitivity(first.bound()).l1 / epsilon)
         try:
             Law.laplace(noise.scale)
         except BudgetError:
@@ -406,7 +405,7 @@ def built(
 
 def per_query(task: Task, shares: Shares) -> float:
     """The noise of every query on its own, as a fraction of the records, for the whole budget."""
-    moved = [GroupCounts(group).sensitivity(task.budget.neighbours) for group in task.workload.groups]
+    moved = [task.budget.neighbours.sensitivity(group.bound()) for group in task.workload.groups]
     return shares.deviation(sum(each.l2_squared for each in moved)) / task.rows
 
 

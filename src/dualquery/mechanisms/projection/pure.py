@@ -60,9 +60,9 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection
 from dualquery.privacy.noise import Laplace, Law
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import MOST_PUBLIC_ROWS, rate_within, selection_event
+from dualquery.privacy.scores import MOST_PUBLIC_ROWS, SignedTableErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate, Selected
-from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
+from dualquery.queries.derived import SignedTables
 from dualquery.queries.tables import Tables, signed_entries
 from dualquery.table.records import Records
 from dualquery.types import Cells, Integers, Set
@@ -219,7 +219,7 @@ def _rounds(sets: list[Set], number: int, share: Fraction, task: Task) -> Rounds
     number = min(number, len(candidates.sets))
     measuring = equal_prices(task.budget, number, share * (1 - SHARE_OF_CHOOSING))
     choosing = equal_prices(task.budget, number, share * SHARE_OF_CHOOSING)
-    one = SignedTables(task.domain, candidates.sets[:1], (1,)).sensitivity(neighbours)
+    one = neighbours.sensitivity(SignedTables(task.domain, candidates.sets[:1], (1,)).bound())
     noise = measuring.noise(one)
     assert isinstance(noise, Laplace), "pure accounting"
     Law.laplace(noise.scale)  # refuses what could not be drawn
@@ -241,7 +241,7 @@ def events_of(rounds: Rounds, task: Task) -> tuple[Selection, LaplaceMeasurement
     neighbours, errors = task.budget.neighbours, errors_of(rounds.candidates, task.rows)
     selection = selection_event(errors, neighbours, rate=rounds.rate, draws=1)
     assert selection is not None, "errors can move"
-    return selection, rounds.noise.event(rounds.statistic.sensitivity(neighbours))
+    return selection, rounds.noise.event(neighbours.sensitivity(rounds.statistic.bound()))
 
 
 def _left_for_first(rounds: Rounds | None, task: Task) -> Fraction:
@@ -284,7 +284,7 @@ def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) 
     planned = plan_signed(task)
     noise, rounds = cell_noise(planned, task), planned.rounds
     words = f"measure {len(planned.first.sets):,} signed tables at once"
-    steps = [Step(words, planned.noise.event(planned.first.sensitivity(task.budget.neighbours)))]
+    steps = [Step(words, planned.noise.event(task.budget.neighbours.sensitivity(planned.first.bound())))]
     if rounds is not None:
         choice, measurement = events_of(rounds, task)
         steps += [

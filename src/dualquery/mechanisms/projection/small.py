@@ -39,7 +39,7 @@ from dualquery.mechanisms.shares import (
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.misfits import Misfits, misfit_sensitivity
+from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 from dualquery.types import Cells, Done, Set
@@ -304,7 +304,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     """Everything but what is measured last."""
     (ones, misfits), number = rule.shares(), len(rule.pairs)
     shares = shares_of_first(rule.ones, task)
-    moved = misfit_sensitivity(number, task.budget.neighbours).l2_squared
+    moved = task.budget.neighbours.sensitivity(misfit_bound(number)).l2_squared
     first, second, last = table_stages(
         task,
         [

@@ -52,7 +52,7 @@ from dualquery.mechanisms.shares import (
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
-from dualquery.privacy.misfits import Misfits, misfit_sensitivity
+from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
@@ -282,7 +282,7 @@ def _staged(
         wanted.append(("measure what is still least known, larger sets where they pay", half, None))
     if scored:
         larger = tuple(members for members in sets if len(members) > 2)
-        moved = misfit_sensitivity(len(larger), task.budget.neighbours)
+        moved = task.budget.neighbours.sensitivity(misfit_bound(len(larger)))
         wanted.append(
             (f"measure how wrong rows are on {len(larger):,} tables", SHARE_OF_SCORES, moved.l2_squared)
         )
