@@ -102,7 +102,16 @@ class Version:
     def run(self, case: str, *, counted: bool = True) -> None:
         source, (_, data) = str(self.checkout / "src"), CASES[case]
         found = subprocess.run(
-            [sys.executable, "-P", "-c", PROGRAM, source, case, str(table_path(data)), str(schema_path(data))],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                PROGRAM,
+                source,
+                case,
+                str(table_path(data)),
+                str(schema_path(data)),
+            ],
             env={**os.environ, "PYTHONPATH": source, "NUMBA_CACHE_DIR": str(self.cache)},
             capture_output=True,
             text=True,
