@@ -23,7 +23,7 @@ import dualquery
 from dualquery import Accounting, Budget, Neighbours, Release, example
 from dualquery.cli import run
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
+from dualquery.mechanisms.dual_query.parameters import Learning, dual_query_pure, dual_query_rho
 from dualquery.mechanisms.wishes import MECHANISMS, WISHES, flags_of, options, size_in_bytes
 from dualquery.privacy.conversion import rho_of
 
@@ -317,9 +317,9 @@ def test_plan_sums_up_steps_of_one_kind(command: Run, place: Path) -> None:
     ((words, (times, pure, rho)),) = priced(out).items()
     assert words == "draw queries that the records so far get wrong"
     assert times == 7  # the first round is free
-    closed = {**given, "rows": 30162, "neighbours": Neighbours.REPLACE}
-    assert float(pure) == pytest.approx(float(dual_query_pure(**closed)), rel=1e-3)
-    assert float(rho) == pytest.approx(float(dual_query_rho(**closed)), rel=1e-3)
+    closed = (Learning(**given), 30162, Neighbours.REPLACE)
+    assert float(pure) == pytest.approx(float(dual_query_pure(*closed)), rel=1e-3)
+    assert float(rho) == pytest.approx(float(dual_query_rho(*closed)), rel=1e-3)
 
 
 def test_steps_in_json(command: Run, place: Path) -> None:

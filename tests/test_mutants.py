@@ -471,14 +471,16 @@ LEDGERS = [
            "self._interpreter = self._paid(*events)", "self._interpreter = self._paid(events[0])",
            rounding("several_events_are_paid_all_or_none")),
     Mutant("DualQuery: replacing as adding", "mechanisms/dual_query/parameters.py",
-           "signed_range(neighbours, 1) * decimal(learning_rate)", "decimal(learning_rate)", _CLOSED_FORMS),
+           "signed_range(neighbours, 1) * decimal(learning.learning_rate)", "decimal(learning.learning_rate)",
+           _CLOSED_FORMS),
     Mutant("DualQuery: rho halved", "mechanisms/dual_query/parameters.py",
-           "samples * step**2 * _second_powers(rounds) / 8", "samples * step**2 * _second_powers(rounds) / 16",
+           "slack**2 * (rounds - 1)) / 8", "slack**2 * (rounds - 1)) / 16",
            _CLOSED_FORMS),
     Mutant("DualQuery: a round fewer", "mechanisms/dual_query/parameters.py", "return rounds * (rounds - 1) // 2",
            "return (rounds - 1) * (rounds - 2) // 2", _CLOSED_FORMS),
     Mutant("DualQuery: samples forgotten", "mechanisms/dual_query/parameters.py",
-           "return samples * step * _first_powers(rounds)", "return step * _first_powers(rounds)", _CLOSED_FORMS),
+           "return learning.samples * (step * _first_powers(rounds)", "return (step * _first_powers(rounds)",
+           _CLOSED_FORMS),
     Mutant("DualQuery: a plan without the slack", "mechanisms/dual_query/parameters.py",
            " + slack * (rounds - 1))", ")", rounding("the_ledger_pays_for_the_largest_number_of_rounds")),
 ]  # fmt: skip
@@ -516,7 +518,7 @@ SLOTS = [
            "self._sync(self._append(charged))", "self._append(charged)",
            journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
     Mutant("an unclean stop burns nothing", "interactive/opening.py",
-           "state.open_slot is not None and state.account.serving", "False",
+           "state.open_slot is not None and (lost or state.account.serving)", "False",
            journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
 ]  # fmt: skip
 

@@ -22,7 +22,16 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Laplace
-from dualquery.privacy.thresholds import Epochs, FarSide, Found, HazardTest, OpenEpoch, Slot, Table, tabulate
+from dualquery.privacy.thresholds import (
+    Epochs,
+    FarSide,
+    Found,
+    HazardTest,
+    OpenEpoch,
+    Slot,
+    Table,
+    tabulate,
+)
 from tests.audits.twins import Patch, Twin, nothing, sampled
 
 SEED = 2013

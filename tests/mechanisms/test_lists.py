@@ -11,8 +11,8 @@ import pytest
 import dualquery
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
+from dualquery.mechanisms.lists import CellFractions, told_counts
 from dualquery.mechanisms.mechanism import Outcome, Task
-from dualquery.mechanisms.noisy_cells import CellFractions, told_counts
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, LazyCells

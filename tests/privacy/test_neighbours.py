@@ -23,7 +23,7 @@ def test_relations_are_found_by_name_and_say_what_they_are():
         assert relation.words()
         assert relation.change
     assert len({relation.words() for relation in RELATIONS}) == len(RELATIONS)
-    with pytest.raises(BudgetError, match=r"one of replace, add-remove, person-.*, and 'swap' is none"):
+    with pytest.raises(BudgetError, match=r"one of replace, add-remove, person-.*, got 'swap'"):
         Neighbours.named("swap")
 
 

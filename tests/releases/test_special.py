@@ -15,7 +15,7 @@ from dualquery.beliefs.graphs import CutMatrix
 from dualquery.cli import run as run_command
 from dualquery.counting.counter import MemoryCounter, SpilledCounter
 from dualquery.game.moves import Heard
-from dualquery.mechanisms.coarsenings import COARSENINGS, excess
+from dualquery.mechanisms.cuts import COARSENINGS, excess
 from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting

@@ -41,7 +41,7 @@ from dualquery.audits.case import (
     pair_of,
 )
 from dualquery.counting.counter import MemoryCounter
-from dualquery.mechanisms.distance_curves import factored
+from dualquery.mechanisms.distances import factored
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection

@@ -97,7 +97,7 @@ class SlotSession:
     pair: Pair
     off: int = 13  # by how much the hypothesis of the second cell is off, in records
     tests: int = 60
-    test: HazardTest = HazardTest(Fraction(1, 2), threshold=12, order=2)
+    test: HazardTest | SparseVector = HazardTest(Fraction(1, 2), threshold=12, order=2)
 
     def sampler(self) -> Sampler:
         def begin(side: int, entropy: Entropy) -> Callable[[Ledger], Shown]:
@@ -166,5 +166,12 @@ def cases() -> list[Case]:
         *(
             Case("exceeds: whole table", pair.words, SlotSession(pair).sampler(), quick=600, long=20_000)
             for pair in (ALONE, REPLACED)
+        ),
+        Case(
+            "exceeds: whole table, sparse vector",
+            REPLACED.words,
+            SlotSession(REPLACED, off=3, test=SparseVector(Fraction(1, 2), threshold=2)).sampler(),
+            quick=600,
+            long=20_000,
         ),
     ]

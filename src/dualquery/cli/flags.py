@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SPEC = (
     "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
-    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, "
-    "`ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query a line. Join several with `+`, or give the flag again."
+    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, `ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query per "
+    "line. Join several with `+`, or give the flag again."
 )
 
 
@@ -175,21 +175,35 @@ def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that takes `options` (a dict) a flag for each option of a mechanism."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name != "options"]
-    known = wishes.options()
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name, option))
-        for name, option in known.items()
-    ]
 
     @functools.wraps(command)
     def completed(**named: Any) -> None:
-        wanted = {name: named.pop(name) for name in known}
-        command(**named, options={name: value for name, value in wanted.items() if value is not None})
+        given = {each.name: named.pop(each.name) for each in own}
+        command(**given, options={name: value for name, value in named.items() if value is not None})
 
-    completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    completed.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+    def complete(*, packages: bool) -> None:
+        added = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name, option)
+            )
+            for name, option in wishes.options(packages=packages).items()
+        ]
+        completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        completed.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+
+    complete(packages=False)
     del completed.__wrapped__
+    _COMPLETE[command.__name__] = complete
     return completed
+
+
+_COMPLETE: dict[str, Callable[..., None]] = {}  # by the name of the command
+
+
+def ask_packages(command: str) -> None:
+    """Give a command the flags of mechanisms that packages add, where it has flags of mechanisms."""
+    if command in _COMPLETE:
+        _COMPLETE[command](packages=True)
 
 
 def _flag(name: str, option: wishes.Option) -> Any:

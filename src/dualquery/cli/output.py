@@ -37,7 +37,7 @@ def _finite(data: object) -> object:
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
-    """A name and a value a line; on a terminal, long values are folded under themselves."""
+    """A name and a value per line; on a terminal, long values are folded under themselves."""
     room = _width()
     if room is None:
         for name, value in facts.items():

@@ -6,7 +6,7 @@ import numpy as np
 
 from dualquery import example, plots
 from dualquery.kinds.kind import Kind, Stored
-from dualquery.mechanisms.noisy_cells import FILE, CellFractions
+from dualquery.mechanisms.lists import FILE, CellFractions
 from dualquery.queries.language.codes import LOOK_UPS
 from dualquery.table.codes import CodeTable
 

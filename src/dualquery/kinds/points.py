@@ -8,7 +8,7 @@ import numpy as np
 
 from dualquery import example, plots
 from dualquery.kinds.kind import Kind, Stored
-from dualquery.mechanisms.distance_curves import FILE, DistanceCurves
+from dualquery.mechanisms.distances import FILE, DistanceCurves
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.language.distances import DISTANCES
 from dualquery.table.points import Points

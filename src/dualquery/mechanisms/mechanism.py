@@ -222,7 +222,7 @@ def choice(kind: type[Chosen], given: str | None, usual: Chosen, name: str) -> C
         if each.value == given:
             return each
     names = ", ".join(str(each.value) for each in kind)
-    raise DualQueryError(f"{name} is one of {names}, and '{given}' is none of them")
+    raise DualQueryError(f"{name} must be one of {names}, got '{given}'")
 
 
 def part_of(whole: Fraction, share: float) -> Fraction:

@@ -184,7 +184,7 @@ class RoundsWishes:
 
 @dataclass(frozen=True, kw_only=True)
 class NoWishes:
-    """Of whoever takes none."""
+    """Of a mechanism without options."""
 
 
 # Every mechanism: what may be asked of it, and where it lives. Nothing of it is imported before it is asked for.
@@ -194,7 +194,7 @@ BUILT_IN: dict[str, tuple[type, str]] = {
     "mwem": (MwemWishes, "dualquery.mechanisms.mwem:MWEM"),
     "pmw": (PmwWishes, "dualquery.mechanisms.pmw:PMW"),
     "mirror": (MirrorWishes, "dualquery.mechanisms.mirror:MIRROR"),
-    "euclidean": (EuclideanWishes, "dualquery.mechanisms.euclidean:EUCLIDEAN"),
+    "euclidean": (EuclideanWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
     "monomials": (MonomialWishes, "dualquery.mechanisms.monomials:MONOMIALS"),
     "parities": (ParityWishes, "dualquery.mechanisms.parities:PARITIES"),
     "laplace": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_LAPLACE"),
@@ -202,12 +202,12 @@ BUILT_IN: dict[str, tuple[type, str]] = {
     "hadamard": (RowsWishes, "dualquery.mechanisms.baselines:HADAMARD"),
     "uniform": (RowsWishes, "dualquery.mechanisms.baselines:UNIFORM"),
     "zeros": (RowsWishes, "dualquery.mechanisms.baselines:ZEROS"),
-    "coarsenings": (NoWishes, "dualquery.mechanisms.coarsenings:COARSENINGS"),
-    "frieze-kannan": (RoundsWishes, "dualquery.mechanisms.frieze_kannan:FRIEZE_KANNAN"),
-    "distance-curves": (NoWishes, "dualquery.mechanisms.distance_curves:DISTANCE_CURVES"),
-    "coordinate-wise": (RoundsWishes, "dualquery.mechanisms.coordinate_wise:COORDINATE_WISE"),
-    "noisy-cells": (NoWishes, "dualquery.mechanisms.noisy_cells:NOISY_CELLS"),
-    "touched-weights": (RoundsWishes, "dualquery.mechanisms.touched_weights:TOUCHED_WEIGHTS"),
+    "coarsenings": (NoWishes, "dualquery.mechanisms.cuts:COARSENINGS"),
+    "frieze-kannan": (RoundsWishes, "dualquery.mechanisms.cuts:FRIEZE_KANNAN"),
+    "distance-curves": (NoWishes, "dualquery.mechanisms.distances:DISTANCE_CURVES"),
+    "coordinate-wise": (RoundsWishes, "dualquery.mechanisms.distances:COORDINATE_WISE"),
+    "noisy-cells": (NoWishes, "dualquery.mechanisms.lists:NOISY_CELLS"),
+    "touched-weights": (RoundsWishes, "dualquery.mechanisms.lists:TOUCHED_WEIGHTS"),
 }
 WISHES = {name: wishes for name, (wishes, _) in BUILT_IN.items()}
 MECHANISMS: Registry[AnyMechanism] = Registry(

@@ -23,10 +23,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from dualquery.errors import BudgetError, require
-from dualquery.queries.countable import Bound
+
+if TYPE_CHECKING:  # flags of the command line need the names of relations, and nothing heavy
+    from dualquery.queries.countable import Bound
 
 Row = TypeVar("Row")
 
@@ -111,7 +113,7 @@ class Neighbours(ABC):
                     )
                 return kind(records_per_person)
         names = ", ".join(relation.value for relation in (*RELATIONS, *person_relations(1)))
-        raise BudgetError(f"neighbours are one of {names}, and '{name}' is none of them")
+        raise BudgetError(f"neighbours must be one of {names}, got '{name}'")
 
 
 class _OneRecord(Neighbours):

@@ -296,9 +296,12 @@ class FieldKind:
         return FieldKind(f"{self.words}, or null", lambda value: value is None or self.fits(value))
 
 
+def _real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
 def _number(value: Any) -> bool:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return known and 0 <= value < LARGEST and math.isfinite(value)
+    return _real(value) and value >= 0
 
 
 def _whole(value: Any) -> bool:
@@ -338,7 +341,7 @@ def _histogram(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
     edges, counts = value.get("edges", 0), value.get("counts", 0)
-    if not _list_of(_number)(edges) or not _list_of(_whole)(counts):
+    if not _list_of(_real)(edges) or not _list_of(_whole)(counts):
         return False
     return len(edges) == len(counts) + 1 or not (edges or counts)
 

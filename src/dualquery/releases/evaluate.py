@@ -187,7 +187,7 @@ USUAL = ("projection", "dualquery", "mwem", "gaussian", "laplace", "uniform")
 
 
 class Comparison(NamedTuple):
-    """A frame with a row a mechanism, and a picture of their mean errors."""
+    """A frame with one row per mechanism, and a picture of their mean errors."""
 
     frame: Any
     picture: Figure

@@ -1,4 +1,4 @@
-"""Answers as frames: a row a question or a cell, with its share of the records and its 95% bar.
+"""Answers as frames: one row per question or cell, with its share of the records and its 95% bar.
 
     query or attributes, share, bar                   fractions of the table
     count, count_bar                                  the same times n, where n is public
@@ -36,7 +36,7 @@ KINDS = ("pandas", "polars", "arrow")
 def as_frame(table: pa.Table, kind: str) -> Any:
     """An Arrow table as the kind of frame that is wanted."""
     if kind not in KINDS:
-        raise DualQueryError(f"frames are one of {', '.join(KINDS)}, and '{kind}' is none of them")
+        raise DualQueryError(f"frame must be one of {', '.join(KINDS)}, got '{kind}'")
     if kind == "arrow":
         return table
     try:
@@ -49,7 +49,7 @@ def as_frame(table: pa.Table, kind: str) -> Any:
 
 
 def answers_table(release: Release, answers: Sequence[Answer]) -> pa.Table:
-    """A row a question."""
+    """One row per question."""
     values = np.array([each.value for each in answers], np.float64)
     bars = [each.error for each in answers]
     return pa.table(
@@ -105,9 +105,7 @@ def _names(by: str | Sequence[str]) -> list[str]:
     if isinstance(by, str):
         return [by]
     if not isinstance(by, Iterable):
-        raise QueryError(
-            f"a table is by the name of an attribute, or by a list of names, and {type(by).__name__} is neither"
-        )
+        raise QueryError(f"expected the name of an attribute or a list of names, got {type(by).__name__}")
     return list(by)
 
 

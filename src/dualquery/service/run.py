@@ -94,6 +94,7 @@ def table_of(
         release=release,
         questions=settings.questions,
         tolerance=settings.tolerance,
+        test=settings.test,
         records=settings.public_rows,
         journal=journal,
         **more,

@@ -58,12 +58,10 @@ from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 from dualquery.types import Cells, Reals, Set
 
-LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
 ROUGH_STEPS = 4  # of expectation and maximisation, where only shares follow from it
 SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
 MOST_CHOSEN = 32  # sets that the last stage measures
 CLEAR = 1.5  # deviations of its noise that a score must exceed, and those of a chosen set that an error must
-SCOUT_ROWS = 40_000  # fitted before the scores are asked for
 MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
 Shares = Mapping[Set, float]  # of the budget
 
@@ -107,16 +105,13 @@ class StagedTables:
         return predicted_curves(self.sets, ones, rows, np.array(units))
 
     def allocation(self, curves: Curves) -> Allocation:
-        """Shares of both halves together; pairs alone where larger sets would gain next to nothing."""
+        """Shares of both halves together."""
         assert self.halves is not None
         budget = sum(stage.share for stage in self.halves)
         best = allocate(curves, self.workload, budget)
         pairs = np.array([len(members) == 2 for members in self.sets])
         if not best.shares[~pairs].any():
             return best
-        alone = allocate(curves, self.workload, budget, allowed=pairs)
-        if best.tables.mean() >= (1 - LEAST_GAIN) * alone.tables.mean():
-            return alone
         worked = self._within_work(curves, best)
         return best if worked.all() else allocate(curves, self.workload, budget, allowed=pairs | worked)
 
@@ -159,8 +154,8 @@ class StagedTables:
         settled[2] = self._shares(self._second_half(task, known, ones, curves, wanted, half))
         known = known.joined(measured(2, settled[2]))
         if self.last is not None:
-            scout = Effort.of(min(SCOUT_ROWS, max(1, effort.rows // 3)))
-            picked = self._picked(curator, task, known, allowances[3], scout, rng)
+            noise = float(np.mean([known.deviation(s) for s in known.of_order(2)]))
+            picked = self._picked(curator, task, known, allowances[3], effort.shorter(noise), rng)
             settled[4] = picked or self._shares(wanted.shares)
             known = known.joined(measured(4, settled[4]))
         return known, self._at_once(task, known), replace(self, settled=settled)
@@ -233,14 +228,11 @@ class StagedTables:
 
 MOST_OF_TOTAL = 0.05
 CLEAR_TOTAL = 0.01  # of the records: more of the budget is spent where the noise of their number exceeds it
-LEAST_OF_ONES = 0.05
 PRECISE = 0.015  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
 SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
 CLEAR_SCORES = 0.006  # of the records: scores are asked for where their noise stays below
 MOST_UNIT = 3.0  # variance at sensitivity one: they are asked for from ε = 3 or so on
-LEFT_OUT = 0.05  # of the larger sets: where fewer are left out, there is nothing to choose
 MOST_CELLS = 4_000_000  # of all larger sets that may be measured
-LONG_WORK = 0.6  # of a fit of long chains, beside one of short ones that looks at as many values
 STEEPNESS = 1.5  # of the one-way tables that a plan assumes
 
 
@@ -332,7 +324,7 @@ def _share_of_total(task: Task, unit: float) -> float:
 def _share_of_ones(ones: int, unit: float, rows: int) -> float:
     """The usual share; less where one-way noise is already far below what sampling does."""
     noise = math.sqrt(unit * ones / SHARE_OF_ONES / rows)
-    return SHARE_OF_ONES * min(1.0, max(LEAST_OF_ONES / SHARE_OF_ONES, math.sqrt(noise / PRECISE)))
+    return SHARE_OF_ONES * min(1.0, math.sqrt(noise / PRECISE))
 
 
 def _scores_pay(task: Task, made: StagedTables) -> bool:
@@ -340,9 +332,7 @@ def _scores_pay(task: Task, made: StagedTables) -> bool:
     squared = task.budget.neighbours.largest_squared(alone=len(made.larger), apart=4 * len(made.larger))
     if made.unit > MOST_UNIT or math.sqrt(squared * made.unit / SHARE_OF_SCORES) > CLEAR_SCORES * task.rows:
         return False
-    expected = expectation(task, made)
-    found = sum(len(members) > 2 for members in expected.sets)
-    return found < (1 - LEFT_OUT) * len(made.larger)
+    return sum(len(members) > 2 for members in expectation(task, made).sets) < len(made.larger)
 
 
 def assumed_ones(task: Task) -> dict[int, Cells]:
@@ -389,7 +379,7 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) 
     held = (*(s for s in made.ones if s), *made.sets)
     seconds, need, largest = cost_of_fit(task, pairs, effort, expected.cell_noise, held)
     if any(len(s) > 2 for s in expected.sets):
-        seconds += LONG_WORK * cost_of_fit(task, expected.sets, effort, expected.cell_noise).seconds
+        seconds += cost_of_fit(task, expected.sets, effort, expected.cell_noise).seconds
     if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
     counted = 24 * sum(math.prod(task.domain.sizes[list(s)].tolist()) for s in made.larger)

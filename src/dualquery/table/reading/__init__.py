@@ -20,8 +20,9 @@ readers quote cells.
 *Reading maps neighbouring tables to neighbouring records*: each record is read by itself, whatever the
 others hold (docs/schema.md has the proof). A kind of file for which that is not known is refused.
 
-*Adding a source.* A kind of tables is one value, a `Source`, for files made by `file_source`; `SOURCES.append(value)`
-makes it known. The first source in the list that handles a table reads it, so nothing that is read today changes.
+*Adding a source.* A kind of tables is one value, a `Source`, for files made by `file_source`; `register` or an entry
+point makes it known. The first source that handles a table reads it, those of packages last, so nothing that is read
+today changes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from dualquery.errors import DataError
+from dualquery.register import Registry
 from dualquery.table.reading.arrow import ARROW, FRAME, PARQUET
 from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
 from dualquery.table.reading.mixed import BOOK, JSON
@@ -77,7 +79,10 @@ def batches(given: AnyTable, wanted: WantedColumns) -> Iterator[pa.Table]:
 
 def source_of(given: AnyTable) -> Source:
     """Who reads a table; an error that says what to give instead where nobody does."""
-    for source in SOURCES:
+    for source in BUILT_IN:
+        if source.handles(given):
+            return source
+    for source in SOURCES.values():  # for which packages are asked
         if source.handles(given):
             return source
     if not is_path(given):
@@ -145,4 +150,5 @@ def _of_parts(pattern: str, wanted: WantedColumns) -> Iterator[pa.Table]:
 PATTERN = Source(
     _is_pattern, _of_parts, lambda given: sum(source_of(part).memory(part) or 0 for part in _matching(given))
 )
-SOURCES: list[Source] = [DATABASE, PATTERN, BOOK, PARQUET, TEXT, ARROW, JSON, FRAME]
+BUILT_IN = (DATABASE, PATTERN, BOOK, PARQUET, TEXT, ARROW, JSON, FRAME)
+SOURCES: Registry[Source] = Registry("sources", "source")
