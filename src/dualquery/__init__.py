@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     )
     from dualquery.privacy.noise import Noise as Noise
     from dualquery.queries.families import from_spec as from_spec, marginals as marginals, parities as parities
-    from dualquery.queries.group import Digest as Digest, Group as Group, Opaque as Opaque
+    from dualquery.queries.group import Digest as Digest, Group as Group, NotProducts as NotProducts
     from dualquery.queries.random_families import random_conjunctions as random_conjunctions, ranges as ranges
     from dualquery.queries.workload import Grammar as Grammar, Workload as Workload
     from dualquery.registry import register as register

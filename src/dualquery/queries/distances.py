@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.group import (
     Digest,
-    Opaque,
+    NotProducts,
     bound_of_queries,
     padded,
 )
@@ -44,7 +44,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Distances(Derived, Opaque):
+class Distances(Derived, NotProducts):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
@@ -54,7 +54,7 @@ class Distances(Derived, Opaque):
     grid: int = GRID  # the last position of a column
 
     unit = UNIT
-    words = "distances"
+    noun = "distances"
 
     @property
     def size(self) -> int:
@@ -83,10 +83,6 @@ class Distances(Derived, Opaque):
             assert isinstance(codes, np.ndarray), "a coordinate is a position"
             total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j], self.grid)
         return total
-
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
-        apart = np.abs(self.positions - record)
-        answers += ((self.shares[self.which] * apart).sum(axis=1) // self.grid).astype(np.int32)
 
     def scope(self) -> NDArray[np.int32]:
         used = self.shares[np.unique(self.which)]

@@ -348,21 +348,20 @@ class Listed:
         yield self
 
 
-class Opaque(Listed):
-    """Listed queries that are no products of conditions on single attributes: cuts, distances, lists of records."""
+class NotProducts(Listed):
+    """Kinds of query that are no products of one-attribute predicates; each asks about all columns."""
 
-    words: ClassVar[str] = "these queries"
-    predicates: ClassVar[Predicates] = NO_PREDICATES
+    noun: ClassVar[str]
+    predicates = NO_PREDICATES
+
+    def scope(self: Group) -> NDArray[np.int32]:
+        return padded([tuple(range(self.domain.width))])
 
     def add_answers(self: Group, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         answers += self.counts(Records.from_rows(self.domain, record[None, :])).astype(np.int32)
 
-    def scope(self: Group) -> NDArray[np.int32]:
-        """Every query may ask about all attributes."""
-        return padded([tuple(range(self.domain.width))])
-
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
-        refuse_products(self.words)
+        refuse_products(self.noun)
 
 
 PAD = np.iinfo(np.int32).max  # sorts behind every literal

@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.queries.countable import ONE_CELL, Bound
-from dualquery.queries.group import Digest, Opaque
+from dualquery.queries.group import (
+    Digest,
+    NotProducts,
+)
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.records import Records
 from dualquery.types import Integers, Words
@@ -28,7 +31,7 @@ class Catalogue:
 
 
 @dataclass(frozen=True, eq=False)
-class Lists(Opaque):
+class Lists(NotProducts):
     """Lists of cells, how each is written, and what the cells are called."""
 
     domain: CodeTable
@@ -37,8 +40,7 @@ class Lists(Opaque):
     said: tuple[str, ...] = field(repr=False)
     catalogue: Catalogue = field(repr=False)
 
-    unit = 1
-    words = "lists of records"
+    noun = "lists of records"
 
     @property
     def size(self) -> int:

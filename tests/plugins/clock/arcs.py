@@ -9,19 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery import Digest, Domain, Grammar, Group, Opaque, QueryError, Records, Workload
+from dualquery import Digest, Domain, Grammar, Group, NotProducts, QueryError, Records, Workload
 
 HOURS = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Arcs(Opaque):
+class Arcs(NotProducts):
     """Query q asks for the records with an hour in members[q]; a record adds 0 or 1 to each."""
 
     domain: Domain
     members: NDArray[np.bool_]  # a row a query, a column an hour
 
-    words = "arcs"
+    noun = "arcs"
 
     @property
     def size(self) -> int:
