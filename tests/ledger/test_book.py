@@ -16,8 +16,8 @@ from sqlalchemy import exc
 
 from dualquery import Accounting, Budget, BudgetError, DualQueryError, LedgerError, Neighbours
 from dualquery.ledger import storage
-from dualquery.ledger.book import Currency, PrepaidLedger, Statement, written
-from dualquery.ledger.books import Books, below, create
+from dualquery.ledger.book import Currency, PrepaidLedger, Statement, below, written
+from dualquery.ledger.books import Books, create
 from dualquery.ledger.storage import engine_of
 from dualquery.privacy.accounting import gaussian_rho_units, pure_cap, rho_cap
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of

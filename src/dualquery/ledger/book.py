@@ -76,12 +76,7 @@ class Book:
     @staticmethod
     def of(promise: Promise, head: Head) -> Book:
         """The book that a chain is; LedgerError where it cannot be read as one, or its cap implies no such ε."""
-        known = {
-            "name": promise.name,
-            "cap": promise.cap,
-            "created": promise.created,
-            "origin": promise.origin,
-        }
+        known = {name: getattr(promise, name) for name in ("name", "cap", "created", "origin")}
         try:
             book = Book(**json.loads(promise.promise), **known, spent=head.spent)
             readable = 0 < float(book.epsilon) < math.inf and 0 <= float(book.delta) < 1 and _printable(book)

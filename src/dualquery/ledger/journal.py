@@ -11,7 +11,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sql
@@ -256,11 +256,9 @@ class Storage:
 
     # Connections
 
-    @contextmanager
-    def reading(self) -> Iterator[sql.Connection]:
+    def reading(self) -> AbstractContextManager[sql.Connection]:
         """A short look, of one moment."""
-        with transaction(self._engine, writes=False, longest=LONGEST) as connection:
-            yield connection
+        return transaction(self._engine, writes=False, longest=LONGEST)
 
     @contextmanager
     def _writing(self) -> Iterator[sql.Connection]:
