@@ -21,9 +21,8 @@ from rich.table import Table
 
 from benchmarks.harness import RESULTS, Figure, data_folder, in_fresh_process, records_of, schema_path, show
 from dualquery.counting.counter import MemoryCounter
-from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.error_bars import Draw, made_replicas
-from dualquery.mechanisms.mechanism import Plan, Task, shown
+from dualquery.mechanisms.mechanism import AnyMechanism, Plan, Task, shown
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

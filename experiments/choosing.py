@@ -1,4 +1,4 @@
-"""Which mechanism for which shape: the evidence behind `mechanisms/choose.py` and docs/evidence.md."""
+"""Which mechanism for which shape: the evidence behind `kinds/records.py` and docs/evidence.md."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.example import SCHEMA, survey
-from dualquery.mechanisms.choose import MECHANISMS, choose
+from dualquery.kinds.kind import choose
 from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload

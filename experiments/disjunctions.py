@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.queries.families import attributes_of_disjunctions, disjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records

@@ -9,9 +9,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
-from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.dual_query.parameters import ROUNDS_MOST, SAMPLES_A_DECISION
+from dualquery.mechanisms.mechanism import AnyMechanism
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting
 from experiments import drawing

@@ -28,9 +28,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, default_delta
 from dualquery.queries.families import from_spec
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Categorical, Domain
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
 from dualquery.table.schema import read_schema
 from experiments import drawing

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.queries.families import from_spec
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload

@@ -28,7 +28,6 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.noise import discrete_gaussian
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import Slot
 from dualquery.queries.families import from_texts
 from dualquery.queries.language.reader import Reader
@@ -216,7 +215,7 @@ def measure_planted(times: int, seed: int) -> dict[str, Value]:
         ledger = Ledger(BUDGET)
         slot = Slot(ledger, rule.test.event, rule.measured)
         surprise = Curator(counter, ledger, entropy).exceeds(
-            GroupCounts(question.group), np.array([5000]), law=slot.law(rule.test), noise=rule.noise(question)
+            question.group, np.array([5000]), law=slot.law(rule.test), noise=rule.noise(question)
         )
         silent += surprise is None
     expected = 1 - float(sum(rule.test.probabilities(off)))

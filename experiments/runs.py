@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.choose import AnyMechanism
 from dualquery.mechanisms.dual_query.parameters import (
+    Learning,
     dual_query_advanced,
     dual_query_pure,
     dual_query_rho,
     from_budget,
 )
-from dualquery.mechanisms.mechanism import Outcome, Plan, Task, shown
+from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Plan, Task, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget, Spent
 from dualquery.privacy.conversion import epsilon_of
@@ -157,17 +157,11 @@ def dual_query_epsilons(
     neighbours: Neighbours = Neighbours.REPLACE,
 ) -> dict[Accounting, float]:
     """The ε of a run of DualQuery by Theorem 4.2, by Theorem 4.3 and by ρ; as printed where records are replaced."""
-    run: dict[str, Any] = {
-        "learning_rate": learning_rate,
-        "samples": samples,
-        "rounds": rounds,
-        "rows": rows,
-        "neighbours": neighbours,
-    }
+    run = (Learning(learning_rate, samples, rounds), rows, neighbours)
     return {
-        Accounting.PURE: float(dual_query_pure(**run)),
-        Accounting.THEOREM_4_3: dual_query_advanced(**run, delta=delta),
-        Accounting.ZCDP: epsilon_of(dual_query_rho(**run), delta=delta),
+        Accounting.PURE: float(dual_query_pure(*run)),
+        Accounting.THEOREM_4_3: dual_query_advanced(*run, delta=delta),
+        Accounting.ZCDP: epsilon_of(dual_query_rho(*run), delta=delta),
     }
 
 

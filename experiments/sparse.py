@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.mechanisms.special import SPECIAL
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.queries.lists import Catalogue, Lists
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import cells_of, codes_table
@@ -94,7 +94,7 @@ def measure(case: str, method: str, seed: int) -> dict[str, Value]:
     elif method == BY_HAND:
         answers = by_hand(case, workload, seed)
     else:
-        run = run_of(SPECIAL[method], records, workload, special_budget(), seed)
+        run = run_of(MECHANISMS[method], records, workload, special_budget(), seed)
         answers, seconds = answers_of(run.outcome, workload), run.seconds
     error = RECORDS * np.abs(answers - truth)
     return {

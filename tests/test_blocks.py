@@ -56,7 +56,7 @@ NO_CODE = {
         1,
     ): "what `make demo` prints; `test_the_demonstration_prints_what_the_page_shows` compares it",
     ("docs/how_it_works.md", 0): "a drawing",
-    ("docs/schema.md", 6): "no attribute; tests/tables_in/test_schema_check.py adds one",
+    ("docs/schema.md", 6): "no attribute; tests/table/test_schema_check.py adds one",
     ("docs/schema.md", 11): "a table; tests/privacy/test_persons.py reads it",
     ("docs/schema.md", 13): "a table; tests/privacy/test_persons.py reads it",
     ("docs/schema.md", 15): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",

@@ -23,9 +23,8 @@ import dualquery
 from dualquery import Accounting, Budget, Neighbours, Release, example
 from dualquery.cli import run
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
-from dualquery.mechanisms.special import SPECIAL
-from dualquery.mechanisms.wishes import WISHES, flags_of, options, size_in_bytes
+from dualquery.mechanisms.dual_query.parameters import Learning, dual_query_pure, dual_query_rho
+from dualquery.mechanisms.wishes import MECHANISMS, WISHES, flags_of, options, size_in_bytes
 from dualquery.privacy.conversion import rho_of
 
 PEOPLE = 600
@@ -162,7 +161,7 @@ def test_a_question_is_quick(place: Path, tmp_path: Path, mechanism: str) -> Non
     probe = (
         "import sys; from dualquery.cli import run; code = run(sys.argv[1:]); "
         "idle = {'numba', 'llvmlite', 'pandas', 'scipy', 'pyarrow.dataset', 'sqlalchemy', 'matplotlib', "
-        "'dualquery.privacy.curator', 'dualquery.mechanisms.choose', 'dualquery.releases.report'}; "
+        "'dualquery.privacy.curator', 'dualquery.mechanisms.mechanism', 'dualquery.releases.report'}; "
         "assert not idle & set(sys.modules), idle & set(sys.modules); sys.exit(code)"
     )
     for question in ("age >= 55 & smokes = yes", "sex = male | !(commute = car)"):
@@ -318,9 +317,9 @@ def test_plan_sums_up_steps_of_one_kind(command: Run, place: Path) -> None:
     ((words, (times, pure, rho)),) = priced(out).items()
     assert words == "draw queries that the records so far get wrong"
     assert times == 7  # the first round is free
-    closed = {**given, "rows": 30162, "neighbours": Neighbours.REPLACE}
-    assert float(pure) == pytest.approx(float(dual_query_pure(**closed)), rel=1e-3)
-    assert float(rho) == pytest.approx(float(dual_query_rho(**closed)), rel=1e-3)
+    closed = (Learning(**given), 30162, Neighbours.REPLACE)
+    assert float(pure) == pytest.approx(float(dual_query_pure(*closed)), rel=1e-3)
+    assert float(rho) == pytest.approx(float(dual_query_rho(*closed)), rel=1e-3)
 
 
 def test_steps_in_json(command: Run, place: Path) -> None:
@@ -376,7 +375,11 @@ def test_flags_of_other_mechanisms_are_refused(command: Run, place: Path, mechan
         sentence = f"{flag} means nothing to the mechanism '{mechanism}'; leave it out"
         refused(command(*plan_arguments(place, "--mechanism", mechanism, *given)), sentence)
     # A release asks first whether the mechanism plays the table.
-    said = "plays tables of" if mechanism in SPECIAL else "means nothing to the mechanism"
+    said = (
+        "plays tables of"
+        if MECHANISMS[mechanism].plays not in (None, ("records",))
+        else "means nothing to the mechanism"
+    )
     flag = "--" + foreign[0].replace("_", "-")
     arguments = release_arguments(place, place / "nothing")[: -len(QUICK)]
     given = [flag, words.get(foreign[0], 3)]

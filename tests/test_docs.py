@@ -11,9 +11,7 @@ import pytest
 import typer.main
 
 from dualquery.cli.app import app
-from dualquery.mechanisms.choose import MECHANISMS
-from dualquery.mechanisms.special import SPECIAL
-from dualquery.mechanisms.wishes import WISHES, Flag, flags_of, options
+from dualquery.mechanisms.wishes import MECHANISMS, WISHES, Flag, flags_of, options
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (dualquery.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -120,7 +118,7 @@ def test_the_page_of_mechanisms_has_every_one() -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "learners.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]+) \|", page.partition("\n## ")[0], re.MULTILINE)
     written = [name for row in rows for name in re.findall(r"`([a-z][a-z-]+)`", row)]
-    assert sorted(written) == sorted([*MECHANISMS, *SPECIAL])
+    assert sorted(written) == sorted(MECHANISMS)
 
 
 def test_the_version_is_one() -> None:

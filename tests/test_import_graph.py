@@ -20,7 +20,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
     {"compiled", "errors", "randomness", "types"},
-    {"example"},
+    {"example", "plots", "register"},
     {"table"},
     {"queries"},
     {"counting"},
@@ -31,6 +31,7 @@ STEPS = [
     {"oracles"},
     {"beliefs"},
     {"mechanisms"},
+    {"kinds"},
     {"releases"},
     {"audits"},
     {"interactive"},
@@ -96,8 +97,9 @@ def imported_by(nodes: Iterable[ast.AST]) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are written out"
             found |= {home_of(str(node.module), alias.name) for alias in node.names}
-        elif isinstance(node, ast.Constant) and node.value in PATHS and "." in node.value:
-            found.add(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named = node.value.partition(":")[0]  # "module:name", in a registry
+            found |= {named} & PATHS.keys() if "." in named else set()
     return {name for name in found if name.split(".")[0] == "dualquery"}
 
 
@@ -270,9 +272,11 @@ def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged()
         "dualquery.service.run",
     }  # whose records are released ones
     judged = {"dualquery.releases.make", "dualquery.releases.evaluate"}
-    counters = users_of("MemoryCounter", "SpilledCounter", "SparkCounter")
-    counters = {name for name in counters if part(name) != "audits"}  # whose tables are invented
-    assert counters == {"dualquery.counting.opening", *judged, *released}
+    counters = users_of("MemoryCounter", "SpilledCounter", "SparkCounter", "counted_by")
+    counters = {
+        name for name in counters if part(name) not in ("audits", "counting")
+    }  # tables of audits are invented
+    assert counters == judged | released
     assert users_of("open_counter") == judged
     assert users_of("ColumnCounter") - released == {"dualquery.interactive.opening"}
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dualquery.table.column_text import KEYS
-from dualquery.table.columns import Spread
+from dualquery.table.columns import KEYS
 from dualquery.table.dates import PERIODS
+from dualquery.table.numbers import Spread
 
 TEXT = {"type": "string"}
 TEXTS = {"type": "array", "items": TEXT}

@@ -13,143 +13,81 @@ Names are imported when they are first used, so that a command that needs no ker
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dualquery.register import KINDS
 
 __version__ = "0.3.0"
 
-_HOMES = {
-    "Accounting": "dualquery.privacy.budget",
-    "Answer": "dualquery.releases.release",
-    "Budget": "dualquery.privacy.budget",
-    "BudgetError": "dualquery.errors",
-    "Categorical": "dualquery.table.domain",
-    "Certificate": "dualquery.releases.certificate",
-    "Comparison": "dualquery.releases.evaluate",
-    "DataError": "dualquery.errors",
-    "Domain": "dualquery.table.domain",
-    "Dates": "dualquery.table.dates",
-    "Draft": "dualquery.table.draft",
-    "DualQueryError": "dualquery.errors",
-    "Evaluation": "dualquery.releases.evaluate",
-    "Figure": "dualquery.releases.plots",
-    "Items": "dualquery.table.domain",
-    "LedgerError": "dualquery.errors",
-    "Neighbours": "dualquery.privacy.neighbours",
-    "Numeric": "dualquery.table.domain",
-    "Online": "dualquery.interactive.online",
-    "PersonAddRemove": "dualquery.privacy.neighbours",
-    "PersonReplace": "dualquery.privacy.neighbours",
-    "Plan": "dualquery.mechanisms.mechanism",
-    "QueryError": "dualquery.errors",
-    "Records": "dualquery.table.records",
-    "Release": "dualquery.releases.release",
-    "ReleaseError": "dualquery.errors",
-    "Schema": "dualquery.table.schema",
-    "SchemaError": "dualquery.errors",
-    "Verification": "dualquery.releases.verify",
-    "Workload": "dualquery.queries.workload",
-    "compare": "dualquery.releases.evaluate",
-    "dates": "dualquery.table.dates",
-    "default_delta": "dualquery.privacy.budget",
-    "encode": "dualquery.table.encoding",
-    "equal_width": "dualquery.table.domain",
-    "evaluate": "dualquery.releases.evaluate",
-    "from_spec": "dualquery.queries.families",
-    "marginals": "dualquery.queries.families",
-    "online": "dualquery.interactive.opening",
-    "parities": "dualquery.queries.families",
-    "plan": "dualquery.releases.plan",
-    "random_conjunctions": "dualquery.queries.random_families",
-    "ranges": "dualquery.queries.random_families",
-    "release": "dualquery.releases.make",
-    "read_schema": "dualquery.table.schema",
-    "schema_draft": "dualquery.table.draft",
-    "verify": "dualquery.releases.verify",
-}
-
-__all__ = [
-    "Accounting",
-    "Answer",
-    "Budget",
-    "BudgetError",
-    "Categorical",
-    "Certificate",
-    "Comparison",
-    "DataError",
-    "Dates",
-    "Domain",
-    "Draft",
-    "DualQueryError",
-    "Evaluation",
-    "Figure",
-    "Items",
-    "LedgerError",
-    "Neighbours",
-    "Numeric",
-    "Online",
-    "PersonAddRemove",
-    "PersonReplace",
-    "Plan",
-    "QueryError",
-    "Records",
-    "Release",
-    "ReleaseError",
-    "Schema",
-    "SchemaError",
-    "Verification",
-    "Workload",
-    "__version__",
-    "compare",
-    "dates",
-    "default_delta",
-    "encode",
-    "equal_width",
-    "evaluate",
-    "from_spec",
-    "marginals",
-    "online",
-    "parities",
-    "plan",
-    "random_conjunctions",
-    "ranges",
-    "read_schema",
-    "release",
-    "schema_draft",
-    "verify",
-]
-
-if TYPE_CHECKING:
+# fmt: off
+# isort: off
+if TYPE_CHECKING:  # every public name and its home, for whoever checks types and for `_HOMES`
+    from dualquery.interactive.online import Online as Online
+    from dualquery.interactive.opening import online as online
     from dualquery.errors import (
-        BudgetError,
-        DataError,
-        DualQueryError,
-        LedgerError,
-        QueryError,
-        ReleaseError,
-        SchemaError,
+        BudgetError as BudgetError, DataError as DataError, DualQueryError as DualQueryError,
+        LedgerError as LedgerError, QueryError as QueryError, ReleaseError as ReleaseError,
+        SchemaError as SchemaError,
     )
-    from dualquery.interactive.online import Online
-    from dualquery.interactive.opening import online
-    from dualquery.mechanisms.mechanism import Plan
-    from dualquery.privacy.budget import Accounting, Budget, default_delta
-    from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
-    from dualquery.queries.families import from_spec, marginals, parities
-    from dualquery.queries.random_families import random_conjunctions, ranges
-    from dualquery.queries.workload import Workload
-    from dualquery.releases.certificate import Certificate
-    from dualquery.releases.evaluate import Comparison, Evaluation, compare, evaluate
-    from dualquery.releases.make import release
-    from dualquery.releases.plan import plan
-    from dualquery.releases.plots import Figure
-    from dualquery.releases.release import Answer, Release
-    from dualquery.releases.verify import Verification, verify
-    from dualquery.table.dates import Dates, dates
-    from dualquery.table.domain import Categorical, Domain, Items, Numeric, equal_width
-    from dualquery.table.draft import Draft, schema_draft
-    from dualquery.table.encoding import encode
-    from dualquery.table.records import Records
-    from dualquery.table.schema import Schema, read_schema
+    from dualquery.example import Example as Example
+    from dualquery.kinds.kind import Kind as Kind, Stored as Stored
+    from dualquery.mechanisms.artefact import (
+        Artefact as Artefact, BareAnswers as BareAnswers, SyntheticRecords as SyntheticRecords,
+    )
+    from dualquery.mechanisms.mechanism import (
+        Mechanism as Mechanism, Outcome as Outcome, Plan as Plan, Step as Step, Task as Task,
+    )
+    from dualquery.mechanisms.wishes import wish as wish
+    from dualquery.plots import Figure as Figure
+    from dualquery.privacy.budget import Accounting as Accounting, Budget as Budget, default_delta as default_delta
+    from dualquery.privacy.curator import Curator as Curator
+    from dualquery.privacy.neighbours import (
+        Neighbours as Neighbours, PersonAddRemove as PersonAddRemove, PersonReplace as PersonReplace,
+    )
+    from dualquery.queries.families import from_spec as from_spec, marginals as marginals, parities as parities
+    from dualquery.queries.group import Group as Group, Listed as Listed
+    from dualquery.queries.random_families import random_conjunctions as random_conjunctions, ranges as ranges
+    from dualquery.queries.workload import Grammar as Grammar, Workload as Workload
+    from dualquery.register import register as register
+    from dualquery.releases.certificate import Certificate as Certificate
+    from dualquery.releases.evaluate import (
+        Comparison as Comparison, Evaluation as Evaluation, compare as compare, evaluate as evaluate,
+    )
+    from dualquery.releases.make import release as release
+    from dualquery.releases.plan import plan as plan
+    from dualquery.releases.release import Answer as Answer, Release as Release
+    from dualquery.releases.verify import Verification as Verification, verify as verify
+    from dualquery.table.dates import Dates as Dates, dates as dates
+    from dualquery.table.domain import (
+        Categorical as Categorical, Domain as Domain, Items as Items, Numeric as Numeric,
+        equal_width as equal_width,
+    )
+    from dualquery.table.draft import Draft as Draft, schema_draft as schema_draft
+    from dualquery.table.encoding import encode as encode
+    from dualquery.table.records import Records as Records
+    from dualquery.table.schema import Schema as Schema, read_schema as read_schema
+# isort: on
+# fmt: on
+
+_HOMES = {
+    alias.name: str(node.module)
+    for node in ast.walk(ast.parse(Path(__file__).read_text(encoding="utf-8")))
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+    if alias.asname
+}
+__all__ = ["__version__", *sorted(_HOMES)]
+
+# The kinds of tables, which modules look up that stand below them.
+KINDS.homes.update(
+    records="dualquery.kinds.records:RECORDS",
+    graph="dualquery.kinds.graph:GRAPH",
+    points="dualquery.kinds.points:POINTS",
+    codes="dualquery.kinds.codes:CODES",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -37,7 +37,9 @@ from dualquery.audits.case import (
 )
 from dualquery.audits.curator import law_of
 from dualquery.cli import run
-from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.wishes import MECHANISMS
+
+OF_RECORDS = [name for name, each in MECHANISMS.items() if each.plays is None or "records" in each.plays]
 
 SEED = 2012
 
@@ -125,7 +127,7 @@ def test_pairs_are_neighbours(pair: Pair) -> None:
 
 def test_every_mechanism_is_audited() -> None:
     audited = {case.mechanism for case in all_cases() if case.quick or case.exact}
-    assert set(MECHANISMS) <= audited
+    assert set(OF_RECORDS) <= audited
     assert len({(case.mechanism, case.pair, case.exact is None) for case in all_cases()}) == len(all_cases())
 
 

@@ -22,7 +22,16 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Laplace
-from dualquery.privacy.thresholds import Epochs, FarSide, Found, HazardTest, OpenEpoch, Slot, Table, tabulate
+from dualquery.privacy.thresholds import (
+    Epochs,
+    FarSide,
+    Found,
+    HazardTest,
+    OpenEpoch,
+    Slot,
+    Table,
+    tabulate,
+)
 from tests.audits.twins import Patch, Twin, nothing, sampled
 
 SEED = 2013
@@ -82,7 +91,7 @@ def the_tested_value_is_the_answer(patch: Patch) -> None:
 
     def exceeds(self: Curator, questions: Any, hypotheses: Any, *, law: Any, noise: Any) -> Any:
         surprise = honest(self, questions, hypotheses, law=law, noise=noise)
-        return surprise and Surprise(surprise.found, questions.of(self._counter))
+        return surprise and Surprise(surprise.found, self._counter.true_counts(questions))
 
     patch.setattr(Curator, "exceeds", exceeds)
 

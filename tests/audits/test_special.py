@@ -6,10 +6,9 @@ import pytest
 
 from dualquery.audits.audit import all_cases, audit
 from dualquery.audits.case import Case, Verdict
-from dualquery.mechanisms.special import SPECIAL
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
-from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.countable import Bound
 
 SEED = 2014
 STATISTICS = ("cuts", "degrees", "blocks and pairs", "distances", "knots", "lists")
@@ -17,7 +16,9 @@ MEASURED = [case for case in all_cases() if case.mechanism in {f"measure: {each}
 
 
 def test_every_mechanism_of_special_tables_is_audited() -> None:
-    assert {case.mechanism for case in all_cases()} >= set(SPECIAL)
+    assert {case.mechanism for case in all_cases()} >= {
+        name for name, each in MECHANISMS.items() if each.plays and "records" not in each.plays
+    }
 
 
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.mechanism)
@@ -30,14 +31,13 @@ def test_what_is_measured_of_special_tables_holds_nearly_to_its_claim(case: Case
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.mechanism)
 def test_half_of_a_sensitivity_is_caught(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the same measurement, priced as if a record moved half as much."""
-    for statistic in (CoarseEdgeCounts, KnotSums, GroupCounts):
-        true = statistic.sensitivity
+    true = Neighbours.sensitivity
 
-        def half(self: object, neighbours: Neighbours, true: object = true) -> Sensitivity:
-            whole = true(self, neighbours)  # type: ignore[operator]
-            return Sensitivity(max(1, whole.l1 // 2), max(1, whole.l2_squared // 4))
+    def half(self: Neighbours, bound: Bound) -> Sensitivity:
+        whole = true(self, bound)
+        return Sensitivity(max(1, whole.l1 // 2), max(1, whole.l2_squared // 4))
 
-        monkeypatch.setattr(statistic, "sensitivity", half)
+    monkeypatch.setattr(Neighbours, "sensitivity", half)
     if case.mechanism == "measure: lists":
         pytest.skip("half of one record is no whole number")
     (finding,) = audit([case], quick=True, seed=SEED).findings

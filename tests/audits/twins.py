@@ -18,8 +18,8 @@ from dualquery.audits.case import ALONE, BITS, DUPLICATES, REPLACED, Case, Claim
 from dualquery.audits.curator import exact_hazard, exact_selection
 from dualquery.counting import opening
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query import game as dual_query_game
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -27,8 +27,8 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import draw
-from dualquery.privacy.statistics import GroupCounts, number_of_records
 from dualquery.privacy.thresholds import FarSide, Found, HazardTest, OpenEpoch, SparseVector, Table, tabulate
+from dualquery.queries.derived import number_of_records
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases import make
@@ -99,8 +99,8 @@ def normalised_by_the_private_count(patch: Patch) -> None:
 
 def the_same_seed_again(patch: Patch) -> None:
     def measure(self: Curator, statistic: Any, *, noise: Any) -> Any:
-        self._ledger.charge(noise.event(statistic.sensitivity(self.neighbours)))
-        truth = statistic.of(self._counter)
+        self._ledger.charge(noise.event(self.neighbours.sensitivity(statistic.bound())))
+        truth = self._counter.true_counts(statistic)
         return truth + noise.draw(len(truth), SeededEntropy(7))
 
     patch.setattr(Curator, "measure", measure)
@@ -112,7 +112,7 @@ SAID = [
         half_the_sensitivity,
         sampled(
             lambda: curator.measured(
-                DUPLICATES, GroupCounts(Tables(BITS, ((0, 1),))), curator.pure(DUPLICATES), curator.laplace
+                DUPLICATES, Tables(BITS, ((0, 1),)), curator.pure(DUPLICATES), curator.laplace
             )
         ),
         20_000,

@@ -16,7 +16,7 @@ from dualquery.beliefs.weighted_rows import (
 )
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.table.domain import Categorical, Domain, Items
-from dualquery.table.records import Records, as_lists, rows_at, with_more
+from dualquery.table.records import Records, as_lists
 
 DOMAIN = Domain(
     (Categorical("a", ("p", "q", "r", "s")), Categorical("b", ("x", "y")), Items("i", 3, first=0))
@@ -151,6 +151,6 @@ def test_some_rows_and_more_rows(sparse: bool) -> None:
         *columns, items = records.columns
         records = Records(DOMAIN, 130, (*columns, as_lists(items, 130)))
     places = np.array([5, 0, 129, 5])
-    assert (rows_at(records, places) == public(130).to_rows()[places]).all()
-    longer = with_more(records, rows_at(records, places))
+    assert (records.take(places).to_rows() == public(130).to_rows()[places]).all()
+    longer = records.with_more(records.take(places).to_rows())
     assert (longer.to_rows() == np.vstack([public(130).to_rows(), public(130).to_rows()[places]])).all()

@@ -25,7 +25,7 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import Rate, Selected
-from dualquery.privacy.statistics import Balance
+from dualquery.queries.derived import Balance
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

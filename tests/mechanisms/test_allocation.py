@@ -71,7 +71,7 @@ def test_what_is_chosen_stays_within_its_stage_and_keeps_the_proportions(neighbo
     sets = [(0, 1), (0, 2), (1, 3), (0, 1, 2), (1, 2, 3)]
     for shares in rng.dirichlet(np.ones(5), 20):
         what = stage.chosen(dict(zip(sets, shares.tolist(), strict=True)), made.domain, neighbours)
-        assert what.sensitivity(neighbours).l2_squared <= stage.squared
+        assert neighbours.sensitivity(what.bound()).l2_squared <= stage.squared
         for members, multiplier in zip(what.sets, what.multipliers, strict=True):
             part = multiplier**2 * squared_sensitivity(members, made.domain, neighbours) / stage.squared
             assert part == pytest.approx(shares[sets.index(members)], rel=0.01, abs=1e-5)

@@ -19,8 +19,7 @@ from dualquery.mechanisms.baselines import (
     ZEROS,
     joined,
 )
-from dualquery.mechanisms.choose import AnyMechanism
-from dualquery.mechanisms.mechanism import Outcome, Task
+from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Task
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

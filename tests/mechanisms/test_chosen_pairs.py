@@ -34,8 +34,8 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.misfits import Misfits
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, person_relations
+from dualquery.queries.derived import Misfits
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables, centred
 from dualquery.randomness import SeededEntropy
@@ -194,13 +194,13 @@ def test_whatever_is_chosen_stays_within_what_was_paid_for(neighbours):
         some = [sets[i] for i in rng.choice(len(sets), rng.integers(1, len(sets)), replace=False)]
         parts = rng.dirichlet(np.full(len(some), 0.3))
         what = last.chosen(dict(zip(some, parts.tolist(), strict=True)), task.domain, neighbours)
-        assert what.sensitivity(neighbours).l2_squared <= last.squared
+        assert neighbours.sensitivity(what.bound()).l2_squared <= last.squared
     equal = {s: relative_sensitivity(s, task.domain, neighbours) for s in rule.pairs}
-    used = last.chosen(equal, task.domain, neighbours).sensitivity(neighbours).l2_squared
+    used = neighbours.sensitivity(last.chosen(equal, task.domain, neighbours).bound()).l2_squared
     assert used > 0.97 * last.squared
     none = np.zeros(way.candidates.size, np.int64)
     asked = Misfits(way.candidates, none, np.zeros(len(rule.pairs), np.int64))
-    assert asked.sensitivity(neighbours).l2_squared == second.squared
+    assert neighbours.sensitivity(asked.bound()).l2_squared == second.squared
 
 
 def test_tiny_budgets_have_coarse_shares_and_hopeless_ones_are_refused():

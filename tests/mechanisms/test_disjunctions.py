@@ -13,8 +13,8 @@ from dualquery.beliefs.universes import SignedMonomials
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.game.moves import Heard
+from dualquery.kinds.kind import choose
 from dualquery.mechanisms.artefact import BareAnswers
-from dualquery.mechanisms.choose import MECHANISMS, choose
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.monomials import (
     chebyshev_degree,
@@ -25,6 +25,7 @@ from dualquery.mechanisms.monomials import (
     number_of_functions,
 )
 from dualquery.mechanisms.parities import MeasuredParities, SignedRows, shrunk, towards_zero
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -125,17 +125,11 @@ def test_the_ledger_holds_exactly_the_planned_charges(records, neighbours, accou
     assert ledger.events == tuple(step.event for step in steps)
     spent = ledger.spent()
     assert spent.epsilon <= 2.0
-    closed = {
-        "learning_rate": chosen.learning_rate,
-        "samples": 5,
-        "rounds": chosen.rounds,
-        "rows": records.rows,
-        "neighbours": neighbours,
-    }
+    closed = (Learning(chosen.learning_rate, 5, chosen.rounds), records.rows, neighbours)
     if accounting is Accounting.ZCDP:
-        assert spent.rho_units / 1e12 == pytest.approx(float(dual_query_rho(**closed)), rel=1e-3)
+        assert spent.rho_units / 1e12 == pytest.approx(float(dual_query_rho(*closed)), rel=1e-3)
     if accounting is Accounting.PURE:
-        assert spent.epsilon == pytest.approx(float(dual_query_pure(**closed)), rel=1e-3)
+        assert spent.epsilon == pytest.approx(float(dual_query_pure(*closed)), rel=1e-3)
     if chosen.rounds < 500:  # one more round would not have been paid for
         assert not affordable(pays, round_steps(task, chosen._replace(rounds=chosen.rounds + 1)))
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.dual_query.parameters import (
+    Learning,
     dual_query_advanced,
     dual_query_pure,
     dual_query_rho,
@@ -45,27 +46,25 @@ def rounds_of(
     return [Selection(width * learning_rate * (t - 1) / rows, samples) for t in range(1, rounds + 1)]
 
 
-KDD99 = {"learning_rate": 1.2, "samples": 1750, "rounds": 170, "rows": 494_021}
+KDD99 = (Learning(1.2, 1750, 170), 494_021)
 ADULT = {"learning_rate": 2.0, "samples": 1000, "rows": 30_162}
 
 
 def test_the_papers_own_settings() -> None:
-    assert dual_query_advanced(**KDD99, neighbours=REPLACE, delta=1e-3) == pytest.approx(1.859, abs=5e-4)
-    assert epsilon_of(dual_query_rho(**KDD99, neighbours=REPLACE), delta=1e-3) == pytest.approx(
-        0.320, abs=5e-4
-    )
+    assert dual_query_advanced(*KDD99, REPLACE, delta=1e-3) == pytest.approx(1.859, abs=5e-4)
+    assert epsilon_of(dual_query_rho(*KDD99, REPLACE), delta=1e-3) == pytest.approx(0.320, abs=5e-4)
     assert largest_rounds(budget(accounting=Accounting.THEOREM_4_3), **ADULT) == 16
     assert largest_rounds(budget(), **ADULT) == 43
 
 
 def test_closed_forms_are_the_formulas_of_the_design() -> None:
     eta, s, t, n = Fraction(12, 10), 1750, 170, 494_021
-    assert dual_query_pure(**KDD99, neighbours=REPLACE) == eta * t * (t - 1) * s / n
-    assert dual_query_rho(**KDD99, neighbours=REPLACE) == s * eta**2 * t * (t - 1) * (2 * t - 1) / (12 * n**2)
-    assert dual_query_rho(**KDD99, neighbours=ADD_REMOVE) == dual_query_rho(**KDD99, neighbours=REPLACE) / 4
+    assert dual_query_pure(*KDD99, REPLACE) == eta * t * (t - 1) * s / n
+    assert dual_query_rho(*KDD99, REPLACE) == s * eta**2 * t * (t - 1) * (2 * t - 1) / (12 * n**2)
+    assert dual_query_rho(*KDD99, ADD_REMOVE) == dual_query_rho(*KDD99, REPLACE) / 4
     each, k = float(2 * eta * (t - 1) / n), s * (t - 1)
     theorem = each * (math.sqrt(2 * k * math.log(1e3)) + k * math.expm1(each))
-    assert dual_query_advanced(**KDD99, neighbours=REPLACE, delta=1e-3) == pytest.approx(theorem, rel=1e-12)
+    assert dual_query_advanced(*KDD99, REPLACE, delta=1e-3) == pytest.approx(theorem, rel=1e-12)
 
 
 @settings(max_examples=30, deadline=None)
@@ -79,12 +78,13 @@ def test_closed_forms_are_the_formulas_of_the_design() -> None:
 def test_closed_forms_are_sums_over_events(
     learning_rate: float, samples: int, rounds: int, rows: int, neighbours: Neighbours
 ) -> None:
-    setting = {"learning_rate": learning_rate, "samples": samples, "rounds": rounds, "rows": rows}
+    setting = (Learning(learning_rate, samples, rounds), rows, neighbours)
     width = 2 if neighbours is REPLACE else 1
-    events = rounds_of(**{**setting, "learning_rate": Fraction(repr(learning_rate))}, width=width)
-    assert dual_query_rho(**setting, neighbours=neighbours) == sum(event.rho for event in events)
-    assert dual_query_pure(**setting, neighbours=neighbours) == sum(event.pure for event in events)
-    closed = dual_query_advanced(**setting, neighbours=neighbours, delta=1e-3)
+    eta = Fraction(repr(learning_rate))
+    events = rounds_of(learning_rate=eta, samples=samples, rounds=rounds, rows=rows, width=width)
+    assert dual_query_rho(*setting) == sum(event.rho for event in events)
+    assert dual_query_pure(*setting) == sum(event.pure for event in events)
+    closed = dual_query_advanced(*setting, delta=1e-3)
     if 0 < closed < 1e4:
         ledger = Ledger(budget(2e4, accounting=Accounting.THEOREM_4_3))
         for event in events:

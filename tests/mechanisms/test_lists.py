@@ -11,12 +11,11 @@ import pytest
 import dualquery
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
+from dualquery.mechanisms.lists import CellFractions, told_counts
 from dualquery.mechanisms.mechanism import Outcome, Task
-from dualquery.mechanisms.noisy_cells import CellFractions, told_counts
-from dualquery.mechanisms.special import SPECIAL
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.cell_statistics import LazyCells
-from dualquery.privacy.curator import Curator
+from dualquery.privacy.curator import Curator, LazyCells
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
@@ -64,10 +63,10 @@ def overlapping(lists: int, each: int, codes: int = 600) -> Workload:
 
 
 def ran(name: str, records: Records, workload: Workload, **options: object) -> Outcome:
-    plan = SPECIAL[name].plan_for(Task(workload, records.rows, BUDGET), options)
+    plan = MECHANISMS[name].plan_for(Task(workload, records.rows, BUDGET), options)
     entropy = SeededEntropy(0)
     curator = Curator(MemoryCounter(records), Ledger(BUDGET), entropy)
-    return SPECIAL[name].run(plan, curator, entropy.public_generator(), silent)
+    return MECHANISMS[name].run(plan, curator, entropy.public_generator(), silent)
 
 
 # ── The table ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,8 +8,8 @@ import pytest
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Outcome, Task
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -96,7 +96,7 @@ def test_tables_that_are_not_binary_are_played_cell_by_cell() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mirror_map": "manhattan"}, "--mirror-map is one of entropy, euclidean, p-norm"),
+        ({"mirror_map": "manhattan"}, "--mirror-map must be one of entropy, euclidean, p-norm"),
         ({"norm": 1.5}, "--norm is the p of --mirror-map p-norm"),
         ({"mirror_map": "p-norm", "norm": 2.5}, "between 1.01 and 1.99"),
         ({"measured": "tables"}, "measure queries or parities"),

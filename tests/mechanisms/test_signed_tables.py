@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, determined, interactions_told, reconstructed
-from dualquery.mechanisms.choose import choose
+from dualquery.kinds.kind import choose
 from dualquery.mechanisms.mechanism import Plan, Task, affordable
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.pure import CHOSEN_TRIPLES, BySignedTables, Shape, measure, plan_signed
@@ -22,7 +22,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
-from dualquery.privacy.signed_tables import SignedTables
+from dualquery.queries.derived import SignedTables
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
@@ -86,7 +86,7 @@ def test_a_signed_table_adds_up_signs_record_by_record() -> None:
             ones = sum(row[j] for j, k in zip(members, sizes, strict=True) if k == 2)
             expected[place] += (-1) ** ones
         statistic = SignedTables(MIXED, (members,), (3,))
-        counted = statistic.of(MemoryCounter(records))
+        counted = statistic.counts(records)
         assert (counted == 3 * expected.ravel()).all()
         assert (statistic.in_records(counted)[members] == expected).all()
         assert (signed(cells_of(records, members)) == expected).all()

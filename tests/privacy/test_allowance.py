@@ -12,7 +12,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.statistics import GroupCounts, Interactions, number_of_records
+from dualquery.queries.derived import Interactions, number_of_records
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
@@ -31,7 +31,7 @@ def curator(neighbours=Neighbours.ADD_REMOVE, epsilon=1.0, accounting=Accounting
 
 
 def tables(*sets):
-    return GroupCounts(Tables(DOMAIN, sets))
+    return Tables(DOMAIN, sets)
 
 
 def paid(squared, variance=40):
@@ -77,10 +77,10 @@ def test_another_variance_is_refused_even_at_the_same_ratio(times):
     asker = curator()
     scaled = Interactions(DOMAIN, ((0,),), (times,))
     (large,) = asker.allow(
-        Gaussian(40 * Fraction(times) ** 2).event(scaled.sensitivity(Neighbours.ADD_REMOVE))
+        Gaussian(40 * Fraction(times) ** 2).event(Neighbours.ADD_REMOVE.sensitivity(scaled.bound()))
     )
     single = Interactions(DOMAIN, ((0,),), (1,))
-    assert NOISE.event(single.sensitivity(Neighbours.ADD_REMOVE)).rho == large.event.rho
+    assert NOISE.event(Neighbours.ADD_REMOVE.sensitivity(single.bound())).rho == large.event.rho
     with pytest.raises(BudgetError, match="that law"):
         asker.measure(single, noise=NOISE, within=large)
     for more_noise in (Gaussian(NOISE.variance + 1), Laplace(Fraction(1000))):

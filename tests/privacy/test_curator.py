@@ -16,8 +16,8 @@ from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import FINE, SignedErrors, TableErrors
 from dualquery.privacy.selection import SLACK, Candidates, Rate
-from dualquery.privacy.statistics import Balance, GroupCounts, number_of_records
 from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVector
+from dualquery.queries.derived import Balance, number_of_records
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
@@ -156,7 +156,7 @@ def test_what_cannot_be_paid_is_neither_counted_nor_drawn():
     with pytest.raises(BudgetError):
         curator.select(signed(), rate=Rate.below(1, 1000), draws=7)
     with pytest.raises(BudgetError):
-        curator.measure(GroupCounts(marginals(DOMAIN, 1).groups[0]), noise=Gaussian(Fraction(1)))
+        curator.measure(marginals(DOMAIN, 1).groups[0], noise=Gaussian(Fraction(1)))
     with pytest.raises(BudgetError):
         curator.exceeds(
             Balance(WORKLOAD, 0),
@@ -176,10 +176,10 @@ def test_measure_charges_the_sensitivity_of_the_group(neighbours, accounting):
     group = marginals(DOMAIN, 2).groups[0]
     changed = Fraction(3 * (2 if neighbours is Neighbours.REPLACE else 1))
     if accounting is Accounting.ZCDP:
-        noisy = curator.measure(GroupCounts(group), noise=Gaussian(Fraction(9)))
+        noisy = curator.measure(group, noise=Gaussian(Fraction(9)))
         expected = GaussianMeasurement(sensitivity_squared=changed, variance=Fraction(9))
     else:
-        noisy = curator.measure(GroupCounts(group), noise=Laplace(Fraction(2)))
+        noisy = curator.measure(group, noise=Laplace(Fraction(2)))
         expected = LaplaceMeasurement(sensitivity=changed, scale=Fraction(2))
     assert curator.ledger.events == (expected,)
     assert counter.charged_at_first_count == 1
@@ -205,7 +205,7 @@ def test_the_sensitivity_of_a_group_against_brute_force(neighbours):
             return group.counts(Records.from_rows(group.domain, np.array(rows)))
 
         moves = [np.abs(counts(other) - counts(base)) for other in neighbours.next_to(base, universe)]
-        bound = GroupCounts(group).sensitivity(neighbours)
+        bound = neighbours.sensitivity(group.bound())
         assert max(move.max() for move in moves) <= 1
         assert max(move.sum() for move in moves) <= bound.l1
         assert max((move**2).sum() for move in moves) <= bound.l2_squared
@@ -213,7 +213,7 @@ def test_the_sensitivity_of_a_group_against_brute_force(neighbours):
 
 def test_noise_is_fresh():
     curator, _, _ = curator_of(budget())
-    statistic = GroupCounts(marginals(DOMAIN, 1).groups[0])
+    statistic = marginals(DOMAIN, 1).groups[0]
     first = curator.measure(statistic, noise=Gaussian(Fraction(1000)))
     assert not np.array_equal(first, curator.measure(statistic, noise=Gaussian(Fraction(1000))))
 
@@ -233,7 +233,7 @@ def test_an_empty_table_is_refused_where_its_length_is_public():
 
 # The third verb
 
-TRUTH = int(Balance(WORKLOAD, 0).of(MemoryCounter(records()))[0])
+TRUTH = int(Balance(WORKLOAD, 0).counts(records())[0])
 
 
 def test_a_hazard_test_is_paid_for_by_its_fire_alone():

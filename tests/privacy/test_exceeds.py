@@ -9,7 +9,6 @@ import numba
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, renyi_cap, rho_units_of, units
@@ -18,8 +17,8 @@ from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMe
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.statistics import Balance, GroupCounts
 from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVector
+from dualquery.queries.derived import Balance, Multiplied
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy, SystemEntropy
@@ -29,7 +28,7 @@ from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, Watched
 
 DOMAIN = Domain((Categorical("a", ("0", "1")), Categorical("b", ("x", "y", "z"))))
 WORKLOAD = from_texts(DOMAIN, ["a = 1"])
-QUESTION = GroupCounts(WORKLOAD.groups[0])  # moves by one
+QUESTION = WORKLOAD.groups[0]  # moves by one
 BALANCE = Balance(WORKLOAD, 0)  # moves by two where a record is replaced, by one where it is added
 ROWS = 1000
 COUNT = 600  # records with a = 1
@@ -100,8 +99,8 @@ def filled(house: House, remaining: int) -> House:
 
 
 def test_the_question_is_about_the_truth() -> None:
-    assert QUESTION.of(MemoryCounter(RECORDS)).tolist() == [COUNT]
-    assert BALANCE.of(MemoryCounter(RECORDS)).tolist() == [2 * COUNT - ROWS]
+    assert QUESTION.counts(RECORDS).tolist() == [COUNT]
+    assert BALANCE.counts(RECORDS).tolist() == [2 * COUNT - ROWS]
 
 
 def test_silence_is_free() -> None:
@@ -139,10 +138,10 @@ def test_the_money_is_held_until_the_test_has_spoken() -> None:
     house = House(Accounting.RENYI)
     seen = []
 
-    class Curious(GroupCounts):
-        def of(self, counter):
+    class Curious(Multiplied):
+        def of(self, counts, rows):
             seen.append((left(house.ledger), house.ledger.events))
-            return super().of(counter)
+            return super().of(counts, rows)
 
     class Inquisitive(WatchedEntropy):
         def words(self, count):
@@ -150,7 +149,7 @@ def test_the_money_is_held_until_the_test_has_spoken() -> None:
             return super().words(count)
 
     house.curator = Curator(WatchedCounter(RECORDS, house.diary), house.ledger, Inquisitive(house.diary))
-    house.curator.exceeds(Curious(QUESTION.group), NEAR, law=HAZARD, noise=NOISE)
+    house.curator.exceeds(Curious(QUESTION, 1), NEAR, law=HAZARD, noise=NOISE)
     assert seen == [(CAP - renyi_cost(), ())] * 2
     assert left(house.ledger) == CAP
 
@@ -244,7 +243,7 @@ def test_a_law_for_two_records_hears_the_balance_and_charges_for_two() -> None:
 def test_a_table_has_a_hypothesis_for_each_cell() -> None:
     house = House(Accounting.RENYI, neighbours=Neighbours.ADD_REMOVE)
     with pytest.raises(ValueError, match="one hypothesis for each number"):
-        house.curator.exceeds(GroupCounts(Tables(DOMAIN, ((1,),))), 0, law=HAZARD, noise=NOISE)
+        house.curator.exceeds(Tables(DOMAIN, ((1,),)), 0, law=HAZARD, noise=NOISE)
     assert "draw" not in house.diary
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
+from dualquery.queries.countable import ONE_CELL
 
 UNIVERSE = (0, 1, 2, 3)
 tables = st.lists(st.sampled_from(UNIVERSE), max_size=5).map(tuple)
@@ -22,15 +23,15 @@ def test_relations_are_found_by_name_and_say_what_they_are():
         assert relation.words()
         assert relation.change
     assert len({relation.words() for relation in RELATIONS}) == len(RELATIONS)
-    with pytest.raises(BudgetError, match=r"one of replace, add-remove, person-.*, and 'swap' is none"):
+    with pytest.raises(BudgetError, match=r"one of replace, add-remove, person-.*, got 'swap'"):
         Neighbours.named("swap")
 
 
 def test_how_far_one_record_moves_a_sum():
     """A cell of a table: alone a record adds 1 to one of them, two records differ in two."""
-    cells = {"alone": Sensitivity(1, 1), "apart": Sensitivity(2, 2)}
-    assert Neighbours.REPLACE.sensitivity(**cells) == Sensitivity(2, 2)
-    assert Neighbours.ADD_REMOVE.sensitivity(**cells) == Sensitivity(1, 1)
+    cells = ONE_CELL
+    assert Neighbours.REPLACE.sensitivity(cells) == Sensitivity(2, 2)
+    assert Neighbours.ADD_REMOVE.sensitivity(cells) == Sensitivity(1, 1)
     for relation, length, squared in ((Neighbours.REPLACE, 5, 9), (Neighbours.ADD_REMOVE, 3, 4)):
         assert relation.largest(alone=3, apart=5) == length
         assert relation.largest_squared(alone=4, apart=9) == squared

@@ -29,7 +29,6 @@ from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.mechanisms.pmw import promised_error
 from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.wishes import ProjectionWishes
-from dualquery.privacy import statistics as statistics_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator
@@ -45,26 +44,18 @@ from dualquery.privacy.neighbours import (
 )
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.scores import selection_event, signed_range
-from dualquery.privacy.selection import SLACK, Rate, Scored
-from dualquery.privacy.statistics import (
-    Balance,
-    GroupCounts,
-    Interactions,
-    ItemCounts,
-    PairCounts,
-    Statistic,
-    interaction_distance,
-    number_of_records,
-)
+from dualquery.privacy.selection import SLACK, Rate
 from dualquery.privacy.thresholds import HazardTest
+from dualquery.queries import derived as derived_module
 from dualquery.queries.binary import HeldItems, HeldPairs
+from dualquery.queries.countable import ONE_CELL, Bound, Countable
+from dualquery.queries.derived import Balance, Interactions, interaction_distance, number_of_records
 from dualquery.queries.families import from_spec, parities
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.number_of_records import price_of_rows
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Domain, Items
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import parse_schema
 from tests.privacy.test_statistics import (
     L1,
@@ -76,8 +67,8 @@ from tests.privacy.test_statistics import (
     TEXTS,
     Case,
     domain_of,
+    numbers_of,
     records_of,
-    scores_weighed,
     universe_of,
 )
 
@@ -116,12 +107,12 @@ def test_records_per_person_are_a_sensible_number(wrong: object) -> None:
 
 def test_how_far_a_person_moves_a_sum() -> None:
     """The lemma: K·alone, and K·max(alone, apart); squares of norms K² times."""
-    cells = {"alone": Sensitivity(1, 1), "apart": Sensitivity(2, 2)}
-    assert PersonAddRemove(3).sensitivity(**cells) == Sensitivity(3, 9)
-    assert PersonReplace(3).sensitivity(**cells) == Sensitivity(6, 18)
-    rows = {"alone": Sensitivity(1, 1), "apart": Sensitivity(0, 0)}
+    cells = ONE_CELL
+    assert PersonAddRemove(3).sensitivity(cells) == Sensitivity(3, 9)
+    assert PersonReplace(3).sensitivity(cells) == Sensitivity(6, 18)
+    rows = Bound((1, 1), (0, 0))
     for relation in person_relations(3):  # two records count alike, but a person may have fewer
-        assert relation.sensitivity(**rows) == Sensitivity(3, 9)
+        assert relation.sensitivity(rows) == Sensitivity(3, 9)
 
 
 def as_sets(tables: Iterator[tuple[str, ...]]) -> set[tuple[str, ...]]:
@@ -163,7 +154,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(statistics_module, "SHORT", request.getfixturevalue("case").short)
+    monkeypatch.setattr(derived_module, "SHORT", request.getfixturevalue("case").short)
     interaction_distance.cache_clear()
     yield
     interaction_distance.cache_clear()
@@ -182,8 +173,7 @@ def numbers(case: Case, others: tuple[tuple[int, ...], ...], most: int) -> NDArr
     """What the case says, a row a block."""
     out = []
     for block in blocks_of(universe_of(case.domain), most):
-        found = case.subject.of(MemoryCounter(records_of(case, (*others, *block))))
-        out.append(scores_weighed(found) if isinstance(found, Scored) else found.tolist())
+        out.append(numbers_of(case, (*others, *block)))
     return np.array(out, np.int64)
 
 
@@ -204,8 +194,8 @@ def moved(case: Case, relation: Neighbours) -> dict[str, int]:
 
 
 def stated_of(case: Case, relation: Neighbours) -> dict[str, int]:
-    if hasattr(case.subject, "sensitivity"):
-        charged = case.subject.sensitivity(relation)
+    if hasattr(case.subject, "bound"):
+        charged = relation.sensitivity(case.subject.bound())
         return {L1: charged.l1, L2: charged.l2_squared}
     return {RANGE: case.subject.range(relation)}
 
@@ -239,12 +229,12 @@ def test_the_price_is_how_far_a_person_moves(case: Case, relation: Neighbours) -
 def test_k_records_are_charged_k_times_and_k_squared_times(case: Case) -> None:
     """Beside single records: the same L1 times K, the same squared L2 times K² (the lemma, on every statistic)."""
     for most in (1, 2, 7):
-        alone = case.subject.sensitivity(Neighbours.ADD_REMOVE)
-        apart = case.subject.sensitivity(Neighbours.REPLACE)
-        assert case.subject.sensitivity(PersonAddRemove(most)) == Sensitivity(
+        alone = Neighbours.ADD_REMOVE.sensitivity(case.subject.bound())
+        apart = Neighbours.REPLACE.sensitivity(case.subject.bound())
+        assert PersonAddRemove(most).sensitivity(case.subject.bound()) == Sensitivity(
             most * alone.l1, most**2 * alone.l2_squared
         )
-        assert case.subject.sensitivity(PersonReplace(most)) == Sensitivity(
+        assert PersonReplace(most).sensitivity(case.subject.bound()) == Sensitivity(
             most * max(alone.l1, apart.l1), most**2 * max(alone.l2_squared, apart.l2_squared)
         )
 
@@ -362,23 +352,21 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "schema.md").read_text(en
 def test_the_table_of_the_page_is_what_the_code_charges() -> None:
     values, rank = domain_of(3, 4, 2), np.arange(100)
     held = HeldItems(0, rank, 100, 5), HeldPairs(0, rank, 100, 5)
-    statistics: dict[str, Statistic] = {
+    statistics: dict[str, Countable] = {
         "the number of records": number_of_records(values),
-        "4 tables": GroupCounts(Tables(values, ((0,), (1,), (0, 1), (2,)))),
+        "4 tables": Tables(values, ((0,), (1,), (0, 1), (2,))),
         "the balance of one query": Balance(from_spec(values, "marginals:1"), 0),
         "the interaction of attributes with 3 and 4 values": Interactions(values, ((0, 1),), (1,)),
-        "10 parities of one or two of 4 attributes": GroupCounts(
-            parities(domain_of(2, 2, 2, 2), 2).groups[0]
-        ),
-        "items, at most 5 of a record": ItemCounts(held[0]),
-        "pairs of items, at most 5 of a record": PairCounts(held[1]),
+        "10 parities of one or two of 4 attributes": parities(domain_of(2, 2, 2, 2), 2).groups[0],
+        "items, at most 5 of a record": held[0],
+        "pairs of items, at most 5 of a record": held[1],
     }
     section = PAGE.partition("Squared L2 sensitivities as the code has them")[2].partition("\n#")[0]
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
     written = {name: tuple(map(int, prices)) for name, _, *prices in lines}
     relations = (Neighbours.ADD_REMOVE, Neighbours.REPLACE, *person_relations(3))
     assert written == {
-        name: tuple(statistic.sensitivity(relation).l2_squared for relation in relations)
+        name: tuple(relation.sensitivity(statistic.bound()).l2_squared for relation in relations)
         for name, statistic in statistics.items()
     }
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError, DataError
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.dual_query.parameters import Learning, rate_of, round_steps
 from dualquery.mechanisms.mechanism import Plan, Task
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.accounting import mu_squared_units
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import (
@@ -32,8 +32,8 @@ from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Se
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.selection import SLACK, most_bits
-from dualquery.privacy.statistics import SHORT, Interactions, ItemCounts, PairCounts
 from dualquery.queries.binary import HeldItems, HeldPairs
+from dualquery.queries.derived import SHORT, Interactions
 from dualquery.queries.families import from_spec
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems
@@ -312,7 +312,7 @@ def test_interactions_of_one_attribute(neighbours: Neighbours) -> None:
     for k in (2, 3, SHORT, SHORT + 1):
         domain = Domain((Categorical("a", tuple(map(str, range(k)))),))
         for multiplier in (1, 5):
-            moved = Interactions(domain, ((0,),), (multiplier,)).sensitivity(neighbours).l2_squared
+            moved = neighbours.sensitivity(Interactions(domain, ((0,),), (multiplier,)).bound()).l2_squared
             d = w(neighbours, 2 * k * k, k * (k - 1)) if k <= SHORT else w(neighbours, 2, 1)
             assert moved == multiplier**2 * d
 
@@ -350,9 +350,9 @@ def test_pure_projection_costs_what_the_page_says(neighbours: Neighbours) -> Non
 def test_items_and_pairs_cost_what_the_page_says(neighbours: Neighbours, items: int, limit: int) -> None:
     rank = np.arange(items, dtype=np.int64)
     most = min(limit, items)
-    moved = ItemCounts(HeldItems(0, rank, items, limit)).sensitivity(neighbours)
+    moved = neighbours.sensitivity(HeldItems(0, rank, items, limit).bound())
     assert moved.l1 == moved.l2_squared == w(neighbours, min(2 * most, items), most)
-    moved = PairCounts(HeldPairs(0, rank, items, limit)).sensitivity(neighbours)
+    moved = neighbours.sensitivity(HeldPairs(0, rank, items, limit).bound())
     assert moved.l1 == moved.l2_squared == w(neighbours, most * (most - 1), most * (most - 1) // 2)
 
 

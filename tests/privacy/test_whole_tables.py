@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +20,7 @@ from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
-from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Slot, Table, tabulate
+from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Slot, SparseVector, Table, tabulate
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
@@ -31,7 +32,7 @@ ONE = 1 << 128
 SMALL = HazardTest(Fraction(1, 3), 4, 3)
 QUIET = HazardTest(Fraction(1, 3), 27, 3)
 CELLS = Tables(DOMAIN, ((0, 1),))
-NEAR = GroupCounts(CELLS).of(MemoryCounter(RECORDS))  # hypotheses that are the truth
+NEAR = CELLS.counts(RECORDS)  # hypotheses that are the truth
 HAZARD = HazardTest(Fraction(1, 40), 300, ORDER)
 NOISE = Gaussian(Fraction(4000))  # Δ² = 2: the same ρ as MEASURED
 
@@ -147,7 +148,7 @@ def test_numbers_are_drawn_as_single_questions_are() -> None:
 def test_each_is_how_far_one_count_moves(group, relation: Neighbours) -> None:
     """Against brute force over all tables of up to two records."""
     universe = list(product(range(2), range(3)))
-    statistic, farthest = GroupCounts(group), 0
+    farthest = 0
     tables = [(), *((r,) for r in universe), *product(universe, repeat=2)]
     counted = {
         table: group.counts(Records.from_rows(DOMAIN, np.array(table, np.int64).reshape(-1, 2)))
@@ -157,7 +158,7 @@ def test_each_is_how_far_one_count_moves(group, relation: Neighbours) -> None:
         for other in relation.next_to(table, universe):
             if other in counted:
                 farthest = max(farthest, int(np.abs(counted[table] - counted[other]).max()))
-    assert statistic.each(relation) == farthest
+    assert relation.each(group.bound()) == farthest
 
 
 # ── The verb ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,7 +169,7 @@ def slot_of(house: House) -> Slot:
 
 
 def asked(house: House, slot: Slot, hypotheses: np.ndarray = NEAR):
-    return house.curator.exceeds(GroupCounts(CELLS), hypotheses, law=slot.law(HAZARD), noise=NOISE)
+    return house.curator.exceeds(CELLS, hypotheses, law=slot.law(HAZARD), noise=NOISE)
 
 
 def far(cell: int, by: int) -> np.ndarray:
@@ -243,10 +244,10 @@ def test_a_slot_pays_for_nothing_dearer_and_nothing_else() -> None:
         (slot.law(HAZARD), NOISE, other, "another ledger"),
     ):
         with pytest.raises(BudgetError, match=sentence):
-            ledger.curator.exceeds(GroupCounts(CELLS), NEAR, law=law, noise=noise)
+            ledger.curator.exceeds(CELLS, NEAR, law=law, noise=noise)
     # θ may differ by question at no price.
     wider = slot.law(HazardTest(HAZARD.epsilon, 500, ORDER))
-    assert house.curator.exceeds(GroupCounts(CELLS), NEAR, law=wider, noise=NOISE) is None
+    assert house.curator.exceeds(CELLS, NEAR, law=wider, noise=NOISE) is None
 
 
 def test_a_question_that_moves_too_far_is_refused_before_it_is_read() -> None:
@@ -282,7 +283,7 @@ def test_the_money_comes_out_of_one_cap() -> None:
             slot = Slot(ledger, HAZARD.event, MEASURED)
         except BudgetError:
             break
-        assert curator.exceeds(GroupCounts(CELLS), far(0, 2000), law=slot.law(HAZARD), noise=NOISE)
+        assert curator.exceeds(CELLS, far(0, 2000), law=slot.law(HAZARD), noise=NOISE)
         fires += 1
     cap = left(Ledger(budget))
     assert fires == cap // renyi_cost()
@@ -303,3 +304,59 @@ def test_an_earlier_release_costs_its_rho() -> None:
     zcdp = Ledger(Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP))
     zcdp.charge(event, GaussianMeasurement(Fraction(1), Fraction(1000)))
     assert zcdp.spent().rho_units == 20_000_000_000 + 500_000_000
+
+
+# ── Epochs of the sparse vector in a slot ───────────────────────────────────────────────────────────────────────
+
+VECTOR = SparseVector(Fraction(1), threshold=2)
+
+
+def laplace_at_least(k: Any, scale: float) -> Any:
+    """P(X ≥ k) of the discrete Laplace distribution, of which P(X = x) is as e^−|x|/s."""
+    q = np.exp(-1 / scale)
+    k = np.asarray(k, np.float64)
+    return np.where(k > 0, q ** np.maximum(k, 0) / (1 + q), 1 - q ** np.maximum(1 - k, 0) / (1 + q))
+
+
+def law_of_an_epoch(asked: list[list[int]]) -> dict[tuple[int, int] | None, float]:
+    """The chance of every question and cell to fire first, and of silence, summed over the noise of the threshold."""
+    two, four = float(VECTOR.threshold_scale), float(VECTOR.query_scale)
+    noise = np.arange(-200, 201)
+    silent = laplace_at_least(noise, two) - laplace_at_least(noise + 1, two)
+    found: dict[tuple[int, int] | None, float] = {}
+    for question, cells in enumerate(asked):
+        for cell, x in enumerate(cells):
+            above = laplace_at_least(VECTOR.threshold + noise - abs(x), four)
+            found[question, cell] = float((silent * above).sum())
+            silent = silent * (1 - above)
+    return {**found, None: float(silent.sum())}
+
+
+@pytest.mark.parametrize("moved", [[1, -1], [-1, 1], [1, 1], [0, -1]])
+def test_an_epoch_of_whole_tables_keeps_its_epsilon(moved: list[int]) -> None:
+    """Every cell is a question of its own, up to the first "above": no outcome is likelier by more than e^ε."""
+    told = [[0, 2], [1, -1], [3, 0], [2, 2]]
+    neighbour = [[x + step for x, step in zip(cells, moved, strict=True)] for cells in told]
+    one, other = law_of_an_epoch(told), law_of_an_epoch(neighbour)
+    assert sum(one.values()) == pytest.approx(1)
+    losses = [abs(math.log(one[outcome] / other[outcome])) for outcome in one]
+    assert 0.2 < max(losses) <= float(VECTOR.epsilon) * (1 + 1e-9)
+
+
+def test_a_slot_draws_the_law_of_an_epoch() -> None:
+    """One noise of the threshold for all questions of a slot, fresh noise for every cell."""
+    asked = [[0, 2], [1, -1], [3, 0]]
+    law, runs, entropy = law_of_an_epoch(asked), 4000, SeededEntropy(11)
+    rich = Budget(epsilon=1e6, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    ledger, times = Ledger(rich), dict.fromkeys(law, 0)
+    for _ in range(runs):
+        slot, outcome = Slot(ledger, VECTOR.event, MEASURED), None
+        for question, cells in enumerate(asked):
+            found = slot.law(VECTOR).pay(ledger, entropy, MEASURED)(np.array(cells))
+            if found is not None:
+                outcome = (question, found.cell)
+                break
+        assert slot.closed == (outcome is not None)
+        times[outcome] += 1
+    for outcome, chance in law.items():
+        assert times[outcome] / runs == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / runs))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.events import Concentrated, Event, Fire
 from dualquery.privacy.ledger import Ledger, Reservation
+from dualquery.queries.countable import Countable
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records

@@ -34,10 +34,19 @@ from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import Balance, GroupCounts
 from dualquery.queries.conjunctions import Conjunctions, Parities
+from dualquery.queries.derived import Balance
 from dualquery.queries.families import from_texts
-from dualquery.queries.group import NO_PREDICATES, NONE, Digest, Group, ProductRows, Sample, refuse_products
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    NONE,
+    Digest,
+    Group,
+    ProductRows,
+    Sample,
+    bound_of_queries,
+    refuse_products,
+)
 from dualquery.queries.language.reader import parse
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables, attribute_codes
@@ -45,7 +54,7 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.records import Records, SparseItems
-from dualquery.types import Done, Integers, no_progress, silent
+from dualquery.types import Integers, silent
 
 DOMAIN = Domain(
     (
@@ -72,16 +81,16 @@ class Graded:
     unit: int
 
     predicates = NO_PREDICATES
+    bound = bound_of_queries
 
     @property
     def size(self) -> int:
         return len(self.attribute)
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         counts = np.zeros(self.size, np.int64)
         for q, j in enumerate(self.attribute.tolist()):
             counts[q] = self.values[q, attribute_codes(records, [j])[0]].sum()
-            progress(q + 1, self.size)
         return counts
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
@@ -252,15 +261,6 @@ def test_counts_are_sums_over_records(kind: str, sparse: bool, seed: int, rows: 
 
 
 @every_kind
-def test_counting_says_how_far_it_is(kind: str) -> None:
-    seen: list[tuple[int, int]] = []
-    CASES[kind].group.counts(records_of(some_rows(100, 0)), lambda done, total: seen.append((done, total)))
-    assert seen
-    assert all(0 < done <= total for done, total in seen)
-    assert seen[-1][0] == seen[-1][1]
-
-
-@every_kind
 def test_the_answers_of_a_record_are_added(kind: str) -> None:
     case = CASES[kind]
     answers = np.arange(case.group.size, dtype=np.int32)
@@ -384,7 +384,7 @@ def test_no_neighbour_moves_counts_by_more_than_the_group_says(kind: str, neighb
     apart = np.abs(values[:, None, :] - values[None, :, :])
     assert (values > 0).sum(axis=1).max() <= case.group.most_satisfied()
     assert (apart > 0).sum(axis=2).max() <= case.group.most_differing()
-    bound = GroupCounts(case.group).sensitivity(neighbours)
+    bound = neighbours.sensitivity(case.group.bound())
     moves = apart if neighbours is Neighbours.REPLACE else values
     assert moves.sum(axis=-1).max() <= bound.l1
     assert (moves**2).sum(axis=-1).max() <= bound.l2_squared
@@ -528,19 +528,19 @@ def test_it_is_counted_by_the_counter() -> None:
 def test_it_is_measured_by_the_curator_at_the_price_of_its_unit(neighbours: Neighbours) -> None:
     case, holder = CASES["graded"], curator(budget(neighbours=neighbours))
     noise = Gaussian(Fraction(10**9))
-    noisy = holder.measure(GroupCounts(case.group), noise=noise)
+    noisy = holder.measure(case.group, noise=noise)
     squared = case.group.size * case.group.unit**2
-    assert GroupCounts(case.group).sensitivity(neighbours) == Sensitivity(
+    assert neighbours.sensitivity(case.group.bound()) == Sensitivity(
         case.group.size * case.group.unit, squared
     )
     assert holder.ledger.events == (GaussianMeasurement(Fraction(squared), Fraction(10**9)),)
     assert np.abs(noisy - naive(case, TABLE)).max() < 6 * noise.deviation
     # One query of it alone, as the balance that a round of a game would ask for.
     balance = Balance(mixed("graded"), 2)
-    (truth,) = balance.of(MemoryCounter(records_of(TABLE)))
+    (truth,) = balance.counts(records_of(TABLE))
     assert truth == 2 * naive(case, TABLE)[2] - case.group.unit * ROWS
     moved = case.group.unit if neighbours is Neighbours.ADD_REMOVE else 2 * case.group.unit
-    assert balance.sensitivity(neighbours) == Sensitivity(moved, moved**2)
+    assert neighbours.sensitivity(balance.bound()) == Sensitivity(moved, moved**2)
 
 
 def test_it_is_answered_by_synthetic_records_and_by_bare_answers() -> None:

@@ -14,7 +14,6 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries import conjunctions
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_conjunctions
@@ -90,8 +89,8 @@ def test_twenty_thousand_disjoint_look_ups_move_by_one_record() -> None:
     workload = from_texts(codes, [f"code = c{i}" for i in range(20_000)])
     assert workload.size == 20_000
     (group,) = workload.groups
-    assert GroupCounts(group).sensitivity(Neighbours.ADD_REMOVE) == Sensitivity(1, 1)
-    assert GroupCounts(group).sensitivity(Neighbours.REPLACE) == Sensitivity(2, 2)
+    assert Neighbours.ADD_REMOVE.sensitivity(group.bound()) == Sensitivity(1, 1)
+    assert Neighbours.REPLACE.sensitivity(group.bound()) == Sensitivity(2, 2)
     plan = plan_of(workload, Neighbours.ADD_REMOVE, rows=100_000)
     assert plan.parameters.noise == pytest.approx(
         0.798 * 4.53, rel=0.02

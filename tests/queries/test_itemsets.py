@@ -14,7 +14,6 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import ItemCounts, PairCounts
 from dualquery.queries import binary as module
 from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.randomness import SeededEntropy
@@ -55,14 +54,14 @@ def counts(records, rank, items, limit):
 def test_no_neighbour_moves_more_counts_than_are_paid_for(sets, extra, limit, seed):
     rank = np.random.default_rng(seed).permutation(ITEMS)
     items, pairs = counts(sparse(sets), rank, 6, limit)
-    of_items, of_pairs = ItemCounts(HeldItems(0, rank, 6, limit)), PairCounts(HeldPairs(0, rank, 6, limit))
+    of_items, of_pairs = HeldItems(0, rank, 6, limit), HeldPairs(0, rank, 6, limit)
     for neighbours, other in (
         (Neighbours.ADD_REMOVE, [*sets, extra]),
         (Neighbours.REPLACE, [extra, *sets[1:]]),
     ):
         other_items, other_pairs = counts(sparse(other), rank, 6, limit)
         for moved, statistic in ((items - other_items, of_items), (pairs - other_pairs, of_pairs)):
-            bound = statistic.sensitivity(neighbours)
+            bound = neighbours.sensitivity(statistic.bound())
             assert np.sum(moved**2) <= bound.l2_squared
             assert np.sum(np.abs(moved)) <= bound.l1
 
@@ -72,8 +71,8 @@ def test_the_price_is_that_of_the_limit_by_hand(limit):
     rank = np.arange(ITEMS)
     items, pairs = HeldItems(0, rank, ITEMS, limit), HeldPairs(0, rank, ITEMS, limit)
     for neighbours, times in ((Neighbours.ADD_REMOVE, 1), (Neighbours.REPLACE, 2)):
-        assert ItemCounts(items).sensitivity(neighbours).l2_squared == min(times * limit, ITEMS)
-        assert PairCounts(pairs).sensitivity(neighbours).l2_squared == times * limit * (limit - 1) // 2
+        assert neighbours.sensitivity(items.bound()).l2_squared == min(times * limit, ITEMS)
+        assert neighbours.sensitivity(pairs.bound()).l2_squared == times * limit * (limit - 1) // 2
 
 
 @given(sets=baskets, limit=st.integers(1, 9), seed=st.integers(0, 99))
@@ -109,9 +108,9 @@ def test_measuring_charges_and_comes_near_the_truth():
     budget = Budget(epsilon=50, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
     curator = Curator(MemoryCounter(sparse(sets)), Ledger(budget), SeededEntropy(0))
     rank = np.arange(ITEMS, dtype=np.int64)
-    items = curator.measure(ItemCounts(HeldItems(0, rank, ITEMS, 9)), noise=Gaussian(Fraction(4)))
+    items = curator.measure(HeldItems(0, rank, ITEMS, 9), noise=Gaussian(Fraction(4)))
     # Of five items no record holds more than five, whatever the limit.
-    triangle = curator.measure(PairCounts(HeldPairs(0, rank, 5, 9)), noise=Gaussian(Fraction(9)))
+    triangle = curator.measure(HeldPairs(0, rank, 5, 9), noise=Gaussian(Fraction(9)))
     assert np.abs(items - [sum(i in s for s in sets) for i in range(ITEMS)]).max() < 12
     pairs = np.zeros((5, 5), np.int64)
     pairs[np.triu_indices(5, 1)] = triangle

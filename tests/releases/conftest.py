@@ -13,14 +13,13 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Records, Schema, example
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
-from dualquery.mechanisms.wishes import NoWishes, RowsWishes
+from dualquery.mechanisms.wishes import MECHANISMS, NoWishes, RowsWishes
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
-from dualquery.privacy.statistics import GroupCounts
+from dualquery.queries.group import Group
 from dualquery.queries.tables import Tables
 from dualquery.table.schema import parse_schema
 from dualquery.types import Progress
@@ -60,16 +59,16 @@ def budget_fixture() -> Callable[..., Budget]:
 @dataclass(frozen=True)
 class Parameters:
     synthetic_rows: int
-    statistics: tuple[GroupCounts, ...] = hidden()
+    statistics: tuple[Group, ...] = hidden()
     noises: tuple[Noise, ...] = hidden()
     rate: float = 0.25
 
 
-def _planned(task: Task, rows: int, statistics: tuple[GroupCounts, ...], share: Fraction) -> Plan[Parameters]:
+def _planned(task: Task, rows: int, statistics: tuple[Group, ...], share: Fraction) -> Plan[Parameters]:
     """Each statistic for an equal part of this share of the budget."""
     noises: list[Noise] = []
     for statistic in statistics:
-        moved = statistic.sensitivity(task.budget.neighbours)
+        moved = task.budget.neighbours.sensitivity(statistic.bound())
         if task.budget.accounting is Accounting.PURE:
             each = decimal(task.budget.epsilon) / len(statistics) * share
             noises.append(Laplace(scale=moved.l1 / each))
@@ -82,7 +81,7 @@ def _planned(task: Task, rows: int, statistics: tuple[GroupCounts, ...], share: 
         reason="The test asked for it.",
         parameters=Parameters(synthetic_rows=rows, statistics=statistics, noises=tuple(noises)),
         steps=tuple(
-            Step("measure a table", noise.event(statistic.sensitivity(task.budget.neighbours)))
+            Step("measure a table", noise.event(task.budget.neighbours.sensitivity(statistic.bound())))
             for statistic, noise in zip(statistics, noises, strict=True)
         ),
         mean_error=0.0125,
@@ -95,7 +94,7 @@ def _planned(task: Task, rows: int, statistics: tuple[GroupCounts, ...], share: 
 
 def _plan(task: Task, wanted: RowsWishes) -> Plan[Parameters]:
     """One-way tables, each for an equal share of the whole budget, and rows drawn from their product."""
-    tables = tuple(GroupCounts(Tables(task.domain, ((j,),))) for j in range(task.domain.width))
+    tables = tuple(Tables(task.domain, ((j,),)) for j in range(task.domain.width))
     return _planned(task, wanted.synthetic_rows or 200, tables, Fraction(999, 1000))
 
 
@@ -112,7 +111,7 @@ def _run(plan: Plan[Parameters], curator: Curator, rng: np.random.Generator, pro
 def _bare_plan(task: Task, wanted: NoWishes) -> Plan[Parameters]:
     """Answers without records: every query measured with the whole budget."""
     (group,) = task.workload.groups
-    return _planned(task, 200, (GroupCounts(group),), Fraction(1))
+    return _planned(task, 200, (group,), Fraction(1))
 
 
 def _bare_run(

@@ -27,8 +27,8 @@ from dualquery.cli import run
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import ReleaseError
 from dualquery.ledger.books import Books, create
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Mechanism
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.conversion import rho_units_of
 from dualquery.releases.report import report_html
 from dualquery.releases.verify import audit

@@ -20,7 +20,7 @@ from dualquery.cli import run
 from dualquery.errors import BudgetError, DataError, DualQueryError
 from dualquery.privacy.neighbours import person_relations
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import number_of_records
+from dualquery.queries.derived import number_of_records
 from dualquery.releases import sentences
 from dualquery.releases.number_of_records import price_of_rows
 from dualquery.releases.report import report_html
@@ -71,7 +71,7 @@ def test_the_sentences_are_about_one_person(table: pa.Table, owned: Schema) -> N
     release = made(table, owned, PersonReplace(3))
     promise = " ".join(sentences.promise(release.certificate))
     assert "Take any one person, and suppose that they had had any other records instead." in promise
-    assert "had that person's records been others" in promise
+    assert "if that person's records had been different" in promise
     assert "This holds for every person" in promise
     ends = " ".join(sentences.not_promised(release.certificate))
     assert "It protects one person" in ends
@@ -94,7 +94,7 @@ def test_a_release_of_records_still_speaks_of_records(survey: Any, schema: Schem
     assert certificate["budget"]["records_per_person"] is None
     said = " ".join([*sentences.promise(certificate), *sentences.not_promised(certificate)])
     assert "Take any one record, and suppose that it were left out" in said
-    assert "had that person's record been another" in said
+    assert "if that person's record had been different" in said
     assert "It protects one record." in said
     assert sentences.relation(certificate) is Neighbours.ADD_REMOVE
 
@@ -158,7 +158,7 @@ def test_an_evaluation_looks_at_the_whole_table(table: pa.Table, owned: Schema) 
 
 def test_the_noise_of_the_number_of_records_is_the_statistics_own(schema: Schema) -> None:
     for relation in (Neighbours.ADD_REMOVE, *person_relations(1), *person_relations(6)):
-        moved = number_of_records(schema.domain).sensitivity(relation)
+        moved = relation.sensitivity(number_of_records(schema.domain).bound())
         noise = price_of_rows(replace(budget(relation), adaptive=True)).noise
         single = price_of_rows(replace(budget(Neighbours.ADD_REMOVE), adaptive=True)).noise
         assert isinstance(noise, Gaussian)
@@ -253,7 +253,7 @@ def test_baskets_in_long_form_are_records(command: Run, tmp_path: Path) -> None:
         (
             ("--neighbours", "persons", *PERSON[2:]),
             "persons",
-            "neighbours are one of replace, add-remove, person-",
+            "neighbours must be one of replace, add-remove, person-",
         ),
     ],
 )

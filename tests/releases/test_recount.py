@@ -151,7 +151,7 @@ def test_a_budget_that_is_none_is_refused_in_a_sentence(
     def strange(data: dict[str, Any]) -> None:
         data["budget"][field] = value
 
-    with pytest.raises(ReleaseError, match="the budget on the certificate is none"):
+    with pytest.raises(ReleaseError, match="the certificate states no valid budget"):
         recounted(changed(certificate, strange))
 
 

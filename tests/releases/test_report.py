@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dualquery
-from dualquery import Budget, Items, Neighbours, Records, Release
-from dualquery.releases import plots
+from dualquery import Budget, Items, Neighbours, Records, Release, plots
 from dualquery.releases import sentences as words
 from dualquery.releases.report import heat_maps, histograms, information, report_html
 

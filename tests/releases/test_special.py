@@ -15,12 +15,11 @@ from dualquery.beliefs.graphs import CutMatrix
 from dualquery.cli import run as run_command
 from dualquery.counting.counter import MemoryCounter, SpilledCounter
 from dualquery.game.moves import Heard
-from dualquery.mechanisms.coarsenings import COARSENINGS, excess
+from dualquery.mechanisms.cuts import COARSENINGS, excess
 from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.cuts import cuts_of
 from dualquery.queries.distances import Knots
 from dualquery.queries.families import from_spec, from_texts
@@ -236,8 +235,7 @@ def test_an_end_of_the_edges_may_own_them(end: str, tmp_path: Path) -> None:
     schema, rng = Schema(domain, unit=end), np.random.default_rng(1)
     neighbours = Neighbours.named("person-add-remove", most)
     cuts = from_spec(domain, "cuts:random:6").groups[0]
-    counts = GroupCounts(cuts)
-    allowed = counts.sensitivity(neighbours)
+    allowed = neighbours.sensitivity(cuts.bound())
     for _ in range(20):
         spelt = rng.choice(["a", " a", "b", "b ", "c"], size=(int(rng.integers(1, 12)), 2))
         table = pa.table({"payer": spelt[:, 0], "payee": spelt[:, 1]})
@@ -252,7 +250,7 @@ def test_an_end_of_the_edges_may_own_them(end: str, tmp_path: Path) -> None:
             assert held - kept == mine
             assert held == kept + mine
             assert mine.total() <= most
-            moved = counts.of(MemoryCounter(whole)) - counts.of(MemoryCounter(left))
+            moved = cuts.counts(whole) - cuts.counts(left)
             assert np.abs(moved).sum() <= allowed.l1
             assert (moved**2).sum() <= allowed.l2_squared
         blocks = list(record_blocks(table, schema, rows=2, records_per_person=most))

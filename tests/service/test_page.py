@@ -129,7 +129,7 @@ def test_an_answer_is_percent_and_a_count_with_95_percent_around_it(visit: Any) 
     )
     assert int(around.replace(",", "")) == pytest.approx(20_000 * told["bars_95"][0], rel=0.4)
     assert re.search(r"Guaranteed\s+Between [\d.]+% and [\d.]+%, with 95% confidence", words)
-    assert "19 times of 20 (95%)" in words
+    assert "in 19 of 20 cases (95%)" in words
     page.wait_for_selector("#history tbody tr")
     assert "colour" in page.inner_text("#history")
     assert page.locator("#budget svg rect").count() == 3

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pytest
 
 from dualquery.errors import DataError
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 

@@ -14,10 +14,9 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DataError, DualQueryError
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.draft import schema_draft
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import Schema, parse_schema, read_schema, schema_text
 from tests.table.slow_grammar import slow_records
 

@@ -6,11 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dualquery.table import lookup
-from dualquery.table.cells import distinct
+from dualquery.table import cells as lookup
+from dualquery.table.cells import bins_of, distinct, looked_up
 from dualquery.table.domain import Domain, Numeric
 from dualquery.table.encoding import encode
-from dualquery.table.lookup import bins_of, looked_up
 
 
 @pytest.mark.parametrize("bins", [1, 2, 7, 64, 65, 300])
@@ -20,7 +19,7 @@ def test_bins_are_those_of_a_bisection(bins: int, monkeypatch: pytest.MonkeyPatc
     numbers = np.concatenate([edges, np.nextafter(edges, -1), rng.uniform(-20, 150, 500), [-np.inf, np.inf]])
     expected = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, bins - 1)
     assert np.array_equal(bins_of(edges, numbers), expected)
-    monkeypatch.setattr(lookup, "FEW", 0)  # as if there were many
+    monkeypatch.setattr(lookup, "FEW_CELLS", 0)  # as if there were many
     assert np.array_equal(bins_of(edges, numbers), expected)
 
 
@@ -28,8 +27,8 @@ def test_bins_are_those_of_a_bisection(bins: int, monkeypatch: pytest.MonkeyPatc
 def test_codes_keep_their_values_in_a_smaller_type(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = np.array([0, -3, largest, -1])
     index, expected = [3, 2, 2, 1, 0], [-1, largest, largest, -3, 0]
-    for few in (lookup.FEW, 0):
-        monkeypatch.setattr(lookup, "FEW", few)
+    for few in (lookup.FEW_CELLS, 0):
+        monkeypatch.setattr(lookup, "FEW_CELLS", few)
         for kind in (np.int64, np.uint8):
             assert looked_up(codes, np.array(index, kind)).tolist() == expected
 

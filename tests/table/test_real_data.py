@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Numeric
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import SparseItems
 from dualquery.table.schema import Schema, read_schema
 from experiments.data import complete_rows

@@ -20,9 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualquery.errors import DataError, SchemaError
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric, equal_width
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, smallest_type
 from dualquery.table.schema import Schema, parse_schema, schema_text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,12 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DataError
-from dualquery.table.decoding import decode
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode, record_blocks
+from dualquery.table.reading import SOURCES
+from dualquery.table.reading.source import WantedColumns, file_source
 from dualquery.table.records import SparseItems
+from dualquery.table.schema import Schema
 
 DOMAIN = Domain((Categorical("colour", ("red", "green")), equal_width("size", 0, 10, 5)))
 BASKETS = Domain((Items("item", 9),))
@@ -202,3 +205,28 @@ def test_lists_with_strange_items() -> None:
         )
         assert encode(table.slice(0, 3), BASKETS).to_rows().sum(axis=1).tolist() == [2, 0, 1]
         assert encode(table.slice(2, 1), BASKETS).to_rows()[0, 8] == 1
+
+
+def test_columns_in_the_names_of_folders_are_read_at_once_and_in_blocks(tmp_path: Path) -> None:
+    for colour, sizes in (("red", [1.0, 3.0]), ("green", [5.0])):
+        folder = tmp_path / f"colour={colour}"
+        folder.mkdir()
+        pyarrow.parquet.write_table(pa.table({"size": sizes}), folder / "part.parquet")
+    whole = encode(tmp_path, DOMAIN).to_rows()
+    blocks = [block.to_rows() for block in record_blocks(tmp_path, Schema(DOMAIN), rows=1)]
+    assert whole.tolist() == np.concatenate(blocks).tolist() == [[1, 2], [0, 0], [0, 1]]
+    refused(tmp_path, Domain((Categorical("shape", ("round",)),)), "no column 'shape'")
+
+
+def test_a_source_is_one_value_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def batches(path: Path, wanted: WantedColumns) -> Iterator[pa.Table]:
+        for line in path.read_text().splitlines():
+            yield pa.table({"colour": [line], "size": ["1"]}).select(wanted.names)
+
+    path = write(tmp_path / "a.colours", "red\ngreen\n")
+    write(tmp_path / "b.colours", "green\n")
+    refused(path, DOMAIN, "unsupported file type")
+    monkeypatch.setattr("dualquery.table.reading.SOURCES", [*SOURCES, file_source({".colours"}, batches)])
+    assert encode(path, DOMAIN).to_rows().tolist() == [[0, 0], [1, 0]]
+    assert encode(str(tmp_path / "*.colours"), DOMAIN).rows == 3
+    assert len(list(record_blocks(path, Schema(DOMAIN), rows=1))) == 2

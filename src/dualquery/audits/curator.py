@@ -40,8 +40,8 @@ from dualquery.audits.case import (
     Tell,
     pair_of,
 )
-from dualquery.counting.counter import Counter, Integers, MemoryCounter
-from dualquery.mechanisms.distance_curves import factored
+from dualquery.counting.counter import MemoryCounter
+from dualquery.mechanisms.distances import factored
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
@@ -50,20 +50,11 @@ from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import FEW, Gaussian, Laplace, Noise
 from dualquery.privacy.prices import Price
 from dualquery.privacy.scores import Score, SignedErrors, TableErrors, rate_within
-from dualquery.privacy.special_statistics import CoarseEdgeCounts, KnotSums
-from dualquery.privacy.statistics import (
-    Balance,
-    GroupCounts,
-    Interactions,
-    ItemCounts,
-    PairCounts,
-    Statistic,
-    TableCells,
-    number_of_records,
-)
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.binary import HeldItems, HeldPairs
+from dualquery.queries.countable import NOTHING, Bound, Countable, Derived
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
+from dualquery.queries.derived import Balance, Interactions, TableCells, number_of_records
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
@@ -72,7 +63,7 @@ from dualquery.randomness import Entropy, SeededEntropy
 from dualquery.table.codes import codes_table
 from dualquery.table.graph import graph_of
 from dualquery.table.points import GRID, STEPS, points_of
-from dualquery.types import Words
+from dualquery.types import Integers, Words
 
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)
@@ -81,18 +72,20 @@ Asked = Callable[[Curator, int], dict[str, Feature]]
 
 
 @dataclass(frozen=True)
-class Copies:
-    """A statistic, so many times over."""
+class Copies(Derived):
+    """A countable, so many times over."""
 
-    statistic: Statistic
+    statistic: Countable
     times: int
 
-    def of(self, counter: Counter) -> Integers:
-        return np.tile(self.statistic.of(counter), self.times)
+    def counted(self) -> Countable:
+        return self.statistic
 
-    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        once = self.statistic.sensitivity(neighbours)
-        return Sensitivity(once.l1 * self.times, once.l2_squared * self.times)
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return np.tile(counts, self.times)
+
+    def bound(self) -> Bound:
+        return sum([self.statistic.bound()] * self.times, NOTHING)
 
 
 def pure(pair: Pair, epsilon: Fraction = EPSILON) -> Budget:
@@ -145,17 +138,17 @@ def batches(pair: Pair, budget: Budget, asked: Asked, block: int = BLOCK) -> Sam
 
 def measured(
     pair: Pair,
-    statistic: Statistic,
+    statistic: Countable,
     budget: Budget,
     noise_of: Callable[[Sensitivity], Noise],
     *,
     block: int = BLOCK,
 ) -> Sampler:
     """Measure a statistic; the adversary looks at the likelihood ratio, knowing both tables."""
-    tables = [statistic.of(MemoryCounter(table)) for table in pair.tables]
+    tables = [statistic.counts(table) for table in pair.tables]
 
     def asked(curator: Curator, copies: int) -> dict[str, Feature]:
-        noise = noise_of(statistic.sensitivity(pair.neighbours))
+        noise = noise_of(pair.neighbours.sensitivity(statistic.bound()))
         noisy = curator.measure(Copies(statistic, copies), noise=noise).reshape(copies, -1)
         return {"likelihood ratio": likelihood_ratio(noise, noisy, tables[0], tables[1])}
 
@@ -180,7 +173,7 @@ def twice(pair: Pair, workload: Workload) -> Sampler:
         noisy = []
         for query in (0, 1):
             statistic = Balance(workload, query)
-            noise = Price(EPSILON / 2, None).noise(statistic.sensitivity(pair.neighbours))
+            noise = Price(EPSILON / 2, None).noise(pair.neighbours.sensitivity(statistic.bound()))
             noisy.append(curator.measure(Copies(statistic, copies), noise=noise).astype(np.float64))
         return {"first": noisy[0], "second": noisy[1], "difference": noisy[0] - noisy[1]}
 
@@ -257,37 +250,37 @@ def _gaussian_noise(budget: Budget) -> Callable[[Sensitivity], Noise]:
 
 def gaussian_case(pair: Pair, accounting: Accounting) -> Case:
     budget = Budget(epsilon=1.0, delta=0.05, neighbours=pair.neighbours, accounting=accounting)
-    sampler = measured(pair, GroupCounts(SAME.groups[0]), budget, _gaussian_noise(budget), block=2000)
+    sampler = measured(pair, SAME.groups[0], budget, _gaussian_noise(budget), block=2000)
     return Case(
         f"measure: counts, Gaussian by {accounting}", pair.words, sampler, quick=20_000, long=1_000_000
     )
 
 
-def _measurements() -> list[tuple[str, Pair, Statistic]]:
+def _measurements() -> list[tuple[str, Pair, Countable]]:
     rank = np.arange(6)
     tables = (Blocks(np.array([0, 1, 1]), 2), LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2])))
     right = factored(64).right[:1]
     return [
-        ("counts", MANY, GroupCounts(QUERIES.groups[0])),
-        ("counts", REPLACED, GroupCounts(OPPOSED.groups[0])),
-        ("counts", DUPLICATES, GroupCounts(Tables(BITS, ((0, 1),)))),
+        ("counts", MANY, QUERIES.groups[0]),
+        ("counts", REPLACED, OPPOSED.groups[0]),
+        ("counts", DUPLICATES, Tables(BITS, ((0, 1),))),
         ("number of records", ALONE, number_of_records(BITS)),
         ("balance", REPLACED, Balance(QUERIES, 0)),
         ("table", REPLACED, TableCells(Tables(BITS, ((0,), (0, 1))), 1)),
         ("interactions", EXTREMES, Interactions(GRADES, ((0,), (0, 1)), (1, 1))),
         ("interactions", MANY, Interactions(BITS, ((0,), (0, 1)), (1, 2))),
-        ("items", FULL_BASKET, ItemCounts(HeldItems(0, rank, 6, 3))),
-        ("pairs of items", FULL_BASKET, PairCounts(HeldPairs(0, rank, 6, 3))),
-        ("cuts", EDGE, GroupCounts(CUTS.groups[0])),
-        ("degrees", EDGE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, degrees(3), (2, 2)))),
-        ("blocks and pairs", OTHER_EDGE, CoarseEdgeCounts(CoarseEdges(TRIANGLE, tables, (3, 1)))),
-        ("distances", FAR, GroupCounts(PLACES.groups[0].take(np.zeros(1, np.int64)))),
-        ("knots", CORNERS, KnotSums(Knots((0, 1), (right, right), STEPS))),
-        ("lists", LISTED, GroupCounts(from_texts(CODES, ["code = 7"]).groups[0])),
+        ("items", FULL_BASKET, HeldItems(0, rank, 6, 3)),
+        ("pairs of items", FULL_BASKET, HeldPairs(0, rank, 6, 3)),
+        ("cuts", EDGE, CUTS.groups[0]),
+        ("degrees", EDGE, CoarseEdges(TRIANGLE, degrees(3), (2, 2))),
+        ("blocks and pairs", OTHER_EDGE, CoarseEdges(TRIANGLE, tables, (3, 1))),
+        ("distances", FAR, PLACES.groups[0].take(np.zeros(1, np.int64))),
+        ("knots", CORNERS, Knots((0, 1), (right, right), STEPS)),
+        ("lists", LISTED, from_texts(CODES, ["code = 7"]).groups[0]),
     ]
 
 
-def measurements(of: Sequence[tuple[str, Pair, Statistic]]) -> list[Case]:
+def measurements(of: Sequence[tuple[str, Pair, Countable]]) -> list[Case]:
     """Laplace noise on statistics, each between the neighbours that move it most."""
     return [
         Case(

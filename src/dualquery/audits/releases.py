@@ -44,9 +44,8 @@ from dualquery.audits.curator import CUTS, EDGE, FAR, LISTED, LOOK_UPS, PLACES
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact
-from dualquery.mechanisms.choose import MECHANISMS
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.special import SPECIAL
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -77,7 +76,7 @@ def runs_of(
     budget = Budget(epsilon=2.0, delta=delta, neighbours=pair.neighbours, accounting=accounting)
 
     def begin(side: int, entropy: Entropy) -> Callable[[Ledger], Shown]:
-        mechanism = {**MECHANISMS, **SPECIAL}[name]
+        mechanism = MECHANISMS[name]
         plan = mechanism.plan_for(Task(workload, pair.public_rows, budget), options or {})
         counter = MemoryCounter(pair.tables[side])
 

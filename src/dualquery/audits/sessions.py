@@ -15,7 +15,7 @@ import numpy as np
 
 from dualquery.audits.case import ALONE, BITS, REPLACED, Case, Pair, Sampler, Shown, repeated
 from dualquery.audits.curator import OPPOSED, exact_hazard, pure
-from dualquery.counting.counter import Counter, Integers, MemoryCounter
+from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw
@@ -23,29 +23,22 @@ from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import Epochs, HazardTest, Slot, SparseVector
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import Multiplied
+from dualquery.queries.group import Group
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy
+from dualquery.types import Integers
 
 NOTHING = -100.0  # stands for an answer that was not given
-LOUD = Fraction(
-    1000
-)  # σ² for a squared sensitivity of 1: what follows a fire tells next to nothing, for as little
+# σ² for a squared sensitivity of 1: what follows a fire tells next to nothing, for as little.
+LOUD = Fraction(1000)
 
 
-class Remembered:
+def remembered(counts: Group) -> Countable:
     """Counts that are counted once for every table: counting has no chance in it."""
-
-    def __init__(self, counts: GroupCounts) -> None:
-        self._counts = counts
-        self._known: dict[int, tuple[Counter, Integers]] = {}
-        self.sensitivity, self.each = counts.sensitivity, counts.each
-
-    def of(self, counter: Counter) -> Integers:
-        if id(counter) not in self._known:
-            self._known[id(counter)] = counter, self._counts.of(counter)
-        return self._known[id(counter)][1]
+    return Multiplied(counts, 1, kept=True)
 
 
 def _shown(said: str, answer: float, /, **more: float | str) -> Shown:
@@ -70,7 +63,7 @@ class Session:
 
     def sampler(self) -> Sampler:
         asked = [
-            (Remembered(GroupCounts(OPPOSED.groups[0].take(np.array([query])))), hypothesis)
+            (remembered(OPPOSED.groups[0].take(np.array([query]))), hypothesis)
             for query, hypothesis in self.questions
         ]
 
@@ -80,7 +73,7 @@ class Session:
 
         return repeated(self.budget, begin)
 
-    def _held(self, curator: Curator, asked: list[tuple[Remembered, int]]) -> Shown:
+    def _held(self, curator: Curator, asked: list[tuple[Countable, int]]) -> Shown:
         law, said, value, half = self.law(), "", NOTHING, len(asked) // 2
         for statistic, hypothesis in asked:
             try:
@@ -94,7 +87,7 @@ class Session:
         return _shown(said, value, **{"fires, first half less second": turned})
 
 
-TABLE = Remembered(GroupCounts(Tables(BITS, ((0,),))))
+TABLE = remembered(Tables(BITS, ((0,),)))
 
 
 @dataclass(frozen=True)
@@ -104,19 +97,19 @@ class SlotSession:
     pair: Pair
     off: int = 13  # by how much the hypothesis of the second cell is off, in records
     tests: int = 60
-    test: HazardTest = HazardTest(Fraction(1, 2), threshold=12, order=2)
+    test: HazardTest | SparseVector = HazardTest(Fraction(1, 2), threshold=12, order=2)
 
     def sampler(self) -> Sampler:
         def begin(side: int, entropy: Entropy) -> Callable[[Ledger], Shown]:
-            one, counter = (MemoryCounter(self.pair.tables[each]) for each in (0, side))
-            hypotheses = TABLE.of(one) - np.array([0, self.off])
+            counter = MemoryCounter(self.pair.tables[side])
+            hypotheses = TABLE.counts(self.pair.tables[0]) - np.array([0, self.off])
             return lambda ledger: self._held(Curator(counter, ledger, entropy), hypotheses)
 
         return repeated(hazard_budget(self.pair.neighbours), begin)
 
     def _held(self, curator: Curator, hypotheses: Integers) -> Shown:
         said, value, slot = "", NOTHING, None
-        noise = Gaussian(LOUD * TABLE.sensitivity(curator.neighbours).l2_squared)
+        noise = Gaussian(LOUD * curator.neighbours.sensitivity(TABLE.bound()).l2_squared)
         while len(said) < self.tests:
             try:
                 if slot is None or slot.closed:
@@ -173,5 +166,12 @@ def cases() -> list[Case]:
         *(
             Case("exceeds: whole table", pair.words, SlotSession(pair).sampler(), quick=600, long=20_000)
             for pair in (ALONE, REPLACED)
+        ),
+        Case(
+            "exceeds: whole table, sparse vector",
+            REPLACED.words,
+            SlotSession(REPLACED, off=3, test=SparseVector(Fraction(1, 2), threshold=2)).sampler(),
+            quick=600,
+            long=20_000,
         ),
     ]

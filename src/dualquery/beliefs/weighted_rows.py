@@ -30,7 +30,7 @@ from dualquery.queries.kept_columns import KeptColumns
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import Question
 from dualquery.table.domain import Domain
-from dualquery.table.records import BitItems, Records, SparseItems, rows_at, unpack_bits, with_more
+from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 from dualquery.types import Integers
 
 Rows = NDArray[np.uint32]
@@ -214,9 +214,10 @@ class WeightedRows:
     def _donors(self, number: int) -> NDArray[np.uint32]:
         """Rows of the belief, evenly spaced in weight."""
         steps = (2 * np.arange(number, dtype=np.int64) + 1) * (self._total // (2 * number))
-        return rows_at(self._columns.records, np.searchsorted(np.cumsum(self._weights), steps, side="right"))
+        places = np.searchsorted(np.cumsum(self._weights), steps, side="right")
+        return self._columns.records.take(places).to_rows()
 
     def _add(self, rows: NDArray[np.uint32]) -> None:
-        self._columns = KeptColumns(with_more(self._columns.records, rows))
+        self._columns = KeptColumns(self._columns.records.with_more(rows))
         self._weights = np.concatenate([self._weights, np.full(len(rows), ONE, np.int64)])
         self._total = int(self._weights.sum())

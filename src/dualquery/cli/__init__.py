@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 
@@ -31,6 +32,7 @@ def main() -> None:
     interrupts = _Interrupts()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupts)
+    warnings.showwarning = lambda message, *_, **__: say("Warning", str(message))
     try:
         code = run(sys.argv[1:])
     except Exception:
@@ -47,8 +49,10 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
         from dualquery.cli.app import app
+        from dualquery.cli.flags import ask_packages
         from dualquery.cli.help import command_of
 
+        ask_packages(next(iter(arguments), ""))
         code = command_of(app)(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)
     except DualQueryError as error:
         return _refuse(str(error))

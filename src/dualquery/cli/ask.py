@@ -45,7 +45,7 @@ def ask(
 ) -> None:
     """Ask a service a question. **Usually free**, at most the price of a paid check; with `--buy`, its price.
 
-    The ± is 95%: 19 times of 20 the answer is off by at most that.
+    The ± is 95%: in 19 of 20 cases the answer is off by at most that.
 
     Examples:
 

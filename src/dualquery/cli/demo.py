@@ -29,6 +29,9 @@ def demo(
     codes: Annotated[
         bool, typer.Option("--codes", help="A register of codes instead: look-ups and lists.")
     ] = False,
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="NAME", help="The kind of table, one of a package perhaps.")
+    ] = "records",
     quiet: QuietFlag = False,
 ) -> None:
     """Release an invented survey of 20,000 people, compare it with the truth, and say where the report is.
@@ -40,15 +43,17 @@ def demo(
     dualquery demo --graph --out payments
     ```
     """
-    from dualquery import example
-    from dualquery.errors import ReleaseError
+    from dualquery.errors import DualQueryError, ReleaseError
+    from dualquery.register import KINDS
 
     if graph + points + codes > 1:
         raise typer.BadParameter("a demonstration shows one table: --graph, --points or --codes.")
     if out.exists():
         raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
-    invented = {graph: example.payments, points: example.customers, codes: example.patients}
-    _show(invented.get(True, example.people)(out), out, epsilon, quiet=quiet)
+    name = {graph: "graph", points: "points", codes: "codes"}.get(True, kind)
+    if name not in KINDS or KINDS[name].example is None:
+        raise DualQueryError(f"there is no example of a table of '{name}'; there are {', '.join(KINDS)}")
+    _show(KINDS[name].example(out), out, epsilon, quiet=quiet)
 
 
 def _show(example: Example, out: Path, epsilon: float, *, quiet: bool) -> None:

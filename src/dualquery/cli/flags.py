@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SPEC = (
     "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
-    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, "
-    "`ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query a line. Join several with `+`, or give the flag again."
+    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, `ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query per "
+    "line. Join several with `+`, or give the flag again."
 )
 
 
@@ -175,21 +175,35 @@ def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that takes `options` (a dict) a flag for each option of a mechanism."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name != "options"]
-    known = wishes.options()
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name, option))
-        for name, option in known.items()
-    ]
 
     @functools.wraps(command)
     def completed(**named: Any) -> None:
-        wanted = {name: named.pop(name) for name in known}
-        command(**named, options={name: value for name, value in wanted.items() if value is not None})
+        given = {each.name: named.pop(each.name) for each in own}
+        command(**given, options={name: value for name, value in named.items() if value is not None})
 
-    completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    completed.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+    def complete(*, packages: bool) -> None:
+        added = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name, option)
+            )
+            for name, option in wishes.options(packages=packages).items()
+        ]
+        completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        completed.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+
+    complete(packages=False)
     del completed.__wrapped__
+    _COMPLETE[command.__name__] = complete
     return completed
+
+
+_COMPLETE: dict[str, Callable[..., None]] = {}  # by the name of the command
+
+
+def ask_packages(command: str) -> None:
+    """Give a command the flags of mechanisms that packages add, where it has flags of mechanisms."""
+    if command in _COMPLETE:
+        _COMPLETE[command](packages=True)
 
 
 def _flag(name: str, option: wishes.Option) -> Any:
@@ -208,7 +222,7 @@ def _flag(name: str, option: wishes.Option) -> Any:
     return Annotated[Any if flag.parser is not None else option.kind | None, described]
 
 
-class Engine(Enum):
+class Machines(Enum):
     """Where the records are counted."""
 
     LOCAL = "local"
@@ -224,7 +238,7 @@ NamedTableFlag: TypeAlias = Annotated[
     ),
 ]
 EngineFlag: TypeAlias = Annotated[
-    Engine,
+    Machines,
     typer.Option(
         "--engine", help="Who counts: this machine, or the executors of a Spark cluster (Parquet only)."
     ),
@@ -251,9 +265,11 @@ def table_of(table: str, named: str | None) -> AnyTable:
     return table
 
 
-def source_of(table: str, named: str | None, schema: Schema, engine: Engine, master: str | None) -> AnyTable:
+def source_of(
+    table: str, named: str | None, schema: Schema, engine: Machines, master: str | None
+) -> AnyTable:
     """The table for whoever counts it."""
-    if engine is Engine.LOCAL:
+    if engine is Machines.LOCAL:
         if master is not None:
             raise DataError("--master names a Spark cluster; say --engine spark too")
         return table_of(table, named)

@@ -37,7 +37,7 @@ def _finite(data: object) -> object:
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
-    """A name and a value a line; on a terminal, long values are folded under themselves."""
+    """A name and a value per line; on a terminal, long values are folded under themselves."""
     room = _width()
     if room is None:
         for name, value in facts.items():
@@ -156,9 +156,9 @@ def fraction(value: float | None) -> str:
 
 def errors(mean: float | None, maximum: float | None, kind: str) -> str:
     """Predicted errors, of a table of this kind."""
-    from dualquery.releases.special import called
+    from dualquery.kinds.kind import kind_named
 
-    return f"mean {fraction(mean)}, max {fraction(maximum)} ({called(kind).fractions})"
+    return f"mean {fraction(mean)}, max {fraction(maximum)} ({kind_named(kind).fractions})"
 
 
 def shortened(query: str) -> str:

@@ -150,7 +150,7 @@ def release(
     ] = None,
     dataset: flags.DatasetFlag = None,
     named: flags.NamedTableFlag = None,
-    engine: flags.EngineFlag = flags.Engine.LOCAL,
+    engine: flags.EngineFlag = flags.Machines.LOCAL,
     master: flags.MasterFlag = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
     sign: Annotated[

@@ -26,7 +26,7 @@ def answer(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="A file with one query a line; `-` as above."),
+        typer.Option("--file", "-f", metavar="FILE", help="A file with one query per line; `-` as above."),
     ] = None,
     by: ByFlag = None,
     json: JsonFlag = False,
@@ -57,7 +57,7 @@ def answer(
         _print_table(Release.load(folder), by, asked[0][0] if asked else None, json=json)
         return
     if not asked and file is not None:
-        raise QueryError(f"'{file}' holds no query; write one a line")
+        raise QueryError(f"'{file}' holds no query; write one per line")
     if not asked:
         raise QueryError(
             "there is no query to answer; write one behind the folder, or name a file with --file"
@@ -66,7 +66,7 @@ def answer(
 
 
 def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool) -> None:
-    """An answer a line; what cannot be answered goes to the standard error, and the exit code is 1."""
+    """One answer per line; what cannot be answered goes to the standard error, and the exit code is 1."""
     from dualquery.mechanisms.error_bars import LEVEL
     from dualquery.releases.release import each_answered
 
@@ -95,7 +95,7 @@ def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool
 
 
 def _print_table(release: Release, by: list[str], where: str | None, *, json: bool) -> None:
-    """A row a cell: its values, its share and, where the number of records is public, its count."""
+    """One row per cell: its values, its share and, where the number of records is public, its count."""
     from dualquery.mechanisms.error_bars import LEVEL
     from dualquery.releases.release import with_bar
 

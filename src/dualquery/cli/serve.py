@@ -243,6 +243,14 @@ ToleranceFlag: TypeAlias = Annotated[
 ]
 
 
+TestFlag: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--test", metavar="NAME", help="How questions are tested: hazard, or the textbook's sparse-vector."
+    ),
+]
+
+
 class ServeGroup(TyperGroup):
     """`dualquery serve service.toml` is `dualquery serve run service.toml`."""
 
@@ -268,6 +276,7 @@ def init(
     release: EarlierFlag = None,
     questions: QuestionsFlag = 2000,
     tolerance: ToleranceFlag = None,
+    test: TestFlag = "hazard",
     resume: ResumeFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -303,6 +312,7 @@ def init(
             release=release,
             questions=questions,
             tolerance=tolerance,
+            test=test,
             resume=resume,
             progress=progress,
         )

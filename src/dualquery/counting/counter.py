@@ -1,146 +1,109 @@
 """A counter: whoever holds private records and adds whole numbers up over them.
 
 Every number that is counted is a sum over records, so counts of parts of a table add up to those of the whole: a
-counter may keep its records in memory, read them from disk block by block, or leave them on other machines. It needs
-to know what is counted and gives back whole numbers. What it gives is the truth: names that begin with `true_` occur
-here, in the curator's room and in the evaluation of a release, and nowhere else. Counting *public* rows is
-`group.counts(rows)`.
+counter may keep its records in memory, read them from disk block by block, or leave them on other machines. A counter
+says where the records are, its engine who counts a block of them. What it gives is the truth: names that begin with
+`true_` occur here, in the curator's room and in the evaluation of a release, and nowhere else. Counting *public* rows
+is `group.counts(rows)`.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.workload import Workload
+from dualquery.queries.countable import Countable, Derived, Together
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
 from dualquery.types import Done, Integers, no_progress
 
 
-class Countable(Protocol):
-    """Whole numbers that add up over records: a group of queries, a workload, the items that records hold."""
+class Engine(Protocol):
+    """Who counts."""
 
-    def counts(self, records: Records, progress: Done = ..., /) -> Integers:
-        """The numbers for some of the records."""
+    def counts(self, what: Countable, block: Records) -> Integers:
+        """The numbers for the records of a block; `what` is neither derived nor several countables together."""
 
 
-@runtime_checkable
-class Counter(Protocol):
+class Cpu:
+    """The compiled loops that every kind of countable has."""
+
+    def counts(self, what: Countable, block: Records) -> Integers:
+        return what.counts(block)
+
+
+CPU = Cpu()
+
+
+def counted_by(engine: Engine, what: Countable, block: Records) -> Integers:
+    """The numbers of what is no further derived, for the records of a block."""
+    if isinstance(what, Together):
+        return np.concatenate([engine.counts(part, block) for part in what.parts])
+    return engine.counts(what, block)
+
+
+class Counter(ABC):
     """Holds private records, wherever they are."""
 
-    @property
-    def domain(self) -> Domain: ...
-
-    @property
-    def records_per_person(self) -> int | None:
-        """Set where nobody has more records than that."""
-
-    @property
-    def true_rows(self) -> int:
-        """The number of records."""
-
-    def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        """The numbers for all records. `kept` keeps them, for what is asked again every round."""
-
-
-class KeptCounts:
-    """What every counter does around its counting: it says that a pass begins and ends, and keeps the numbers."""
-
-    def __init__(self, progress: Done) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        records_per_person: int | None = None,
+        *,
+        engine: Engine = CPU,
+        progress: Done = no_progress,
+    ) -> None:
+        self.domain = domain
+        self.records_per_person = records_per_person  # set where nobody has more records than that
+        self._engine = engine
         self._progress = progress
         # By identity, and with the countable itself, so that no other one can come to stand at its address.
         self._kept: dict[int, tuple[Countable, Integers]] = {}
 
-    def of(self, countable: Countable, count: Callable[[Countable], Integers], *, kept: bool) -> Integers:
-        if id(countable) in self._kept:
-            return self._kept[id(countable)][1]
-        # Begun and done, and nothing between: how far a pass has come by the record tells how many records there are.
-        self._progress(0, 1)
-        counts = count(countable)
-        self._progress(1, 1)
+    @property
+    @abstractmethod
+    def true_rows(self) -> int:
+        """The number of records."""
+
+    def true_counts(self, what: Countable, *, kept: bool = False) -> Integers:
+        """The numbers for all records. `kept` keeps them, for what is asked again every round."""
+        if id(what) in self._kept:
+            return self._kept[id(what)][1]
+        if isinstance(what, Derived):
+            counts = what.of(self.true_counts(what.counted(), kept=what.kept), self.true_rows)
+        else:
+            # Begun and done, and nothing between: how far a pass has come by the record tells how many there are.
+            self._progress(0, 1)
+            counts = self._counted(what)
+            self._progress(1, 1)
         if kept:
-            self._kept[id(countable)] = (countable, counts)
+            self._kept[id(what)] = (what, counts)
         return counts
 
-
-@runtime_checkable
-class RoundedOnce(Protocol):
-    """counts(records) = rounded(sums(records)), and sums add up over records."""
-
-    def sums(self, records: Records, progress: Done = ..., /) -> Integers: ...
-
-    def rounded(self, sums: Integers) -> Integers: ...
+    @abstractmethod
+    def _counted(self, what: Countable) -> Integers:
+        """The numbers of what is not derived, for all records."""
 
 
-@dataclass(frozen=True)
-class InParts:
-    """What is counted of each part of a table, and what is made of all parts together.
+class MemoryCounter(Counter):
+    """Counts encoded records that fit into memory."""
 
-    Numbers that are rounded are rounded once, over all records. Rounded in every part they would depend on where the
-    parts begin, which a single record can shift for all that follow. So parts give the sums before rounding.
-    """
-
-    asked: Countable
-
-    @property
-    def _pieces(self) -> Sequence[Countable]:
-        return self.asked.groups if isinstance(self.asked, Workload) else (self.asked,)
-
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
-        """Of a part, before rounding."""
-        return np.concatenate(
-            [
-                (each.sums if isinstance(each, RoundedOnce) else each.counts)(records, progress)
-                for each in self._pieces
-            ]
-        )
-
-    def whole(self, sums: Integers) -> Integers:
-        """Of all parts, whose numbers were added up."""
-        if not isinstance(self.asked, Workload):
-            return self.asked.rounded(sums) if isinstance(self.asked, RoundedOnce) else sums
-        parts = np.split(sums, self.asked.starts[1:-1])
-        return np.concatenate(
-            [
-                group.rounded(part) if isinstance(group, RoundedOnce) else part
-                for group, part in zip(self.asked.groups, parts, strict=True)
-            ]
-        )
-
-
-class MemoryCounter:
-    """Counts encoded records with the compiled loops of each kind of query."""
-
-    def __init__(self, records: Records, *, progress: Done = no_progress) -> None:
-        self._records = records
-        self._counts = KeptCounts(progress)
-
-    @property
-    def records(self) -> Records:
-        """Themselves, for who counts them in another way."""
-        return self._records
-
-    @property
-    def domain(self) -> Domain:
-        return self._records.domain
-
-    @property
-    def records_per_person(self) -> int | None:
-        return self._records.records_per_person
+    def __init__(self, records: Records, *, engine: Engine = CPU, progress: Done = no_progress) -> None:
+        super().__init__(records.domain, records.records_per_person, engine=engine, progress=progress)
+        self.records = records
 
     @property
     def true_rows(self) -> int:
-        return self._records.rows
+        return self.records.rows
 
-    def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        return self._counts.of(countable, lambda each: each.counts(self._records), kept=kept)
+    def _counted(self, what: Countable) -> Integers:
+        return counted_by(self._engine, what, self.records)
 
 
 class _Numbers:
@@ -213,7 +176,7 @@ class _Column:
             self._starts.close()
 
 
-class SpilledCounter:
+class SpilledCounter(Counter):
     """Counts records that lie on disk, a block of them in memory at a time.
 
     A run asks the curator several times, and reading a table is dearer than counting it: the first pass reads, checks
@@ -229,15 +192,14 @@ class SpilledCounter:
         *,
         rows: int,
         records_per_person: int | None = None,
+        engine: Engine = CPU,
         progress: Done = no_progress,
     ) -> None:
         """`rows` are read back at once; what comes in may be cut otherwise, and be nothing at all."""
-        self._domain = domain
+        super().__init__(domain, records_per_person, engine=engine, progress=progress)
         self._at_once = rows
-        self._counts = KeptCounts(progress)
         self._columns = [_Column(column) for column in domain.columns]
         self._rows = 0
-        self._records_per_person = records_per_person
         for records in blocks:
             assert records.records_per_person == records_per_person, "blocks are read under one limit"
             self._rows += records.rows
@@ -245,38 +207,27 @@ class SpilledCounter:
                 column.append(codes, records.rows)
 
     @property
-    def domain(self) -> Domain:
-        return self._domain
-
-    @property
-    def records_per_person(self) -> int | None:
-        return self._records_per_person
-
-    @property
     def true_rows(self) -> int:
         return self._rows
-
-    def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        return self._counts.of(countable, self._counted, kept=kept)
 
     @property
     def records(self) -> Records:
         """All of them, their columns mapped into memory."""
         columns = tuple(column.mapped() for column in self._columns)
-        return Records(self._domain, self._rows, columns, self._records_per_person)
+        return Records(self.domain, self._rows, columns, self.records_per_person)
 
-    def _counted(self, countable: Countable) -> Integers:
-        asked, blocks = InParts(countable), self._blocks()
-        counts = asked.counts(next(blocks)).copy()
+    def _counted(self, what: Countable) -> Integers:
+        blocks = self._blocks()
+        counts = counted_by(self._engine, what, next(blocks)).copy()
         for records in blocks:
-            counts += asked.counts(records)
-        return asked.whole(counts)
+            counts += counted_by(self._engine, what, records)
+        return counts
 
     def _blocks(self) -> Iterator[Records]:
         for first in range(0, max(1, self._rows), self._at_once):
             last = min(first + self._at_once, self._rows)
             columns = tuple(column.read(first, last) for column in self._columns)
-            yield Records(self._domain, last - first, columns, self._records_per_person)
+            yield Records(self.domain, last - first, columns, self.records_per_person)
 
     def close(self) -> None:
         """Give the disk back."""

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable, Counter, MemoryCounter, SpilledCounter
+from dualquery.counting.counter import CPU, Counter, Engine, MemoryCounter, SpilledCounter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DualQueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
+from dualquery.queries.countable import Countable
 from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.tables import Tables
-from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.reading import AnyTable, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
@@ -40,19 +40,22 @@ def open_counter(
     *,
     records_per_person: int | None = None,
     memory: int | None = None,
+    engine: Engine = CPU,
     tell: Progress = lambda stage, done, total: None,
     progress: Done = no_progress,
 ) -> Counter:
     """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
     if is_spark_frame(source):
-        return SparkCounter(source, schema, records_per_person=records_per_person, progress=progress)
+        return SparkCounter(
+            source, schema, records_per_person=records_per_person, engine=engine, progress=progress
+        )
     limit = MEMORY if memory is None else memory
     needed = source_of(source).memory(source)
     tell("reading the table", 0, 1)
     if needed is None or needed <= limit:
         records = encode(source, schema, records_per_person=records_per_person)
         tell("reading the table", 1, 1)
-        return MemoryCounter(records, progress=progress)
+        return MemoryCounter(records, engine=engine, progress=progress)
     rows, pace = block_rows(schema, limit), _Pace()
     blocks = record_blocks(
         source,
@@ -66,6 +69,7 @@ def open_counter(
         pace.passing(blocks),
         rows=rows,
         records_per_person=records_per_person,
+        engine=engine,
         progress=progress,
     )
 
@@ -101,13 +105,14 @@ FEW = 64  # queries; more of them are counted together, by the loops of their ki
 MOST_ON_DISK = 64 * MOST_BYTES
 
 
-class ColumnCounter:
+class ColumnCounter(Counter):
     """Keeps the bit columns that questions have needed, in memory or on disk as the table itself is.
 
     A count takes a time that only the question decides.
     """
 
     def __init__(self, counter: Counter) -> None:
+        super().__init__(counter.domain, counter.records_per_person)
         records = _records_of(counter)
         if isinstance(counter, SpilledCounter):
             columns = KeptColumns(records, most_bytes=MOST_ON_DISK, stored=on_disk)
@@ -116,23 +121,15 @@ class ColumnCounter:
         self._counter, self._columns = counter, columns
 
     @property
-    def domain(self) -> Domain:
-        return self._counter.domain
-
-    @property
-    def records_per_person(self) -> int | None:
-        return self._counter.records_per_person
-
-    @property
     def true_rows(self) -> int:
         return self._counter.true_rows
 
-    def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        if isinstance(countable, Tables) and len(countable.sets) == 1:
-            return self._columns.cell_counts(countable)
-        if isinstance(countable, Conjunctions | Parities) and countable.size <= FEW:
-            return self._columns.counts(countable)
-        return self._counter.true_counts(countable, kept=kept)
+    def _counted(self, what: Countable) -> Integers:
+        if isinstance(what, Tables) and len(what.sets) == 1:
+            return self._columns.cell_counts(what)
+        if isinstance(what, Conjunctions | Parities) and what.size <= FEW:
+            return self._columns.counts(what)
+        return self._counter.true_counts(what)
 
 
 def true_digest(counter: Counter, key: str) -> str:

@@ -31,8 +31,9 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import Countable, InParts, KeptCounts
+from dualquery.counting.counter import CPU, Counter, Engine, counted_by
 from dualquery.errors import DataError, DualQueryError
+from dualquery.queries.countable import Countable
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import bin_of, by_person, encode, wanted_columns
 from dualquery.table.reading.arrow import PARQUET_FILES
@@ -54,7 +55,7 @@ def is_spark_frame(source: object) -> bool:
     return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
 
 
-class SparkCounter:
+class SparkCounter(Counter):
     """Counts the rows of a Spark DataFrame in its executors."""
 
     def __init__(
@@ -63,11 +64,10 @@ class SparkCounter:
         schema: Schema,
         *,
         records_per_person: int | None = None,
+        engine: Engine = CPU,
         progress: Done = no_progress,
     ) -> None:
-        self._domain = schema.domain
-        self._records_per_person = records_per_person
-        self._counts = KeptCounts(progress)
+        super().__init__(schema.domain, records_per_person, engine=engine, progress=progress)
         owned = by_person(schema, records_per_person)
         names = list(wanted_columns(frame, schema, records_per_person).names or ())
         with spark_words():
@@ -83,34 +83,21 @@ class SparkCounter:
         self._tasks = max(1, told.num_rows)
 
     @property
-    def domain(self) -> Domain:
-        return self._domain
-
-    @property
-    def records_per_person(self) -> int | None:
-        return self._records_per_person
-
-    @property
     def true_rows(self) -> int:
         return self._rows
 
-    def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        return self._counts.of(countable, self._counted, kept=kept)
-
-    def _counted(self, countable: Countable) -> Integers:
-        asked = InParts(countable)
-        counts = asked.counts(_no_records(self._domain)).copy()
-        counting = _counting(self._domain, self._records_per_person, asked)
+    def _counted(self, what: Countable) -> Integers:
+        counts = counted_by(self._engine, what, _no_records(self.domain)).copy()
+        counting = _counting(self.domain, self.records_per_person, self._engine, what)
         with spark_words():
             partial = self._blocks.select("block").mapInArrow(counting, COUNTS)
-            if (
-                self._tasks * counts.nbytes > AT_ONCE
-            ):  # a tree of two levels; for few numbers it only costs time
+            # A tree of two levels; for few numbers it only costs time.
+            if self._tasks * counts.nbytes > AT_ONCE:
                 partial = partial.repartition(round(self._tasks**0.5)).mapInArrow(_summed, COUNTS)
             found = partial.toArrow()
         for part in found.column("counts").to_pylist():
             counts += np.frombuffer(part, np.int64)
-        return asked.whole(counts)
+        return counts
 
     def close(self) -> None:
         """Let the executors forget the records."""
@@ -171,7 +158,7 @@ def _block(block: bytes, rows: int, failed: str | None) -> pa.RecordBatch:
 
 
 def _counting(
-    domain: Domain, records_per_person: int | None, countable: Countable
+    domain: Domain, records_per_person: int | None, engine: Engine, what: Countable
 ) -> Callable[[Batches], Batches]:
     """Runs in an executor: the numbers of all records of a partition."""
 
@@ -181,7 +168,7 @@ def _counting(
         for batch in batches:
             for block in batch.column(0):
                 rows, columns = pickle.loads(block.as_buffer())
-                counts = countable.counts(Records(domain, rows, columns, records_per_person))
+                counts = counted_by(engine, what, Records(domain, rows, columns, records_per_person))
                 total = counts if total is None else total + counts
         if total is not None:
             yield _numbers(total)

@@ -14,7 +14,7 @@ from dualquery.privacy.curator import Curator, Surprise, ThresholdLaw
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, SignedErrors
 from dualquery.privacy.selection import Rate, Selected
-from dualquery.privacy.statistics import Statistic
+from dualquery.queries.countable import Countable
 from dualquery.queries.workload import Workload
 from dualquery.types import Integers
 
@@ -25,7 +25,7 @@ class Questions(Protocol[Gives, Takes]):
     def score(self, reply: Takes | None) -> Score:
         """How wrong a reply is on each question; None is the public start."""
 
-    def statistic(self, chosen: Selected) -> Statistic:
+    def statistic(self, chosen: Selected) -> Countable:
         """What is measured where this was chosen."""
 
     def heard(self, chosen: Selected, noisy: Integers) -> Gives:
@@ -115,7 +115,7 @@ class StreamEnded(Exception):
 class StreamedQuestion(Protocol[Gives, Takes]):
     """One question of a stream, and how a reply answers it."""
 
-    def statistic(self) -> Statistic:
+    def statistic(self) -> Countable:
         """The count that is asked for."""
 
     def believed(self, reply: Takes) -> float:

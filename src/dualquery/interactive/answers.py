@@ -84,9 +84,9 @@ class Left:
 class OnlineAnswer:
     """Fractions of the table. A single question has one value and no labels; a table has both for each cell.
 
-    `bars_95` is the ± of each value: it is off by at most that, 19 times of 20; predicted for an estimate, known for
-    a measurement. `bound` is guaranteed: with the stated confidence no value is off by more, all cells at once; None
-    where nothing is guaranteed.
+    `bars_95` is the ± of each value: it is off by at most that in 19 of 20 cases; predicted for an estimate, known
+    for a measurement. `bound` is guaranteed: with the stated confidence no value is off by more, all cells at
+    once; None where nothing is guaranteed.
     """
 
     question: str

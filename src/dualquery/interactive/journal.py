@@ -159,7 +159,11 @@ class Rested:
 
 @dataclass(frozen=True)
 class Burned:
-    """A test was open when something stopped uncleanly: it may have fired with nobody told."""
+    """A test was open when something stopped uncleanly: it may have fired with nobody told.
+
+    Or an epoch of the sparse vector was, at any stop: nobody knows the noise of its threshold any more, and another
+    noise would be another epoch. One against which no test was drawn stays good.
+    """
 
     kind: ClassVar[str] = "burned"
 
@@ -215,6 +219,7 @@ class Account:
     spent_by: Counter[str] = field(
         default_factory=Counter
     )  # by analyst: a fire is prepaid, and charged to who asked
+    tested: bool = False  # whether a test was drawn against the fire that is paid for
     serving: bool = False  # whether a test may be under way
     running: bool = True  # or stopped uncleanly
 
@@ -235,9 +240,10 @@ class Account:
         if isinstance(entry, Planned | Opened):
             self.release += entry.units
         elif isinstance(entry, Prepaid):
-            self.price, self.slot, self.unused = entry.units, entry.slot, True
+            self.price, self.slot, self.unused, self.tested = entry.units, entry.slot, True, False
         elif isinstance(entry, Answered):
             self.answers[entry.badge] += 1
+            self.tested = self.tested or entry.badge == "not contradicted"
         elif isinstance(entry, Fired):
             self.fires, self.unused = self.fires + 1, False
             self.answers["measured"] += 1

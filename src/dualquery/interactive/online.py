@@ -45,6 +45,7 @@ from dualquery.interactive.rule import (
     Known,
     OnlineRule,
     State,
+    Test,
     purchase_quote,
     quote_of,
     too_dear,
@@ -54,8 +55,7 @@ from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
-from dualquery.privacy.thresholds import HazardTest, Slot
+from dualquery.privacy.thresholds import Slot
 from dualquery.queries.question import MOST_CELLS, Question
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
@@ -90,7 +90,7 @@ class Online:
             False  # the table looked at, the ledger charged or a line written, since a request began
         )
         self._published = Published(published or {})
-        self._prepared: tuple[HazardTest, ...] = ()
+        self._prepared: tuple[Test, ...] = ()
         self._bars = AnswerBars(release)
         self.journal = journal
         self.release = release
@@ -149,12 +149,12 @@ class Online:
         with self._lock:
             return self._untested(question, release)
 
-    def unprepared(self, text: str, *, tolerance: float | None = None) -> HazardTest | None:
+    def unprepared(self, text: str, *, tolerance: float | None = None) -> Test | None:
         """The test of a question, where its table is still to be made (`prepare`), which may take seconds."""
         test = self.rule.test_of(self._state.reader.read(text), tolerance)
-        return None if test in self._prepared else test
+        return None if test in self._prepared or not test.rows else test
 
-    def prepare(self, test: HazardTest) -> None:
+    def prepare(self, test: Test) -> None:
         """Make the table of a test. Looks at no data; on any thread, one at a time."""
         test.prepare()
         self._prepared = (*self._prepared[-PREPARED + 1 :], test)
@@ -198,9 +198,7 @@ class Online:
                 )
                 self._sync(self._append(charged))
                 (paid,) = self._curator.allow(event)
-            noisy = self._looking().measure(
-                GroupCounts(question.group), noise=Gaussian(variance), within=paid
-            )
+            noisy = self._looking().measure(question.group, noise=Gaussian(variance), within=paid)
             bought = Bought(charged.purchase, question.text, tuple(noisy.tolist()), note)
             position = self._append(bought)
             known = Known(bought.noisy, variance, Badge.BOUGHT)
@@ -268,7 +266,7 @@ class Online:
             self._stopped = STOPPED
         self.journal.sync(position)
 
-    def _test(self, question: Question, test: HazardTest, slot: Slot, note: str) -> tuple[OnlineAnswer, int]:
+    def _test(self, question: Question, test: Test, slot: Slot, note: str) -> tuple[OnlineAnswer, int]:
         """One test, and where it fires what was measured; the slot behind it is paid for before anybody goes on."""
         state = self._state
         mass, total = state.hypothesis.mass(question), state.hypothesis.total
@@ -276,7 +274,7 @@ class Online:
         if not state.account.serving:
             self._sync(self._append(Serving()))
         surprise = self._looking().exceeds(
-            GroupCounts(question.group), hypotheses, law=slot.law(test), noise=self.rule.noise(question)
+            question.group, hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
             answer = self._of_values(question, Badge.NOT_CONTRADICTED, mass / total, self.rule.bound(test))

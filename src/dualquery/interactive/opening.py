@@ -36,7 +36,6 @@ from dualquery.interactive.rule import (
     of_questions,
     order_of,
 )
-from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, units
@@ -57,7 +56,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.types import silent
+from dualquery.types import Progress, silent
 
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 
@@ -74,6 +73,7 @@ def online(
     workload: Workload | str | None = None,
     questions: int = QUESTIONS,
     tolerance: float | None = None,
+    test: str = "hazard",
     published: Mapping[str, Release] | None = None,
     journal: Journal | None = None,
     records: int | None = None,
@@ -87,13 +87,17 @@ def online(
     All that is ever told together keeps the `budget` (by renyi accounting). Without `release` one is made
     with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.
     `tolerance` is how far off, as a fraction of the table, an answer may be before it should be noticed; without it,
-    what a fire of 1% of the budget can notice. `journal` keeps what happened; without it, for the life of the
-    process. A journal that has entries goes on from them, with the release that it began with, and with the same
-    records unless `table_changed`: what is told of the old and the new ones together keeps the budget, too. A table
-    that takes more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
+    what a fire of 1% of the budget can notice. `test` is how questions are tested: by the "hazard" test, or by the
+    textbook's "sparse-vector", which costs several times as much.
+
+    `journal` keeps what happened; without it, for the life of the process. A journal that has entries goes on from
+    them, with the release that it began with, and with the same records unless `table_changed`: what is told of the
+    old and the new ones together keeps the budget, too. A table that takes more than `memory` bytes lies on disk
+    while it is asked, and so do the bit columns that questions need.
     """
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
-    check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
+    first = share if release is None else None
+    check_wishes(budget, share=first, questions=questions, tolerance=tolerance, test=test)
     private, others = seed is None and (release is None or release.certificate.private), published or {}
     if private:
         refuse_not_private(others)
@@ -113,7 +117,7 @@ def online(
     rows = shared_rows(counter, budget.neighbours)  # n as the public knows it
     if rows is None:
         rows = int(release.certificate["records"]["rows"]) if records is None else records
-    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
+    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance, test=test)
     fixed = _fixed(counter, entries, changed=table_changed)
     state = State(rule, WeightedRows(release.records), QuestionReader(public.domain))
     opened = _opened(state, release, entries)
@@ -134,7 +138,11 @@ def online(
         "rows": rows,
         "release": opened.release,
         "release_units": opened.units,
-        "test": {"epsilon": str(rule.test.epsilon), "threshold": rule.test.threshold},
+        "test": {
+            "name": rule.test_name,
+            "epsilon": str(rule.test.epsilon),
+            "threshold": rule.test.threshold,
+        },
         "measurement_rho": str(rule.measurement),
         "price": rule.price,
         "private": private and release.certificate.private,
@@ -279,7 +287,12 @@ def _replay(
         added.append(opened)
     else:
         added.append(Reopened())
-        if state.open_slot is not None and state.account.serving:  # a test may be open (`journal.Rested`)
+        lost = (
+            state.account.tested and state.rule.test_name == "sparse-vector"
+        )  # the threshold (`journal.Burned`)
+        if state.open_slot is not None and (
+            lost or state.account.serving
+        ):  # a test may be open (`journal.Rested`)
             state.open_slot.close()
             added.append(Burned(state.account.slot))
     added.extend(fixed)

@@ -4,7 +4,8 @@
     a fire      at most 1% of the cap for the test and 1% for the measurement after it, σ² = Δ²/(2 · 1% of ρ)
     bound τ     the larger of the owner's tolerance and what such a test can guarantee
     test        θ = ln(2k)/ε and ε = (ln 2k + ln ln 20)/(τ − ½): one false fire in k questions, and a
-                hypothesis that is off by more than τ stays unnoticed with probability 5% at the most
+                hypothesis that is off by more than τ stays unnoticed with probability 5% at the most; or
+                the textbook's sparse vector, an epoch for a fire: ε = 6 (ln 2k + ln 40)/(τ − ½)
     table       of c cells: θ + ln(c)/ε, so that all of its cells together fire falsely as often as one question
 
 With a tolerance of the owner above what 1% buys, tests are cheaper and fires are more. Who asks may name a tolerance:
@@ -19,11 +20,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
+from typing import TypeAlias
 
 from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
 from dualquery.errors import BudgetError, LedgerError, QueryError
@@ -45,10 +47,11 @@ from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_ca
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.statistics import GroupCounts
-from dualquery.privacy.thresholds import HazardTest, Slot
+from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector
 from dualquery.queries.question import Question, QuestionReader
 
+Test: TypeAlias = HazardTest | SparseVector
+TESTS: dict[str, type[Test]] = {"hazard": HazardTest, "sparse-vector": SparseVector}
 SHARE = Fraction(9, 10)  # of the cap, for the release
 EACH = Fraction(1, 100)  # of the cap, for a test that fires, and for what is measured then
 QUESTIONS = 2000
@@ -72,13 +75,20 @@ class OnlineRule:
     budget: Budget
     rows: int
     questions: int
-    test: HazardTest  # of a single question, where no tolerance is named
+    test: Test  # of a single question, where no tolerance is named
     measurement: Fraction  # ρ of what follows a fire
 
     @staticmethod
     def of(
-        budget: Budget, *, rows: int, questions: int = QUESTIONS, tolerance: float | None = None
+        budget: Budget,
+        *,
+        rows: int,
+        questions: int = QUESTIONS,
+        tolerance: float | None = None,
+        test: str = "hazard",
     ) -> OnlineRule:
+        if test not in TESTS:
+            raise BudgetError(f"a question is tested by {' or '.join(TESTS)}, and '{test}' is neither")
         if budget.accounting is not Accounting.RENYI:
             raise BudgetError(
                 f"questions one at a time are paid for by renyi accounting, not by {budget.accounting.value}; "
@@ -93,12 +103,15 @@ class OnlineRule:
         order, moved = order_of(budget), budget.neighbours.largest(alone=1, apart=1)
         share = Fraction(cap_of(budget)) * EACH
 
-        def test(bound: int) -> HazardTest:
-            return HazardTest.for_bound(bound, beta=BETA, questions=questions, order=order, sensitivity=moved)
+        def of_bound(bound: int) -> Test:
+            kind = TESTS[test]
+            return kind.for_bound(bound, beta=BETA, questions=questions, order=order, sensitivity=moved)
 
         wanted = 0 if tolerance is None else math.floor(tolerance * rows)
-        bound = min(max(_least(test, share), wanted), MOST_BOUND)
-        return OnlineRule(budget, rows, questions, test(bound), Fraction(math.floor(share / order), UNITS))
+        bound = min(max(_least(of_bound, share, order), wanted), MOST_BOUND)
+        return OnlineRule(
+            budget, rows, questions, of_bound(bound), Fraction(math.floor(share / order), UNITS)
+        )
 
     @cached_property
     def cap(self) -> int:
@@ -109,6 +122,11 @@ class OnlineRule:
     def order(self) -> int:
         return order_of(self.budget)
 
+    @property
+    def test_name(self) -> str:
+        """Of its kind: what somebody may name."""
+        return next(name for name, kind in TESTS.items() if isinstance(self.test, kind))
+
     @cached_property
     def measured(self) -> GaussianMeasurement:
         """What follows a fire, as the ledger pays for it; a table is measured with more noise for the same ρ."""
@@ -117,14 +135,14 @@ class OnlineRule:
     @cached_property
     def price(self) -> int:
         """Of a fire and its measurement, in units."""
-        return units(self.test.event.cost) + units(self.measured.renyi(self.order))
+        return units(self.test.event.renyi(self.order)) + units(self.measured.renyi(self.order))
 
     def noise(self, question: Question) -> Gaussian:
         """Of the measurement after a fire: Δ²/(2ρ)."""
-        moved = GroupCounts(question.group).sensitivity(self.budget.neighbours)
+        moved = self.budget.neighbours.sensitivity(question.group.bound())
         return Gaussian(moved.l2_squared / (2 * self.measurement))
 
-    def test_of(self, question: Question, tolerance: float | None) -> HazardTest:
+    def test_of(self, question: Question, tolerance: float | None) -> Test:
         """The test of a question: of all on the menu the one of the largest threshold within the tolerance."""
         if tolerance is None:
             return self._menu(question.cells)[MENU.index(Fraction(1))]
@@ -137,14 +155,14 @@ class OnlineRule:
             )
         return within[-1]
 
-    def menus(self, cells: Iterable[int]) -> Iterator[HazardTest]:
+    def menus(self, cells: Iterable[int]) -> Iterator[Test]:
         """Tests to be asked for: all of single questions, and the usual one of tables of so many cells."""
         single = [test for test in self._menu(1) if self.bound(test) <= 1]
         yield from sorted(single, key=lambda test: test != self.test)  # the usual one first
         for each in cells:
             yield self._menu(each)[MENU.index(Fraction(1))]
 
-    def bound(self, test: HazardTest) -> float:
+    def bound(self, test: Test) -> float:
         """What a silent test guarantees, as a fraction of the table."""
         return test.bound(BETA) / self.rows
 
@@ -157,10 +175,10 @@ class OnlineRule:
         records = NormalDist().inv_cdf(1 - BETA / (2 * cells)) * float(variance) ** 0.5 + 1
         return min(1.0, records / self.rows)
 
-    def _menu(self, cells: int) -> tuple[HazardTest, ...]:
+    def _menu(self, cells: int) -> tuple[Test, ...]:
         known = self._menus.get(cells)
         if known is None:
-            more = math.ceil(math.log(cells) / self.test.epsilon)
+            more = math.ceil(math.log(cells) / self.test.sharpness)
             known = self._menus[cells] = tuple(
                 replace(self.test, threshold=math.ceil(self.test.threshold * multiple) + more)
                 for multiple in MENU
@@ -168,7 +186,7 @@ class OnlineRule:
         return known
 
     @cached_property
-    def _menus(self) -> dict[int, tuple[HazardTest, ...]]:
+    def _menus(self) -> dict[int, tuple[Test, ...]]:
         """Made once for each number of cells."""
         return {}
 
@@ -182,9 +200,11 @@ class OnlineRule:
         return tuple(self.bound(test) for test in self._menu(cells))
 
     def to_json(self) -> str:
-        """The rule as the journal writes it."""
+        """The rule as the journal writes it. The hazard test has no name there: once it was the only one."""
+        named = {} if self.test_name == "hazard" else {"test": self.test_name}
         return json.dumps(
             {
+                **named,
                 "questions": self.questions,
                 "epsilon": str(self.test.epsilon),
                 "threshold": self.test.threshold,
@@ -219,9 +239,11 @@ def budget_of_release(budget: Budget, share: Fraction) -> Budget:
     return replace(budget, epsilon=epsilon, accounting=Accounting.ZCDP)
 
 
-def check_wishes(budget: Budget, *, share: float | None, questions: int, tolerance: float | None) -> None:
+def check_wishes(
+    budget: Budget, *, share: float | None, questions: int, tolerance: float | None, test: str
+) -> None:
     """Refuse what no rule can be made of, before a release is paid for. Without a share, none is made."""
-    OnlineRule.of(budget, rows=1, questions=questions, tolerance=tolerance)
+    OnlineRule.of(budget, rows=1, questions=questions, tolerance=tolerance, test=test)
     if share is not None:
         budget_of_release(budget, decimal(share))
 
@@ -235,12 +257,12 @@ def variance_of(error: float, rows: int) -> Fraction:
     return (decimal(error) * rows) ** 2
 
 
-def _least(test_of_bound, share: Fraction) -> int:  # type: ignore[no-untyped-def]
+def _least(test_of_bound: Callable[[int], Test], share: Fraction, order: int) -> int:
     """The smallest bound, in records, whose test costs at most a share of the cap."""
 
     def affordable(bound: int) -> bool:
         try:
-            return bool(test_of_bound(bound).event.cost * UNITS <= share)
+            return bool(test_of_bound(bound).event.renyi(order) * UNITS <= share)
         except BudgetError:  # a test so fine has no price at this order
             return False
 
@@ -329,7 +351,7 @@ class State:
         return self._tested.get(_digest(question.text))
 
     def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
-        moved = GroupCounts(question.group).sensitivity(self.rule.budget.neighbours)
+        moved = self.rule.budget.neighbours.sensitivity(question.group.bound())
         return GaussianMeasurement(Fraction(moved.l2_squared), variance)
 
     def replay(self, entry: Entry) -> None:
@@ -397,7 +419,7 @@ def _inconsistent(what: str) -> LedgerError:
     return LedgerError(f"the journal does not follow from itself: {what} was not paid for as it says")
 
 
-def quote_of(state: State, question: Question, test: HazardTest) -> Quote:
+def quote_of(state: State, question: Question, test: Test) -> Quote:
     """Of a question that is tested, known already, or beyond what is left."""
     rule, known = state.rule, state.known.get(question.text)
     if known is not None:

@@ -1,12 +1,8 @@
 """Artefacts: what a mechanism hands out, and what leaves the house. All of it is public.
 
-Synthetic records and bare answers are the first two kinds; a weighted graph, curves or noisy cells are classes with
-these members.
-
-Artefacts of special tables: neither records nor a list of answers, but something that answers every question.
-
-Such an artefact says itself which files it is kept in and how far its answers may be off. `releases.special` knows
-how each is read again and shown.
+Synthetic records and bare answers are what any table may leave; a weighted graph, curves or noisy cells are classes
+with these members, and answer every question about their table. An artefact says itself which files it is kept in and
+how far its answers may be off; its kind of table knows how they are read again and shown (`kinds`).
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +18,12 @@ from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.group import Group
-from dualquery.table.decoding import decode
+from dualquery.table.domain import Domain
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
 from dualquery.types import Fractions
+
+SYNTHETIC, ANSWERS = "synthetic.parquet", "answers.parquet"
 
 
 class Artefact(Protocol):
@@ -34,11 +33,21 @@ class Artefact(Protocol):
     def rows(self) -> int | None:
         """The number of synthetic records, where it consists of records."""
 
+    @property
+    def words(self) -> str | None:
+        """What it is, in a few words that begin a sentence; None where it is records or answers."""
+
     def fractions(self, group: Group) -> Fractions:
         """The answer to each query of a group, or a QueryError where it has none."""
 
+    def bars(self, group: Group) -> Fractions | None:
+        """How far off each answer may be in 19 of 20 cases (`error_bars.LEVEL`); None where its noise is unknown."""
+
     def to_arrow(self) -> pa.Table:
         """The artefact as people read it."""
+
+    def files(self) -> dict[str, pa.Table]:
+        """What is kept, by file name; the first file is what people open."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +60,26 @@ class SyntheticRecords:
     def rows(self) -> int:
         return self.records.rows
 
+    @property
+    def words(self) -> None:
+        return None
+
     def fractions(self, group: Group) -> Fractions:
         return group.counts(self.records) / (group.unit * self.records.rows)
 
+    def bars(self, group: Group) -> None:
+        return None
+
     def to_arrow(self) -> pa.Table:
         return decode(self.records)
+
+    def files(self) -> dict[str, pa.Table]:
+        return {SYNTHETIC: self.to_arrow()}
+
+    @staticmethod
+    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> SyntheticRecords:
+        """What a folder holds."""
+        return SyntheticRecords(encode(tables[SYNTHETIC], domain))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +92,10 @@ class BareAnswers:
 
     @property
     def rows(self) -> None:
+        return None
+
+    @property
+    def words(self) -> None:
         return None
 
     @cached_property
@@ -95,16 +123,11 @@ class BareAnswers:
         columns = {"answer": self.values, "bar": self.half_widths}
         return pa.table({"query": pa.array(self.texts, pa.string()), **columns})
 
-
-@runtime_checkable
-class Filed(Artefact, Protocol):
-    """An artefact with files of its own."""
-
     def files(self) -> dict[str, pa.Table]:
-        """What is kept, by file name; the first file is what people open."""
+        return {ANSWERS: self.to_arrow()}
 
-    def words(self) -> str:
-        """What it is, in a few words that begin a sentence."""
-
-    def bars(self, group: Group) -> Fractions:
-        """How far off each answer may be, 19 times of 20 (`error_bars.LEVEL`)."""
+    @staticmethod
+    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> BareAnswers:
+        """What a folder holds."""
+        table = tables[ANSWERS]
+        return BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())

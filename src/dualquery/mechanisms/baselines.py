@@ -46,14 +46,8 @@ from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.statistics import (
-    Balance,
-    GroupBalances,
-    GroupCounts,
-    Multiplied,
-    Statistic,
-    number_of_records,
-)
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import Balance, GroupBalances, Multiplied, number_of_records
 from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
@@ -78,7 +72,7 @@ def _plan_hadamard(task: Task, wanted: RowsWishes) -> Plan[HadamardParameters]:
     check_cells(cells)
     asked = asked_of(task.workload, QuestionKind.PARITIES, task.rows)
     assert isinstance(asked, AskedQueries), "parities are queries"
-    moved = asked.statistic.sensitivity(task.budget.neighbours)
+    moved = task.budget.neighbours.sensitivity(asked.statistic.bound())
     law = _hadamard_law(task, moved, asked.size)
     noise = asked.noise_in_records(law) / task.rows
     return Plan(
@@ -212,7 +206,7 @@ class IndependentParameters:
 
     noise: float  # expected size, in records
     law: Noise = hidden()
-    asked: tuple[Statistic, ...] = (
+    asked: tuple[Countable, ...] = (
         hidden()
     )  # one a group, and the number of records where it is measured again
     balanced: tuple[bool, ...] = hidden()  # one a group: whether balances are measured instead of counts
@@ -224,21 +218,23 @@ class IndependentParameters:
         return self.times * group.unit * (2 if balanced else 1)
 
 
-def _asked(task: Task, size: Size) -> tuple[tuple[Statistic, ...], tuple[bool, ...], int]:
+def _asked(task: Task, size: Size) -> tuple[tuple[Countable, ...], tuple[bool, ...], int]:
     """What is measured of each group, whether as balances, and how finely the number of records is."""
     neighbours = task.budget.neighbours
-    chosen: list[Statistic] = []
+    chosen: list[Countable] = []
     balanced: list[bool] = []
     for group in task.workload.groups:
-        counts, balances = GroupCounts(group), GroupBalances(group)
-        halved = size(balances.sensitivity(neighbours)) < size(Multiplied(counts, 2).sensitivity(neighbours))
-        chosen.append(balances if halved else counts)
+        balances = GroupBalances(group)
+        halved = size(neighbours.sensitivity(balances.bound())) < size(
+            neighbours.sensitivity(group.bound().times(2))
+        )
+        chosen.append(balances if halved else group)
         balanced.append(halved)
     if task.rows_variance is None or not any(balanced):
         return tuple(chosen), tuple(balanced), 0
-    moved = [size(each.sensitivity(neighbours)) for each in chosen]
+    moved = [size(neighbours.sensitivity(each.bound())) for each in chosen]
     share = 1 / (math.sqrt(task.workload.size) + 1)
-    once = size(number_of_records(task.domain).sensitivity(neighbours))
+    once = size(neighbours.sensitivity(number_of_records(task.domain).bound()))
     wanted = sum(moved) * share / (1 - share) / once
     times = max(1, round(wanted if size is _l1 else math.sqrt(wanted)))
     return (*chosen, Multiplied(number_of_records(task.domain), times)), tuple(balanced), times
@@ -259,7 +255,7 @@ def _laplace(task: Task) -> IndependentParameters:
             "independent Laplace noise is paid for by pure accounting; ask for that, or gaussian"
         )
     asked, balanced, rows_times = _asked(task, _l1)
-    moved = [each.sensitivity(task.budget.neighbours).l1 for each in asked]
+    moved = [task.budget.neighbours.sensitivity(each.bound()).l1 for each in asked]
     left = decimal(task.budget.epsilon) - Fraction(len(moved), UNITS)
     if left <= 0:
         raise BudgetError("the budget is too small for so many tables; use a larger epsilon")
@@ -274,7 +270,9 @@ def _gaussian(task: Task) -> IndependentParameters:
             "independent Gaussian noise is paid for by zcdp or gaussian accounting; ask for one"
         )
     asked, balanced, rows_times = _asked(task, _l2_squared)
-    planned = [Gaussian(Fraction(1)).event(each.sensitivity(task.budget.neighbours)) for each in asked]
+    planned = [
+        Gaussian(Fraction(1)).event(task.budget.neighbours.sensitivity(each.bound())) for each in asked
+    ]
     times = fine_multiplier(task.budget, planned)
     fine = [GaussianMeasurement(times**2 * each.sensitivity_squared, each.variance) for each in planned]
     law = Gaussian(smallest_gaussian_scale(task.budget, fine))
@@ -284,7 +282,7 @@ def _gaussian(task: Task) -> IndependentParameters:
 def _parameters(
     task: Task,
     law: Noise,
-    asked: tuple[Statistic, ...],
+    asked: tuple[Countable, ...],
     balanced: tuple[bool, ...],
     times: int,
     rows_times: int,
@@ -318,7 +316,7 @@ def _plan(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentParameters
         f"{'as the balance of those for and against, ' if halved else ''}and clamped",
         parameters=chosen,
         steps=tuple(
-            Step("measure every query", law.event(each.sensitivity(task.budget.neighbours)))
+            Step("measure every query", law.event(task.budget.neighbours.sensitivity(each.bound())))
             for each in chosen.asked
         ),
         mean_error=min(1.0, typical * law.mean_size / task.rows),

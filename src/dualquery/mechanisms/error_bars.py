@@ -39,11 +39,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.counting.counter import Counter, counted_by
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
+from dualquery.queries.countable import Countable
 from dualquery.queries.group import Group
 from dualquery.queries.random_families import Stream, mixed_questions
-from dualquery.table.domain import Domain
 from dualquery.table.records import Records, SparseItems
 from dualquery.types import Fractions, Integers, Progress, silent
 
@@ -187,7 +188,6 @@ def _folded(answers: Fractions) -> Fractions:
 
 
 if TYPE_CHECKING:  # a release that is read again needs the tables, and no mechanism
-    from dualquery.counting.counter import Countable
     from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 
 MOST_DRAWN = 1_000_000  # rows, and bytes; of a larger table each row drawn stands for several records
@@ -211,30 +211,20 @@ class Draw:
         return Draw(records, seed)
 
 
-class Repeated:
-    """A counter of rows that each stand for so many records."""
+class Repeated(Counter):
+    """A counter of rows that each stand for so many records. Rows of a release are nobody's."""
 
     def __init__(self, rows: Records, times: int) -> None:
-        from dualquery.counting.counter import MemoryCounter
-
-        self._counter = MemoryCounter(rows)
+        super().__init__(rows.domain)
+        self._rows = rows
         self._times = times
 
     @property
-    def domain(self) -> Domain:
-        return self._counter.domain
-
-    @property
-    def records_per_person(self) -> None:
-        """Rows of a release are nobody's."""
-        return
-
-    @property
     def true_rows(self) -> int:
-        return self._times * self._counter.true_rows
+        return self._times * self._rows.rows
 
-    def true_counts(self, countable: Countable, *, kept: bool = False) -> Integers:
-        return self._times * self._counter.true_counts(countable, kept=kept)
+    def _counted(self, what: Countable) -> Integers:
+        return self._times * counted_by(self._engine, what, self._rows)
 
 
 def made_replicas(

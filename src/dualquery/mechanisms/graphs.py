@@ -23,7 +23,6 @@ from dualquery.mechanisms.error_bars import LEVEL, bar_from_mean
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.group import Group
 from dualquery.queries.workload import Workload
-from dualquery.table.domain import Domain
 from dualquery.table.graph import Graph
 from dualquery.table.records import pack_bits, unpack_bits
 from dualquery.types import Fractions, Reals
@@ -46,6 +45,7 @@ class WeightedGraph:
     def rows(self) -> None:
         return None
 
+    @property
     def words(self) -> str:
         return f"A weighted graph over {len(self.domain.vertices):,} vertices"
 
@@ -160,9 +160,8 @@ class WeightedGraph:
         return {EDGES: self.to_arrow(), VERTICES: pa.table(vertices), BLOCKS: blocks, PAIRS: pa.table(pairs)}
 
     @staticmethod
-    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> WeightedGraph:
+    def of_files(domain: Graph, tables: dict[str, pa.Table]) -> WeightedGraph:
         """What a folder holds."""
-        assert isinstance(domain, Graph), "the schema says graph"
         vertices, blocks, pairs = (tables[name] for name in (VERTICES, BLOCKS, PAIRS))
         factors = blocks["factor"].to_numpy()
         many = round(len(factors) ** 0.5)
@@ -236,6 +235,7 @@ class RectangleGraph:
     def rows(self) -> None:
         return None
 
+    @property
     def words(self) -> str:
         number, many = len(self.domain.vertices), len(self.held.heights)
         return f"A graph over {number:,} vertices, the sum of {many:,} rectangles"
@@ -278,9 +278,8 @@ class RectangleGraph:
         return {EDGES: self.to_arrow(), RECTANGLES: table}
 
     @staticmethod
-    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> RectangleGraph:
+    def of_files(domain: Graph, tables: dict[str, pa.Table]) -> RectangleGraph:
         """What a folder holds."""
-        assert isinstance(domain, Graph), "the schema says graph"
         table = tables[RECTANGLES]
         members = np.zeros((2, table.num_rows, len(domain.vertices)), np.bool_)
         for side, name in enumerate(("from", "to")):

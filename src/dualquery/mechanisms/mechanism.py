@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from textwrap import shorten
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.data_players import Snapshot
 from dualquery.mechanisms.artefact import Artefact
-from dualquery.mechanisms.wishes import flags_of
+from dualquery.mechanisms.wishes import TAKEN, flags_of
 from dualquery.privacy.accounting import refuse_nothing
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -148,7 +148,9 @@ Run = Callable[[Plan[Parameters], Curator, np.random.Generator, Progress], Outco
 
 @dataclass(frozen=True)
 class Mechanism(Generic[Wishes, Parameters]):
-    """A row of the table of mechanisms (`mechanisms.choose`)."""
+    """A mechanism by its name (`wishes.MECHANISMS`): what may be asked of it, its plan and its run."""
+
+    registered_in: ClassVar[str] = "mechanisms"
 
     name: str
     words: str  # what it is, in a sentence
@@ -159,6 +161,11 @@ class Mechanism(Generic[Wishes, Parameters]):
     # The plan of a replica (`replicas`); None where replicas would not show the errors.
     replica: Callable[[Plan[Parameters]], Plan[Parameters]] | None = field(default=None, repr=False)
     plays: tuple[str, ...] | None = ("records",)  # kinds of tables (`Domain.kind`); None: any
+
+    def __post_init__(self) -> None:
+        taken = sorted(TAKEN.intersection(flags_of(self.wishes)))
+        if taken:
+            raise DualQueryError(f"'{taken[0]}' is an argument of every release, and cannot be a wish")
 
     def accepts(self, options: Iterable[str]) -> bool:
         """Whether all of these options mean something to it."""
@@ -189,6 +196,9 @@ class Mechanism(Generic[Wishes, Parameters]):
             )
 
 
+AnyMechanism = Mechanism[Any, Any]
+
+
 def affordable(budget: Budget, steps: Iterable[Step]) -> bool:
     """Whether a fresh ledger pays for every step. The ledger itself decides."""
     ledger = Ledger(budget)
@@ -212,7 +222,7 @@ def choice(kind: type[Chosen], given: str | None, usual: Chosen, name: str) -> C
         if each.value == given:
             return each
     names = ", ".join(str(each.value) for each in kind)
-    raise DualQueryError(f"{name} is one of {names}, and '{given}' is none of them")
+    raise DualQueryError(f"{name} must be one of {names}, got '{given}'")
 
 
 def part_of(whole: Fraction, share: float) -> Fraction:

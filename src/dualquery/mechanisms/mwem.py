@@ -42,7 +42,6 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.tables import Tables
 
 PASSES = 10  # over all measurements a round; they often agree before that
@@ -80,9 +79,9 @@ class MwemParameters(MeasuredRounds):
     start_noise: Noise | None = hidden()
 
 
-def whole_table(task: Task) -> GroupCounts:
+def whole_table(task: Task) -> Tables:
     """Every cell of the universe: what a noisy start counts."""
-    return GroupCounts(Tables(task.domain, (tuple(range(task.domain.width)),)))
+    return Tables(task.domain, (tuple(range(task.domain.width)),))
 
 
 def automatic_rounds(task: Task) -> int:
@@ -144,7 +143,7 @@ def _start_noise(task: Task, part_cells: int) -> Noise:
             "start uniform, or allow larger parts"
         )
     price = equal_prices(task.budget, 1, START_SHARE)
-    return price.noise(whole_table(task).sensitivity(task.budget.neighbours))
+    return price.noise(task.budget.neighbours.sensitivity(whole_table(task).bound()))
 
 
 def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> int:
@@ -157,7 +156,7 @@ def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> in
         rounds = max(1, min(rounds // 3, len(asked.tables.sets)))
         while rounds > 1:  # no more than there are tables worth measuring at the noise of so many rounds
             price = equal_prices(task.budget, 2 * rounds, share)
-            noise = price.noise(asked.statistic.sensitivity(task.budget.neighbours))
+            noise = price.noise(task.budget.neighbours.sensitivity(asked.statistic.bound()))
             if rounds <= len(asked.worthwhile(asked.noise_in_records(noise)).tables.sets):
                 break
             rounds -= 1
@@ -238,7 +237,7 @@ def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
 def _start_steps(task: Task, chosen: MwemParameters) -> tuple[Step, ...]:
     if chosen.start_noise is None:
         return ()
-    moved = whole_table(task).sensitivity(task.budget.neighbours)
+    moved = task.budget.neighbours.sensitivity(whole_table(task).bound())
     return (Step("measure every cell, for a start", chosen.start_noise.event(moved)),)
 
 

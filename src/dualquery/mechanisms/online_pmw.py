@@ -52,8 +52,8 @@ from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import Price, equal_prices
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.privacy.thresholds import Epochs, SparseVector
+from dualquery.queries.group import Group
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.reader import to_groups
 from dualquery.queries.workload import Workload
@@ -180,8 +180,8 @@ class ProductQuestion:
         self._rows = rows
         self._update = update
 
-    def statistic(self) -> GroupCounts:
-        return GroupCounts(self._group)
+    def statistic(self) -> Group:
+        return self._group
 
     def believed(self, reply: Factored) -> float:
         return self._rows * float((self._table * reply.glimpse(self._members)).sum())

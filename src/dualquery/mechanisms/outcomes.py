@@ -79,7 +79,7 @@ def released(distribution: Factored, rows: int, rng: np.random.Generator) -> Out
 
 
 def answers_only(workload: Workload, answers: Fractions, bars: Fractions) -> Outcome:
-    """Answers between 0 and 1, each with how far off it may be (19 times of 20), and no records."""
+    """Answers between 0 and 1, each with how far off it may be (in 19 of 20 cases), and no records."""
     answers = np.clip(answers, 0.0, 1.0)
     artefact = BareAnswers(list(workload.texts()), answers, bars)
     return Outcome(artefact=artefact, answers=answers, notes=(NO_RECORDS,))

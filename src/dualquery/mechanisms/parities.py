@@ -75,8 +75,8 @@ from dualquery.mechanisms.shares import (
 from dualquery.mechanisms.wishes import ParityWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.parity_statistics import ParityBalances
 from dualquery.queries.conjunctions import Parities
+from dualquery.queries.derived import GroupBalances
 from dualquery.queries.families import attributes_of_disjunctions
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
@@ -293,7 +293,7 @@ def _triples(purse: Purse, task: Task, items: MeasuredItems, total: float, top: 
     item_of_rank = np.argsort(items.rank)[:top]
     sets = np.array(list(combinations(range(len(item_of_rank)), 3)), np.int64).reshape(-1, 3)
     attributes = np.sort(item_of_rank[sets], axis=1).astype(np.int32)
-    told = purse.measure(ParityBalances(Parities(task.domain, attributes)), "triples")
+    told = purse.measure(GroupBalances(Parities(task.domain, attributes)), "triples")
     p = items.single[:top]
     covariance = items.pair[:top, :top] - np.outer(p, p)
     mu = 1 - 2 * p[sets]
@@ -361,7 +361,7 @@ class ByOrder:
             sets = signed.sets(order)
             if len(sets):
                 told = purse.measure(
-                    ParityBalances(Parities(task.domain, sets.astype(np.int32))), f"order {order}"
+                    GroupBalances(Parities(task.domain, sets.astype(np.int32))), f"order {order}"
                 )
                 measured[order] = MeasuredParities(sets, told.values / task.rows, told.deviation / task.rows)
             progress("measuring", order, self.widest)
@@ -413,8 +413,8 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
     shares = shares_of(task.budget, parts, {name: f"measure the parities of {name}" for name in parts})
     variance = 0.0
     for order in numbers:
-        moved = ParityBalances(Parities(task.domain, signed.sets(order).astype(np.int32)))
-        squared = moved.sensitivity(task.budget.neighbours).l2_squared
+        moved = GroupBalances(Parities(task.domain, signed.sets(order).astype(np.int32)))
+        squared = task.budget.neighbours.sensitivity(moved.bound()).l2_squared
         deviation = shares.deviation(squared, f"order {order}")
         variance += signed.subsets_a_query(order) * deviation**2
     noise = math.sqrt(variance) / 2**signed.order / task.rows

@@ -42,8 +42,8 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate, Selected
-from dualquery.privacy.statistics import Balance, TableCells
 from dualquery.queries.conjunctions import Parities
+from dualquery.queries.derived import Balance, TableCells
 from dualquery.queries.group import NONE, padded
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
@@ -77,7 +77,7 @@ class RoundParameters:
         chosen = Step(choosing, self.selection(task), self.rounds)
         if self.law is None:
             return (chosen,)
-        moved = self.asked.statistic.sensitivity(task.budget.neighbours)
+        moved = task.budget.neighbours.sensitivity(self.asked.statistic.bound())
         return chosen, Step("measure it", self.law.event(moved), self.rounds)
 
 
@@ -107,7 +107,7 @@ def priced(
     neighbours = task.budget.neighbours
     selection = equal_prices(task.budget, rounds, share * selecting)
     measurement = equal_prices(task.budget, rounds, share * (1 - selecting))
-    law = measurement.noise(asked.statistic.sensitivity(neighbours))
+    law = measurement.noise(neighbours.sensitivity(asked.statistic.bound()))
     noise = asked.noise_in_records(law)
     asked = asked.worthwhile(noise)
     rate = rate_within(selection, asked.score, neighbours)

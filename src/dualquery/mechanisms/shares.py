@@ -11,37 +11,39 @@ and Laplace noise of scale Δ₁/ε costs exactly ε (`laplace_at_once`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.measured import Measured, MeasuredTables
-from dualquery.mechanisms.mechanism import Step, Task
+from dualquery.fitting.cpu import all_binary
+from dualquery.fitting.fitter import COUNT_SECONDS, Effort
+from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables
+from dualquery.mechanisms.mechanism import Plan, Step, Task
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Allowance, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Law
-from dualquery.privacy.signed_tables import SignedTables
-from dualquery.privacy.statistics import (
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import (
     Interactions,
     Multiplied,
-    Statistic,
+    SignedTables,
     interaction_distance,
     interaction_length,
     interaction_scale,
 )
 from dualquery.queries.group import NONE, distinct_sets
 from dualquery.table.domain import Domain
-from dualquery.types import Set
+from dualquery.types import Reals, Set
 
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"
@@ -180,15 +182,15 @@ class Purse:
     shares: Shares
     allowances: Mapping[str, Allowance]
 
-    def fits(self, statistic: Statistic) -> bool:
+    def fits(self, statistic: Countable) -> bool:
         """Whether a statistic moves no farther than there is room for."""
-        return statistic.sensitivity(self.curator.neighbours).l2_squared <= self.shares.room
+        return self.curator.neighbours.sensitivity(statistic.bound()).l2_squared <= self.shares.room
 
-    def measure(self, statistic: Statistic, *names: str) -> Measured:
-        """The numbers of a statistic, once within each of these shares, weighed by inverse variance."""
-        moved = statistic.sensitivity(self.curator.neighbours).l2_squared
+    def measure(self, statistic: Countable, *names: str) -> Measured:
+        """The numbers, once within each of these shares, weighed by inverse variance."""
+        moved = self.curator.neighbours.sensitivity(statistic.bound()).l2_squared
         times = max(1, math.isqrt(self.shares.room // max(1, moved)))
-        multiplied = Multiplied(statistic, times)
+        multiplied = Multiplied(statistic, times, kept=len(names) > 1)
         total, precision = np.zeros(()), 0.0
         for name in names:
             noise = self.shares.stages[name].noise
@@ -210,7 +212,7 @@ def laplace_at_once(
         unit = fineness / min(shares.values())
         multipliers = tuple(max(1, round(unit * share)) for share in shares.values())
         first = SignedTables(domain, tuple(shares), multipliers)
-        noise = Laplace(first.sensitivity(neighbours).l1 / epsilon)
+        noise = Laplace(neighbours.sensitivity(first.bound()).l1 / epsilon)
         try:
             Law.laplace(noise.scale)
         except BudgetError:
@@ -315,3 +317,104 @@ def known_at_first(task: Task, told: list[Measured]) -> MeasuredTables:
     else:
         known = MeasuredTables.rows(task.domain, float(task.rows), task.rows_variance or 0.0)
     return known.joined(told).counted()
+
+
+# What fitting costs, and the plan of a way of projection
+
+MEAN_ERROR, MAX_ERROR = 0.45, 8.0  # of a random conjunction, in a cell's noise (benchmarks/projection.py)
+SHARE_OF_ONES = 0.19  # of the budget, for one-way tables where there are enough records for pairs
+LARGE_NOISE = 0.1  # of a cell, as a fraction of the table: little is left to be learned
+
+
+class FitCost(NamedTuple):
+    """Of a release, as its plan predicts it."""
+
+    seconds: float
+    bytes: int
+    largest: Set = ()  # the set with the most cells, where tables are measured
+
+
+def work_of(task: Task, sets: Sequence[Set]) -> Reals:
+    """How many values a row looks at for each set in a pass; a view costs some eight, whatever its size.
+
+    Rows of binary attributes look at a cube of the width (`fitting.cpu`), about a tenth of a value a
+    cell, whatever is measured.
+    """
+    sizes, width = task.domain.sizes, task.domain.width
+    if all_binary(sizes, max((len(members) for members in sets), default=1)):
+        return np.full(len(sets), 0.1 * width**3 / max(1, len(sets)))
+    return np.array([8.0 * len(s) + sum(int(sizes[j]) for j in s) for s in sets])
+
+
+def cost_of_fit(
+    task: Task, sets: Sequence[Set], effort: Effort, noise: float, held: Sequence[Set] | None = None
+) -> FitCost:
+    """To count and fit tables over these sets; every cell lies in a view of each of its attributes.
+
+    `held` are the sets that memory must have room for, where they are others.
+    """
+    sizes = task.domain.sizes.tolist()
+    cells = {s: math.prod(sizes[j] for j in s) for s in (sets if held is None else held)}
+    return FitCost(
+        effort.seconds(float(work_of(task, sets).sum()), noise) + task.rows * len(sets) * COUNT_SECONDS,
+        effort.bytes(task.domain.width, sum(len(s) * number for s, number in cells.items())),
+        max(cells, key=lambda s: (cells[s], s)),
+    )
+
+
+def built(
+    task: Task,
+    way: Any,
+    *,
+    reason: str,
+    steps: tuple[Step, ...],
+    errors: tuple[float, float],
+    cost: FitCost,
+    memory: int | None,
+    notes: tuple[str, ...] = (),
+) -> Plan[Any]:
+    """The plan of a way, or a refusal where it needs more memory than the user allows.
+
+    `way` knows its effort and the noise of a cell, as a fraction.
+    """
+    if memory is not None and cost.bytes > memory:
+        names = " × ".join(task.domain.name(j) for j in cost.largest)
+        raise DualQueryError(
+            f"the tables of this workload need {cost.bytes / 1e6:,.0f} MB, more than --memory allows"
+            f"{f' (the largest is {names})' if names else ''}; ask for fewer attributes at once, or for fewer "
+            "records (--synthetic-rows), or allow more"
+        )
+    noise: float = way.cell_noise
+    if noise >= LARGE_NOISE:
+        large = f"the budget is so small that the noise of a cell is {noise:.0%} of the table"
+        notes = (f"{large}; expect little of the answers", *notes)
+    mean, most = errors
+    return Plan(
+        mechanism="projection",
+        task=task,
+        reason=reason,
+        parameters=way,
+        steps=steps,
+        mean_error=min(mean, 0.5),
+        max_error=min(most, 1.0),
+        seconds=cost.seconds,
+        bytes=cost.bytes,
+        notes=notes,
+    )
+
+
+def per_query(task: Task, shares: Shares) -> float:
+    """The noise of every query on its own, as a fraction of the records, for the whole budget."""
+    moved = [task.budget.neighbours.sensitivity(group.bound()) for group in task.workload.groups]
+    return shares.deviation(sum(each.l2_squared for each in moved)) / task.rows
+
+
+def plainer(task: Task, shares: Shares, mean: float) -> tuple[str, ...]:
+    """What a plan with this mean error notes where noise on each query alone would do better."""
+    plain = HALF_NORMAL * per_query(task, shares)
+    if plain >= mean:
+        return ()
+    return (
+        f"noise on each query alone would have a mean error of {plain:.2g} (--mechanism gaussian), but gives answers "
+        "without synthetic records",
+    )

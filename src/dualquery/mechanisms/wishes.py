@@ -1,4 +1,4 @@
-"""What a user may ask of each mechanism: one frozen dataclass a mechanism, every field a flag.
+"""All mechanisms by name, and what a user may ask of each: one frozen dataclass a mechanism, every field a flag.
 
 None leaves a choice to the plan. The command line makes its flags, its help and the check for flags that a
 mechanism would ignore from these fields, and nothing heavy is imported for it.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from dualquery.errors import DualQueryError
+from dualquery.register import Registry
+
+if TYPE_CHECKING:
+    from dualquery.mechanisms.mechanism import AnyMechanism
 
 
 @dataclass(frozen=True)
@@ -29,37 +33,38 @@ def flags_of(wishes: type) -> dict[str, Flag]:
     return {each.name: each.metadata["flag"] for each in fields(wishes)}
 
 
-def _wish(help: str, metavar: str, **look: Any) -> Any:
+def wish(help: str, metavar: str, **look: Any) -> Any:
+    """A field that a user may give, as a flag of the command line and by name in Python; None where nobody does."""
     return field(default=None, metadata={"flag": Flag(help, metavar, **look)})
 
 
 def _rounds() -> Any:
-    return _wish("Rounds of the game (T).", "N", least=1)
+    return wish("Rounds of the game (T).", "N", least=1)
 
 
 def _learning_rate() -> Any:
-    return _wish("How strongly a player learns (η).", "η", least=0.0)
+    return wish("How strongly a player learns (η).", "η", least=0.0)
 
 
 def _alpha() -> Any:
-    return _wish("The error wanted: fixes parameters by the theory.", "α", least=0.0)
+    return wish("The error wanted: fixes parameters by the theory.", "α", least=0.0)
 
 
 def _iterate() -> Any:
-    return _wish("Which distribution to release: last or average.", "WHICH")
+    return wish("Which distribution to release: last or average.", "WHICH")
 
 
 def _measured() -> Any:
-    return _wish("What is selected and measured: queries, tables or parities.", "WHAT")
+    return wish("What is selected and measured: queries, tables or parities.", "WHAT")
 
 
 def _synthetic_rows() -> Any:
     names = ("--rows", "--synthetic-rows")
-    return _wish("The number of synthetic records.", "N", least=1, names=names)
+    return wish("The number of synthetic records.", "N", least=1, names=names)
 
 
 def _memory() -> Any:
-    return _wish("The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
+    return wish("The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
 
 
 def size_in_bytes(text: str) -> int:
@@ -76,6 +81,14 @@ def size_in_bytes(text: str) -> int:
     return int(size)
 
 
+# What releases and commands are given whatever the mechanism is; a wish has another name.
+TAKEN = frozenset({
+    "accounting", "budget", "csv", "dataset", "delta", "domain", "engine", "epsilon", "json", "ledger", "master",
+    "mechanism", "named", "neighbours", "options", "out", "progress", "queries", "quiet", "records",
+    "records_per_person", "schema", "seed", "sign", "table", "workload",
+})  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowsWishes:
     """Of whoever makes as many rows as wanted."""
@@ -85,7 +98,7 @@ class RowsWishes:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectionWishes(RowsWishes):
-    items_per_record: int | None = _wish(
+    items_per_record: int | None = wish(
         "Records are baskets, of which so many items count; the rest is dropped.", "N", least=1
     )
     memory: int | None = _memory()
@@ -94,14 +107,14 @@ class ProjectionWishes(RowsWishes):
 @dataclass(frozen=True, kw_only=True)
 class DualQueryWishes:
     learning_rate: float | None = _learning_rate()
-    samples: int | None = _wish("Queries drawn a round (s).", "N", least=1)
+    samples: int | None = wish("Queries drawn a round (s).", "N", least=1)
     rounds: int | None = _rounds()
     alpha: float | None = _alpha()
-    beta: float | None = _wish("The chance that the theory may fail; with --alpha.", "β", least=0.0)
-    free: str | None = _wish(
+    beta: float | None = wish("The chance that the theory may fail; with --alpha.", "β", least=0.0)
+    free: str | None = wish(
         "Attributes that no drawn query decides: zeros, random or density (priced).", "HOW"
     )
-    oracle: str | None = _wish(
+    oracle: str | None = wish(
         "Who finds the best response: search, or exact (needs the extra `exact`).", "WHO"
     )
 
@@ -110,14 +123,14 @@ class DualQueryWishes:
 class MwemWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
-    updates: str | None = _wish(
+    updates: str | None = wish(
         "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
     )
-    start: str | None = _wish(
+    start: str | None = wish(
         "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
     )
     measured: str | None = _measured()
-    part_cells: int | None = _wish("The most cells that one part of the distribution may have.", "N", least=2)
+    part_cells: int | None = wish("The most cells that one part of the distribution may have.", "N", least=2)
     memory: int | None = _memory()
 
 
@@ -134,8 +147,8 @@ class MirrorWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
     measured: str | None = _measured()
-    mirror_map: str | None = _wish("How steps are measured: entropy, euclidean or p-norm.", "MAP")
-    norm: float | None = _wish("The p of the p-norm, between 1 and 2.", "P", least=1.0)
+    mirror_map: str | None = wish("How steps are measured: entropy, euclidean or p-norm.", "MAP")
+    norm: float | None = wish("The p of the p-norm, between 1 and 2.", "P", least=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +157,15 @@ class EuclideanWishes(RowsWishes):
 
 
 def _widest() -> Any:
-    return _wish("The most attributes of a disjunction (k); a wider one is refused.", "K", least=1)
+    return wish("The most attributes of a disjunction (k); a wider one is refused.", "K", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonomialWishes:
     rounds: int | None = _rounds()
     widest: int | None = _widest()
-    degree: int | None = _wish("The degree of the polynomial that stands for OR.", "T", least=1)
-    blocks: int | None = _wish(
+    degree: int | None = wish("The degree of the polynomial that stands for OR.", "T", least=1)
+    blocks: int | None = wish(
         "Blocks of attributes: fewer weigh less and have more basis functions.", "B", least=1
     )
 
@@ -171,30 +184,35 @@ class RoundsWishes:
 
 @dataclass(frozen=True, kw_only=True)
 class NoWishes:
-    """Of whoever takes none."""
+    """Of a mechanism without options."""
 
 
-WISHES: dict[str, type] = {
-    "projection": ProjectionWishes,
-    "dualquery": DualQueryWishes,
-    "mwem": MwemWishes,
-    "pmw": PmwWishes,
-    "mirror": MirrorWishes,
-    "euclidean": EuclideanWishes,
-    "monomials": MonomialWishes,
-    "parities": ParityWishes,
-    "laplace": NoWishes,
-    "gaussian": NoWishes,
-    "hadamard": RowsWishes,
-    "uniform": RowsWishes,
-    "zeros": RowsWishes,
-    "coarsenings": NoWishes,
-    "frieze-kannan": RoundsWishes,
-    "distance-curves": NoWishes,
-    "coordinate-wise": RoundsWishes,
-    "noisy-cells": NoWishes,
-    "touched-weights": RoundsWishes,
+# Every mechanism: what may be asked of it, and where it lives. Nothing of it is imported before it is asked for.
+BUILT_IN: dict[str, tuple[type, str]] = {
+    "projection": (ProjectionWishes, "dualquery.mechanisms.projection.game:PROJECTION"),
+    "dualquery": (DualQueryWishes, "dualquery.mechanisms.dual_query.game:DUAL_QUERY"),
+    "mwem": (MwemWishes, "dualquery.mechanisms.mwem:MWEM"),
+    "pmw": (PmwWishes, "dualquery.mechanisms.pmw:PMW"),
+    "mirror": (MirrorWishes, "dualquery.mechanisms.mirror:MIRROR"),
+    "euclidean": (EuclideanWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
+    "monomials": (MonomialWishes, "dualquery.mechanisms.monomials:MONOMIALS"),
+    "parities": (ParityWishes, "dualquery.mechanisms.parities:PARITIES"),
+    "laplace": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_LAPLACE"),
+    "gaussian": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_GAUSSIAN"),
+    "hadamard": (RowsWishes, "dualquery.mechanisms.baselines:HADAMARD"),
+    "uniform": (RowsWishes, "dualquery.mechanisms.baselines:UNIFORM"),
+    "zeros": (RowsWishes, "dualquery.mechanisms.baselines:ZEROS"),
+    "coarsenings": (NoWishes, "dualquery.mechanisms.cuts:COARSENINGS"),
+    "frieze-kannan": (RoundsWishes, "dualquery.mechanisms.cuts:FRIEZE_KANNAN"),
+    "distance-curves": (NoWishes, "dualquery.mechanisms.distances:DISTANCE_CURVES"),
+    "coordinate-wise": (RoundsWishes, "dualquery.mechanisms.distances:COORDINATE_WISE"),
+    "noisy-cells": (NoWishes, "dualquery.mechanisms.lists:NOISY_CELLS"),
+    "touched-weights": (RoundsWishes, "dualquery.mechanisms.lists:TOUCHED_WEIGHTS"),
 }
+WISHES = {name: wishes for name, (wishes, _) in BUILT_IN.items()}
+MECHANISMS: Registry[AnyMechanism] = Registry(
+    "mechanisms", "mechanism", {name: home for name, (_, home) in BUILT_IN.items()}
+)
 
 
 class Option(NamedTuple):
@@ -205,10 +223,11 @@ class Option(NamedTuple):
     mechanisms: tuple[str, ...]  # that grant it
 
 
-def options() -> dict[str, Option]:
-    """Every wish, in the order of the mechanisms."""
+def options(*, packages: bool = False) -> dict[str, Option]:
+    """Every wish, in the order of the mechanisms; those of packages too, where they are to be asked."""
     found: dict[str, Option] = {}
-    for mechanism, wishes in WISHES.items():
+    added = {name: each.wishes for name, each in MECHANISMS.added.items()} if packages else {}
+    for mechanism, wishes in (WISHES | added).items():
         hints = get_type_hints(wishes)
         for name, flag in flags_of(wishes).items():
             (kind,) = (each for each in hints[name].__args__ if each is not type(None))

@@ -78,7 +78,7 @@ class Budget:
             )
         for name, value in (("epsilon", epsilon), ("delta", delta or 0)):
             if isinstance(value, bool) or not isinstance(value, Real):
-                raise BudgetError(f"{name} must be a number, and {value!r} is none.")
+                raise BudgetError(f"{name} must be a number, got {value!r}.")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", 0.0 if delta is None else delta)
         object.__setattr__(self, "neighbours", _neighbours(neighbours))
@@ -117,7 +117,7 @@ def _accounting(given: Accounting | str) -> Accounting:
         return given
     names = [each.value for each in Accounting]
     if given not in names:
-        raise BudgetError(f"accounting is one of {', '.join(names)}, and {given!r} is none of them")
+        raise BudgetError(f"accounting must be one of {', '.join(names)}, got {given!r}")
     return Accounting(given)
 
 

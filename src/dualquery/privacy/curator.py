@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
-from dualquery.privacy.statistics import Statistic
 from dualquery.privacy.thresholds import Found
+from dualquery.queries.countable import ONE_CELL, Countable
+from dualquery.queries.lists import NamedCells
 from dualquery.randomness import Entropy
-from dualquery.types import Integers
+from dualquery.types import Integers, Words
 
 
 class ThresholdLaw(Protocol):
@@ -36,13 +37,6 @@ class ThresholdLaw(Protocol):
         self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
     ) -> Callable[[Integers], Found | None]:
         """Pay for a test and for the measurement that may follow it; then the test, of any number of numbers."""
-
-
-@runtime_checkable
-class MovesEach(Protocol):
-    """Numbers that say how far each of them can move; of others it is at most as far as all together (L1)."""
-
-    def each(self, neighbours: Neighbours) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -86,15 +80,15 @@ class Curator:
         self._ledger.charge(*events)
         return tuple(Allowance(event, self) for event in events)
 
-    def measure(self, statistic: Statistic, *, noise: Noise, within: Allowance | None = None) -> Integers:
-        """The numbers of a statistic with fresh integer noise on each; paid for now, or `within` an allowance."""
-        self._pay(noise.event(statistic.sensitivity(self.neighbours)), within)
+    def measure(self, what: Countable, *, noise: Noise, within: Allowance | None = None) -> Integers:
+        """The numbers of a countable with fresh integer noise on each; paid for now, or `within` an allowance."""
+        self._pay(noise.event(self.neighbours.sensitivity(what.bound())), within)
         self._ledger.begin()
-        truth = statistic.of(self._counter)
+        truth = self._counter.true_counts(what)
         return truth + noise.draw(len(truth), self._entropy)
 
     def exceeds(
-        self, questions: Statistic, hypotheses: Integers | int, *, law: ThresholdLaw, noise: Noise
+        self, questions: Countable, hypotheses: Integers | int, *, law: ThresholdLaw, noise: Noise
     ) -> Surprise | None:
         """Whether a number lies farther from its public hypothesis than a threshold; if so all numbers, with noise.
 
@@ -103,15 +97,15 @@ class Curator:
         numbers: what it costs depends on how far each of them moves, not on how many there are (docs/privacy.md,
         "Threshold tests").
         """
-        moved = questions.sensitivity(self.neighbours)
-        each = questions.each(self.neighbours) if isinstance(questions, MovesEach) else moved.l1
-        if each > law.sensitivity:
+        bound = questions.bound()
+        if self.neighbours.each(bound) > law.sensitivity:
             raise BudgetError(
                 "this question moves farther between neighbours than the threshold test allows for"
             )
+        moved = self.neighbours.sensitivity(bound)
         test = law.pay(self._ledger, self._entropy, noise.event(moved))
         self._ledger.begin()
-        numbers = questions.of(self._counter)
+        numbers = self._counter.true_counts(questions)
         believed = np.atleast_1d(np.asarray(hypotheses, np.int64))
         if believed.shape != numbers.shape:
             raise ValueError("give one hypothesis for each number")
@@ -127,9 +121,40 @@ class Curator:
             within.use(measurement, self)
 
 
-def measured_at_once(curator: Curator, statistics: Sequence[Statistic], noise: Noise) -> Iterator[Integers]:
-    """Several statistics, each with noise of this law, all of them paid for before the first is drawn."""
-    moved = [statistic.sensitivity(curator.neighbours) for statistic in statistics]
+def measured_at_once(curator: Curator, asked: Sequence[Countable], noise: Noise) -> Iterator[Integers]:
+    """Several countables, each with noise of this law, all of them paid for before the first is drawn."""
+    moved = [curator.neighbours.sensitivity(what.bound()) for what in asked]
     allowances = curator.allow(*(noise.event(each) for each in moved))
-    for statistic, allowance in zip(statistics, allowances, strict=True):
-        yield curator.measure(statistic, noise=noise, within=allowance)
+    for what, allowance in zip(asked, allowances, strict=True):
+        yield curator.measure(what, noise=noise, within=allowance)
+
+
+class LazyCells:
+    """One noisy histogram over a universe that nobody could write out, read cell by cell, in whatever order.
+
+    The histogram as a whole is one measurement, of L2 sensitivity 1 (or √2 where a record is replaced), however many
+    cells it has: a neighbour moves one cell of all of them (or two). It is paid for once, before the first cell is
+    read. A cell is drawn when it is first asked for and *kept*: two draws of one cell would be two measurements.
+    Which cells are asked for may depend on what was told before, and on nothing else.
+    """
+
+    def __init__(self, curator: Curator, noise: Noise) -> None:
+        self._curator = curator
+        self._noise = noise
+        self._event = noise.event(curator.neighbours.sensitivity(ONE_CELL))
+        curator.allow(self._event)
+        self._told: dict[int, int] = {}
+
+    @property
+    def told(self) -> dict[int, int]:
+        """Every cell that was read, with its noisy count. Whoever goes on later must keep this."""
+        return self._told
+
+    def read(self, cells: Words) -> Integers:
+        """The noisy count of each cell: drawn now, or as it was drawn before."""
+        fresh = np.array(sorted({int(cell) for cell in cells} - self._told.keys()), np.uint64)
+        if len(fresh):
+            unread = Allowance(self._event, self._curator)  # what is paid for and was not read yet
+            noisy = self._curator.measure(NamedCells(fresh), noise=self._noise, within=unread)
+            self._told.update(zip(fresh.tolist(), noisy.tolist(), strict=True))
+        return np.array([self._told[int(cell)] for cell in cells], np.int64)

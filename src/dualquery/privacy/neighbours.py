@@ -1,7 +1,7 @@
 """Which two tables must be hard to tell apart, and how far that lets a sum over records move.
 
-Every statistic here adds up a contribution φ(x) of each record x, so it can say two things about itself without
-knowing what a neighbour is, for any norm:
+A countable adds up a contribution φ(x) of each record x, so it can say two things about itself without knowing what a
+neighbour is, for any norm (`queries.countable`):
 
     alone    the largest ‖φ(x)‖ of one record,
     apart    the largest ‖φ(x) − φ(y)‖ of two.
@@ -23,9 +23,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from dualquery.errors import BudgetError, require
+
+if TYPE_CHECKING:  # flags of the command line need the names of relations, and nothing heavy
+    from dualquery.queries.countable import Bound
 
 Row = TypeVar("Row")
 
@@ -70,11 +73,20 @@ class Neighbours(ABC):
     def largest_squared(self, *, alone: int, apart: int) -> int:
         """The same for the square of a norm, given the squares of `alone` and `apart`."""
 
-    def sensitivity(self, *, alone: Sensitivity, apart: Sensitivity) -> Sensitivity:
+    def sensitivity(self, bound: Bound) -> Sensitivity:
         """Of a sum over records, given both norms of one contribution and of the difference of two."""
         return Sensitivity(
-            self.largest(alone=alone.l1, apart=apart.l1),
-            self.largest_squared(alone=alone.l2_squared, apart=apart.l2_squared),
+            self.largest(alone=bound.alone[0], apart=bound.apart[0]),
+            self.largest_squared(alone=bound.alone[1], apart=bound.apart[1]),
+        )
+
+    def each(self, bound: Bound) -> int:
+        """How far any one of the numbers can move."""
+        together = self.sensitivity(bound).l1
+        return (
+            together
+            if bound.each is None
+            else min(together, self.largest(alone=bound.each, apart=bound.each))
         )
 
     @abstractmethod
@@ -101,7 +113,7 @@ class Neighbours(ABC):
                     )
                 return kind(records_per_person)
         names = ", ".join(relation.value for relation in (*RELATIONS, *person_relations(1)))
-        raise BudgetError(f"neighbours are one of {names}, and '{name}' is none of them")
+        raise BudgetError(f"neighbours must be one of {names}, got '{name}'")
 
 
 class _OneRecord(Neighbours):

@@ -13,6 +13,7 @@ brute-force test checks them all (tests/privacy/test_statistics.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -24,8 +25,9 @@ from dualquery.privacy.events import Selection
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.prices import TOO_SMALL, Price
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored
-from dualquery.queries.tables import Tables
+from dualquery.queries.tables import Tables, signed, signed_shape
 from dualquery.queries.workload import Workload
+from dualquery.types import Integers
 
 FRACTION_BITS = 10  # answers of a hypothesis are told to a thousandth of a record
 FINE = 1 << FRACTION_BITS
@@ -181,6 +183,41 @@ class TableErrors:
         """The penalties less the largest of them: a public constant makes every score positive."""
         penalties = np.rint(FINE * self.penalties).astype(np.int64)
         return penalties - penalties.max()
+
+
+@dataclass(frozen=True, eq=False)
+class SignedTableErrors(TableErrors):
+    """How wrong public answers are on whole signed tables: s_t = Σ_entries |2^F · entry − offset| − penalty_t.
+
+    An added record moves one entry of each signed table by one, an exchanged one two by one or one by two: the range
+    is that of `TableErrors`.
+    """
+
+    def of(self, counter: Counter) -> Scored:
+        assert self.answers is not None, "a score that was not told any answers has only a price"
+        scale = FINE * self.public_rows
+        answers = np.rint(scale * np.clip(self.answers, 0, 1)).astype(np.int64)
+        wrong = self._signed(FINE * counter.true_counts(self.tables, kept=True) - answers)
+        sums = np.add.reduceat(np.abs(wrong), self._starts[:-1])
+        fixed = self._fixed
+        if self.among is not None:
+            sums, fixed = sums[self.among], fixed[self.among]
+        return Scored(sums, 1, 1, fixed, 0, Candidates.ABSOLUTE)
+
+    def _signed(self, cells: Integers) -> Integers:
+        """The cells of all tables as the entries of all signed tables."""
+        tables = self.tables
+        return np.concatenate(
+            [
+                signed(cells[tables.cells_of(t)].reshape(tables.shape_of(t))).ravel()
+                for t in range(len(tables.sets))
+            ]
+        )
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        entries = [int(np.prod(signed_shape(self.tables.shape_of(t)))) for t in range(len(self.tables.sets))]
+        return np.concatenate([[0], np.cumsum(entries)]).astype(np.int64)
 
 
 def _fineness(workload: Workload) -> int:

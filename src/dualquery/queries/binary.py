@@ -7,6 +7,10 @@ A record x in {0, 1}^d counts with whole numbers of its own, each a function of 
     u = ⌊(y · directions) / 2^SHIFT⌉   its place along a few public axes (`Axes`),
     c                           the nearest of some public centres in that space, the first of several (`Classes`).
 
+Its weighted vectors z = w·y are at most F·B long by construction, R = F²B² squared, which bounds every sum below;
+which class it falls into is public but for the record itself, so that classes partition the records. Two vectors of
+length at most √R lie at most 2√R apart, and at most √2R where they fall into different classes.
+
 Products of whole numbers below 2⁵³ are exact in floating point, whatever the order in which they are added: nothing
 here depends on which other records lie beside a record.
 
@@ -19,16 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount, prange
 from dualquery.queries.bit_columns import add_along_attributes, add_along_records, count_ones, predicate_bits
+from dualquery.queries.countable import ONE_CELL, Bound
 from dualquery.queries.group import Predicates
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
-from dualquery.types import Done, Integers, no_progress
+from dualquery.types import Integers
 
 GRID = 16  # steps of a centre between 0 and 1
 SHIFT = 10  # binary places of a direction
@@ -242,11 +248,16 @@ class Balances:
 
     binary: Binary
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         ones = np.zeros(self.binary.width, np.int64)
         for first, rows in self.binary.slabs(records):
             count_ones(self.binary.bits(records, first, rows), ones)
         return 2 * ones - records.rows
+
+    def bound(self) -> Bound:
+        """A record moves every number by 1, two that differ everywhere by 2."""
+        d = self.binary.width
+        return Bound((d, d), (2 * d, 4 * d))
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +267,7 @@ class Lengths:
     centred: Centred
     edges: NDArray[np.int64]  # increasing
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         found = np.zeros(len(self.edges) + 1, np.int64)
         for first, rows in self.centred.binary.slabs(records):
             group = self.centred.classes_of(records, first, rows)
@@ -264,6 +275,9 @@ class Lengths:
             place = np.searchsorted(self.edges, self.centred.squared_lengths(bits, group))
             found += np.bincount(place, minlength=len(found))
         return found
+
+    def bound(self) -> Bound:
+        return ONE_CELL
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,9 +287,12 @@ class HeldLengths:
     binary: Binary
     edges: NDArray[np.int64]
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         whole = np.zeros((1, self.binary.width), np.int64)
         return Lengths(Centred(self.binary, whole), GRID**2 * self.edges).counts(records)
+
+    def bound(self) -> Bound:
+        return ONE_CELL
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +302,7 @@ class SecondMoments:
     centred: Centred
     clip: Clip
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         binary = self.centred.binary
         total = np.zeros((binary.width, binary.width))
         for first in range(0, records.rows, SPREAD_ROWS):
@@ -295,6 +312,16 @@ class SecondMoments:
             y *= w[:, None]
             total += y.T @ y
         return total[np.triu_indices(binary.width, 1)].astype(np.int64)
+
+    def bound(self) -> Bound:
+        """Σ z zᵀ above the diagonal, |z|² ≤ R.
+
+        Alone Σ_{i<j} z_i²z_j² = (|z|⁴ − Σ z_i⁴)/2 ≤ R²/2; two: at most (|z|⁴ + |z'|⁴ − 2(z·z')²)/2 ≤ R². In L1
+        Σ_{i<j} |z_i z_j| = (‖z‖₁² − |z|²)/2 ≤ (d − 1)R/2.
+        """
+        longest, d = self.clip.longest, self.centred.binary.width
+        l1 = (d - 1) * longest // 2
+        return Bound((l1, longest**2 // 2), (2 * l1, longest**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +338,7 @@ class ClassSums:
         """Of vectors."""
         return 1 if self.together else len(self.centred.centre)
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         centred, binary = self.centred, self.centred.binary
         weight = np.zeros(len(centred.centre), np.int64)
         held = np.zeros((binary.width, len(weight)), np.int64)
@@ -325,6 +352,10 @@ class ClassSums:
         out = np.concatenate([self.count_factor * weight[:, None], sums], axis=1)
         return out.sum(axis=0) if self.together else out.ravel()
 
+    def bound(self) -> Bound:
+        """Of (s·Σ w, Σ z) in one of the classes, w ≤ F."""
+        return _bound_of_vectors(self.clip, self.centred.binary.width, self.count_factor, 0)
+
 
 @dataclass(frozen=True, eq=False)
 class CentreSums:
@@ -335,7 +366,7 @@ class CentreSums:
     count_factor: int
     divisor: int
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         number, axes = self.classes.number, self.classes.axes
         sums = np.zeros((number, 1 + axes.number), np.int64)
         squares = 0
@@ -349,6 +380,30 @@ class CentreSums:
             np.add.at(sums, group, vectors)
         return np.append(sums.ravel(), squares)
 
+    def bound(self) -> Bound:
+        """As of `ClassSums`, of places along axes, and one number of all records, from 0 to ⌊R/divisor⌋."""
+        squares = self.clip.longest // self.divisor
+        return _bound_of_vectors(self.clip, self.classes.axes.number, self.count_factor, squares)
+
+
+def _l1(squared: int, numbers: int) -> int:
+    """The largest L1 length of so many whole numbers of this squared L2 length: √(numbers · squared)."""
+    return isqrt(numbers * squared)
+
+
+def _bound_of_vectors(clip: Clip, numbers: int, count_factor: int, squares: int) -> Bound:
+    """Of (count up to s·F, vector of squared length up to R) in one of several places, and a number up to `squares`.
+
+    Alone s²F² + R. Two in one class: s²F² + 4R, since weights do not fall below 0; in two classes the sum of both.
+    """
+    count, longest = count_factor * clip.most, clip.longest
+    l1, l2 = count + _l1(longest, numbers), count**2 + longest
+    in_one = count + 2 * _l1(longest, numbers), count**2 + 4 * longest
+    return Bound(
+        (l1 + squares, l2 + squares**2),
+        (max(in_one[0], 2 * l1) + squares, max(in_one[1], 2 * l2) + squares**2),
+    )
+
 
 @dataclass(frozen=True, eq=False)
 class CrossSums:
@@ -359,7 +414,7 @@ class CrossSums:
     axes: Axes
     axes_clip: Clip
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         binary = self.centred.binary
         total = np.zeros((binary.width, self.axes.number), np.int64)
         for first, rows in binary.slabs(records):
@@ -375,6 +430,12 @@ class CrossSums:
             whole = vectors.sum(axis=0).astype(np.int64)
             total += GRID * held.astype(np.int64) - self.centred.centre[0][:, None] * whole
         return total.ravel()
+
+    def bound(self) -> Bound:
+        """Σ z vᵀ with |z|² ≤ R and |v|² ≤ R': alone R·R', and two records at most twice as far."""
+        longest = self.clip.longest * self.axes_clip.longest
+        l1 = _l1(longest, self.centred.binary.width * self.axes.number)
+        return Bound((l1, longest), (2 * l1, 4 * longest))
 
 
 _SLAB = 1 << 14  # records unpacked at once
@@ -400,19 +461,34 @@ class Held:
 class HeldItems(Held):
     """How many records hold each item."""
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         _, ids = self.kept(records)
         return np.bincount(ids, minlength=self.items).astype(np.int64)
+
+    def bound(self) -> Bound:
+        """At most L items a record: L alone, 2L apart, or all there are."""
+        alone = min(self.limit, self.items)
+        apart = min(2 * alone, self.items)
+        return Bound((alone, alone), (apart, apart), each=1)
 
 
 class HeldPairs(Held):
     """How many records hold both of two items: the upper triangle, row by row."""
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         start, ids = self.kept(records)
         counts = np.zeros((self.items, self.items), np.int64)
         _count_pairs(start, ids, counts)
         return counts[np.triu_indices(self.items, 1)]
+
+    def bound(self) -> Bound:
+        """At most L items a record: L(L − 1)/2 pairs alone, L(L − 1) apart.
+
+        The latter exceeds the truth where there are fewer than 2L items, so that two records must share some.
+        """
+        most = min(self.limit, self.items)
+        alone = most * (most - 1) // 2
+        return Bound((alone, alone), (2 * alone, 2 * alone), each=1)
 
 
 def _kept_items(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ from dualquery.queries.group import (
 from dualquery.queries.language.canonical import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, pack_bits
-from dualquery.types import Done, Integers
+from dualquery.types import Integers
 
 BLOCK_BYTES = 1 << 20  # a block of all columns and negations: stays in the second-level cache
 BLOCK_WORDS_MOST = 128
@@ -75,7 +76,7 @@ class Conjunctions(Listed):
     def size(self) -> int:
         return len(self.literals)
 
-    def add_counts(self, records: Records, counts: Integers, progress: Done) -> None:
+    def add_counts(self, records: Records, counts: Integers) -> None:
         order, literals, predicates = self._sorted
         sorted_counts = np.zeros(self.size, np.int64)
         in_place = bits_in_place(predicates, records)
@@ -85,7 +86,6 @@ class Conjunctions(Listed):
             for first, rows in slabs(predicates, records):
                 bits = predicate_bits(predicates, records, first, rows)
                 _count_slab(bits, np.arange(len(predicates)), rows, literals, sorted_counts)
-                progress(first + rows, records.rows)
         if self.complement is not None:
             flipped = self.complement[order]
             sorted_counts[flipped] = records.rows - sorted_counts[flipped]
@@ -207,7 +207,7 @@ class Parities(Listed):
     def size(self) -> int:
         return len(self.attributes)
 
-    def add_counts(self, records: Records, counts: Integers, progress: Done) -> None:
+    def add_counts(self, records: Records, counts: Integers) -> None:
         used = np.unique(self.attributes[self.attributes >= 0])
         ones = Predicates(
             used.astype(np.int32), np.arange(len(used) + 1, dtype=np.int64), np.ones(len(used), np.int32)
@@ -220,7 +220,6 @@ class Parities(Listed):
                 counts += rows - np.array([int(np.bitwise_count(words).sum()) for words in odd])
             else:
                 count_parities(bits, rows, columns, counts)
-            progress(first + rows, records.rows)
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         padded = np.append(record, 0)  # padding -1 meets this zero
@@ -228,6 +227,26 @@ class Parities(Listed):
 
     def attribute_rows(self) -> NDArray[np.int32]:
         return self.attributes
+
+    def most_differing(self) -> int:
+        """Two records that differ in the attributes A differ on S where |S ∩ A| is odd.
+
+        Where the sets are all those of one order r out of u attributes, that are at most
+
+            max_a Σ_{i odd} C(a, i) · C(u − a, r − i)
+
+        of them, else all are charged.
+        """
+        rows = self.attributes
+        orders = np.unique((rows != NONE).sum(axis=1))
+        used = len(np.unique(rows[rows != NONE]))
+        order = int(orders[0]) if len(orders) == 1 else 0
+        if not order or comb(used, order) != len(rows) or len(np.unique(rows, axis=0)) != len(rows):
+            return len(rows)
+        return max(
+            sum(comb(a, i) * comb(used - a, order - i) for i in range(1, order + 1, 2))
+            for a in range(used + 1)
+        )
 
     def take(self, indices: NDArray[np.int64]) -> Parities:
         return Parities(self.domain, self.attributes[indices])

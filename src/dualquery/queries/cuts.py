@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
+from dualquery.queries.countable import Bound
 from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.table.graph import Graph
 from dualquery.table.records import Records, pack_bits, unpack_bits
-from dualquery.types import Done, Integers, no_progress
+from dualquery.types import Integers
 
 Bits = NDArray[np.uint64]
 MOST_WORK = 4e9  # multiplications for the exact incidence of cuts
@@ -48,13 +49,12 @@ class Cuts(Listed):
     def unit(self) -> int:
         return self.domain.heaviest
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         source, target, weights = self.domain.ends(records)
         out = np.zeros(self.size, np.int64)
         for first, from_, to in self.unpacked():
             last = first + len(from_)
             count_cuts(source, target, _ones(weights), from_, to, self.domain.directed, out[first:last])
-            progress(last, self.size)
         return out
 
     def unpacked(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.uint8]]]:
@@ -261,7 +261,7 @@ class CoarseEdges:
     tables: tuple[CoarseTable | LikelyPairs | Blocks, ...]
     multipliers: tuple[int, ...]
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         source, target, weights = self.domain.ends(records)
         parts = []
         for table, times in zip(self.tables, self.multipliers, strict=True):
@@ -273,6 +273,16 @@ class CoarseEdges:
                 np.add.at(held, cell, weights)
             parts.append(times * held.astype(np.int64))
         return np.concatenate(parts)
+
+    def bound(self) -> Bound:
+        """An edge adds a weight of at most h to one cell of each table: m_t·h.
+
+        Two edges differ in two cells of each table at most, 2·m_t·h in L1 and 2·(m_t·h)² in L2². (Of a table with a
+        single cell the latter exceeds the truth.)
+        """
+        moved = [times * self.domain.heaviest for times in self.multipliers]
+        l1, l2_squared = sum(moved), sum(each**2 for each in moved)
+        return Bound((l1, l2_squared), (2 * l1, 2 * l2_squared))
 
     def split(self, numbers: Integers) -> list[NDArray[np.float64]]:
         """Some numbers as tables, in edges."""

@@ -8,7 +8,7 @@ diameter (the sum of the widths asked about). With positions x_j, y_j from 0 to 
 
 and the count of the query is ⌊Σ_x v(x) / G⌋. The floor is taken once, of the whole sum: a record added or removed
 moves the sum by 0 to G · UNIT, so that the floor moves by 0 to UNIT; a record exchanged, by UNIT at most, up or down.
-Where a table is counted in parts, the sums of the parts are added up first (`counting.in_parts`), and the floor is
+Where a table is counted in parts, the sums of the parts are added up first (`DistanceSums`), and the floor is
 taken of the whole again. Sums stay below G · UNIT · n = 2³⁴ n: 64 bits hold them for 500 million points.
 
 The sum over a column is a sum of one-dimensional functions: Σ_x |x − y| = y (2C(y) − n) + S − 2S(y), where C(y) and
@@ -24,21 +24,30 @@ matrix of the column (`mechanisms.distances.factor`); and at the end the number 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
+from dualquery.queries.countable import NOTHING, Bound, Derived
+from dualquery.queries.group import (
+    NO_PREDICATES,
+    Digest,
+    Listed,
+    ProductRows,
+    bound_of_queries,
+    padded,
+    refuse_products,
+)
 from dualquery.table.points import GRID, Points
 from dualquery.table.records import Records
-from dualquery.types import Done, Integers, no_progress
+from dualquery.types import Integers
 
 UNIT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Distances(Listed):
+class Distances(Derived, Listed):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
@@ -59,22 +68,23 @@ class Distances(Listed):
         """The columns that some query asks about."""
         return np.flatnonzero(self.shares[np.unique(self.which)].any(axis=0))
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
-        return self.rounded(self.sums(records, progress))
+    def counted(self) -> DistanceSums:
+        return DistanceSums(self)
 
-    def rounded(self, sums: Integers) -> Integers:
+    def of(self, counts: Integers, rows: int) -> Integers:
         """The floor of sums over all records."""
-        return sums // self.grid
+        return counts // self.grid
 
-    def sums(self, records: Records, progress: Done = no_progress) -> Integers:
+    def bound(self) -> Bound:
+        return bound_of_queries(self)
+
+    def sums(self, records: Records) -> Integers:
         """Σ_x v(x), which adds up over records."""
         total = np.zeros(self.size, np.int64)
-        columns = self.columns.tolist()
-        for done, j in enumerate(columns):
+        for j in self.columns.tolist():
             codes = records.columns[j]
             assert isinstance(codes, np.ndarray), "a coordinate is a position"
             total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j], self.grid)
-            progress(done + 1, len(columns))
         return total
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
@@ -112,6 +122,20 @@ class Distances(Listed):
     def diameters(self) -> NDArray[np.float64]:
         """The largest distance that each query could have, in the unit of the columns."""
         return ((self.shares > 0) @ self.domain.widths)[self.which]
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceSums:
+    """Σ_x v(x) of each query, before the floor is taken: 0 to G · UNIT of a record."""
+
+    distances: Distances
+
+    def counts(self, records: Records) -> Integers:
+        return self.distances.sums(records)
+
+    def bound(self) -> Bound:
+        size, most = self.distances.size, self.distances.grid * self.distances.unit
+        return Bound((size * most, size * most**2), (size * most, size * most**2), each=most)
 
 
 def shares_of(domain: Points, columns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -154,16 +178,38 @@ class Knots:
     def size(self) -> int:
         return sum(len(factor) for factor in self.factors) + (self.total > 0)
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         parts = []
-        for done, (j, factor) in enumerate(zip(self.columns, self.factors, strict=True)):
+        for j, factor in zip(self.columns, self.factors, strict=True):
             codes = records.columns[j]
             assert isinstance(codes, np.ndarray), "a column of numbers is an array of codes"
             parts.append(factor @ units_at_knots(codes, factor.shape[1], self.steps))
-            progress(done + 1, len(self.columns))
         if self.total:
             parts.append(np.array([self.total * records.rows]))
         return np.concatenate(parts)
+
+    def bound(self) -> Bound:
+        """In each column a record adds a mixture, in whole units s, of two neighbouring columns R_k of its factor.
+
+        A norm is convex, so it is longest at a knot, s·max_k ‖R_k‖, and two records are farthest apart at two knots,
+        s·max ‖R_k − R_l‖. Columns are free of each other, so that these add up (squared, for L2) over the columns.
+        The number of records, `total` times, adds `total` for a record and nothing between two.
+        """
+        reach = [_reach(factor.shape, factor.tobytes()) for factor in self.factors]
+        return sum(reach, NOTHING).times(self.steps) + Bound((self.total, self.total**2), (0, 0))
+
+
+@lru_cache(maxsize=64)
+def _reach(shape: tuple[int, ...], contents: bytes) -> Bound:
+    """The longest column of a factor, and the two that are farthest apart."""
+    factor = np.frombuffer(contents, np.int64).reshape(shape)
+    l1 = l2 = 0
+    for k in range(shape[1]):
+        apart = factor - factor[:, [k]]
+        l1 = max(l1, int(np.abs(apart).sum(axis=0).max()))
+        l2 = max(l2, int((apart**2).sum(axis=0).max()))
+    alone = int(np.abs(factor).sum(axis=0).max()), int((factor**2).sum(axis=0).max())
+    return Bound(alone, (l1, l2))
 
 
 def units_at_knots(codes: NDArray[np.unsignedinteger], knots: int, steps: int) -> Integers:

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.group import NONE, Group, equalities
+from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.random_families import Stream, Urn, random_conjunctions, random_literals, ranges
-from dualquery.queries.special import family_of, language_of
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import (
+    Grammar,
     Workload,
     affordable_order,
     check_count,
@@ -30,7 +31,8 @@ from dualquery.queries.workload import (
     check_tables,
     number_of_sets_up_to,
 )
-from dualquery.table.domain import Domain
+from dualquery.register import KINDS
+from dualquery.table.domain import Categorical, Domain, Items, Numeric
 
 
 def disjunctions(domain: Domain, k: int, count: int | None = None, seed: int = 0) -> Workload:
@@ -160,13 +162,13 @@ def from_texts(domain: Domain, texts: Sequence[str]) -> Workload:
 
 def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tuple[Group, ...]:
     """The queries of some texts in the language of the table, in their order; an error names the place."""
-    language = language_of(domain)
-    if language is not None:
-        return language.groups(domain, texts, places)
-    reader = Reader(domain)
-    return to_groups(
-        domain, [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
-    )
+    return grammar_of(domain).groups(domain, texts, places) if texts else ()
+
+
+def grammar_of(domain: Domain) -> Grammar:
+    """How the questions of this kind of table are written."""
+    grammar: Grammar = KINDS[domain.kind].grammar
+    return grammar
 
 
 def from_file(domain: Domain, path: str | Path) -> Workload:
@@ -209,15 +211,22 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
 
 def names_family(domain: Domain, text: str) -> bool:
     """Whether a text is the SPEC of a family that this table can be asked, rather than a query."""
-    language = language_of(domain)
-    families = FAMILIES if language is None else language.families
-    return text.partition(":")[0] in {each.partition(":")[0] for each in families.split(", ")} and ":" in text
+    families = grammar_of(domain).families.split(", ")
+    return ":" in text and text.partition(":")[0] in {each.partition(":")[0] for each in families}
 
 
 def _from_one_spec(domain: Domain, spec: str) -> Workload:
-    language = language_of(domain)
-    if language is not None and not isfile(spec):
-        return family_of(language, domain, spec)
+    grammar = grammar_of(domain)
+    found = grammar.family(domain, spec)
+    if found is None and not isfile(spec):
+        raise QueryError(
+            f"'{spec}' is neither a family of {grammar.words} ({grammar.families}) nor a file of them"
+        )
+    return found or from_file(domain, spec)
+
+
+def _family_of(domain: Domain, spec: str) -> Workload | None:
+    """The workload of a family of a table of records; None where the SPEC is something else."""
     family, colon, rest = spec.partition(":")
     fields = rest.split(":")
     if colon and family == "marginals":
@@ -238,9 +247,7 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
         return disjunctions(domain, *(_integer(text, "K, COUNT or SEED", spec) for text in fields))
     if colon and family == "ranges":
         return _ranges_from_spec(domain, fields, spec)
-    if not isfile(spec):
-        raise QueryError(f"'{spec}' is neither a family of queries ({FAMILIES}) nor a file")
-    return from_file(domain, spec)
+    return None
 
 
 def _affordable_marginals(domain: Domain, k: int, attribute: str | None) -> Workload:
@@ -271,3 +278,28 @@ def _integer(text: str, what: str, spec: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise QueryError(f"{what} must be a whole number in '{spec}', and '{text}' is not")
     return int(text)
+
+
+def _read(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tuple[Group, ...]:
+    reader = Reader(domain)
+    queries = [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
+    return to_groups(domain, queries)
+
+
+def _example(domain: Domain) -> str:
+    """Two conditions: the upper half of a numeric column, one value or item of another."""
+    literals: list[Literal] = []
+    for position, column in enumerate(domain.columns):
+        first, size = domain.starts[position], len(column.labels)
+        if size < 2 or len(literals) == 2:
+            continue
+        if isinstance(column, Numeric) and column.bins >= 2:
+            code = tuple(range(column.bins // 2, column.bins))
+            code, negated = (code, False) if 2 * len(code) < size else (tuple(range(column.bins // 2)), True)
+            literals.append(Literal(first, code, negated))
+        elif isinstance(column, Items | Categorical):
+            literals.append(Literal(first, (1,), False))
+    return Query(tuple(literals)).text(domain) if literals else ""
+
+
+QUERIES = Grammar("queries", FAMILIES, _example, _read, _family_of)  # of a table of records

@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
+from dualquery.queries.countable import Bound
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.types import Done, Integers, no_progress
+from dualquery.types import Integers
 
 NONE = -1  # pads the rows of literals and attributes
 
@@ -152,8 +153,11 @@ class Group(Protocol):
     def unit(self) -> int:
         """The largest value that a query gives a record; the smallest is 0."""
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         """The sum of each query over some records: a count, where the unit is 1."""
+
+    def bound(self) -> Bound:
+        """How far one record moves the counts (`bound_of_queries`)."""
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         """answers[q] += q(record) for every query."""
@@ -194,6 +198,17 @@ class Group(Protocol):
 
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
         """Some of the queries as products of predicates, or a QueryError where this kind has no such form."""
+
+
+def bound_of_queries(group: Group) -> Bound:
+    """A record adds q(x) ≤ unit to each of at most r queries that it satisfies (`most_satisfied`), and two records
+    differ by at most the unit in at most s (`most_differing`): L1 r·unit and s·unit, L2² r·unit² and s·unit².
+
+    Of tables r is their number and s twice that. A kind of query that bounds r or s from above is charged the bound.
+    One record moves a query from 0 to its unit at most.
+    """
+    unit, alone, apart = group.unit, group.most_satisfied(), group.most_differing()
+    return Bound((alone * unit, alone * unit**2), (apart * unit, apart * unit**2), each=unit)
 
 
 class Sample(NamedTuple):
@@ -288,7 +303,7 @@ def padded(rows: list[tuple[int, ...]]) -> NDArray[np.int32]:
 
 
 class ListedGroup(Group, Protocol):
-    def add_counts(self, records: Records, counts: Integers, progress: Done) -> None:
+    def add_counts(self, records: Records, counts: Integers) -> None:
         """counts[q] += the sum of query q over some records; there is at least one query."""
 
     def attribute_rows(self) -> NDArray[np.int32]:
@@ -302,11 +317,14 @@ class Listed:
     def unit(self) -> int:
         return 1
 
-    def counts(self: ListedGroup, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self: ListedGroup, records: Records) -> Integers:
         counts = np.zeros(self.size, np.int64)
         if self.size:
-            self.add_counts(records, counts, progress)
+            self.add_counts(records, counts)
         return counts
+
+    def bound(self: Group) -> Bound:
+        return bound_of_queries(self)
 
     def scope(self: ListedGroup) -> NDArray[np.int32]:
         return distinct_sets(increasing_sets(self.attribute_rows()))

@@ -12,10 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.queries.countable import ONE_CELL, Bound
 from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.records import Records
-from dualquery.types import Done, Integers, Words, no_progress
+from dualquery.types import Integers, Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Lists(Listed):
     def size(self) -> int:
         return len(self.start) - 1
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         held, times = np.unique(record_cells(records), return_counts=True)
         counts = np.concatenate([[0], np.cumsum(_found(held, times, self.cells))])
         return (counts[self.start[1:]] - counts[self.start[:-1]]).astype(np.int64)
@@ -104,9 +105,12 @@ class NamedCells:
 
     cells: Words
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         held, times = np.unique(record_cells(records), return_counts=True)
         return _found(held, times, self.cells).astype(np.int64)
+
+    def bound(self) -> Bound:
+        return ONE_CELL
 
 
 def _found(held: Words, times: NDArray[np.integer], wanted: Words) -> NDArray[np.integer]:

@@ -26,16 +26,14 @@ from dualquery.errors import DataError, QueryError, SchemaError
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.reader import parse
 from dualquery.table.cells import plain
-from dualquery.table.columns import Categorical, Column
 from dualquery.table.dates import Dates
-from dualquery.table.domain import Dependency, Domain, Implication, Items, Numeric, Sum
+from dualquery.table.domain import Categorical, Column, Dependency, Domain, Implication, Items, Numeric, Sum
 from dualquery.table.drafting import several_rows
 from dualquery.table.encoding import encode, wanted_columns
 from dualquery.table.reading import AnyTable, read_table
 from dualquery.table.reading.source import choose
 from dualquery.table.records import ColumnCodes, Records, smallest_type
 from dualquery.table.schema import Schema, read_schema
-from dualquery.table.spread import bounds_of
 from dualquery.table.toml_text import quoted
 
 MOST_CELLS = 2_000_000  # of a rule's table
@@ -145,7 +143,7 @@ def _of_sum(domain: Domain, rule: Sum) -> Zeros:
     for axis, j in enumerate(members):
         column = domain.column_of(j)[1]
         assert isinstance(column, Numeric)
-        low, high = bounds_of(column)
+        low, high = column.bounds()
         absent = int(domain.sizes[j]) - column.bins
         side = [-1 if other == axis else 1 for other in range(len(members))]
         present &= (np.arange(int(domain.sizes[j])) < column.bins).reshape(side)

@@ -32,6 +32,7 @@ from dualquery.compiled import njit, prange
 from dualquery.queries.binary import bit_rows, count_binary_tables, fits
 from dualquery.queries.bit_columns import count_tables
 from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.countable import Bound
 from dualquery.queries.group import (
     NONE,
     Digest,
@@ -39,6 +40,7 @@ from dualquery.queries.group import (
     Predicates,
     ProductRows,
     Sample,
+    bound_of_queries,
     equalities,
     equality_literal,
     padded,
@@ -46,10 +48,12 @@ from dualquery.queries.group import (
 from dualquery.queries.language.canonical import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
-from dualquery.types import Done, Integers, Set, no_progress
+from dualquery.types import Integers, Set
 
 WORTH_COVERING = 20_000_000  # records times tables: from here on the search for a cover pays
 _TASTE = 1 << 14  # records that are looked at before all are told apart
+Numbers = TypeVar("Numbers", NDArray[np.int64], NDArray[np.float64])
+
 MOST_COVERED = 20_000  # tables: the search for a cover of more takes too long
 
 
@@ -80,11 +84,15 @@ class Tables:
         """Where the cells of a table stand."""
         return slice(int(self.starts[table]), int(self.starts[table + 1]))
 
+    def split(self, numbers: Numbers) -> list[Numbers]:
+        """A number a cell as tables."""
+        return [numbers[self.cells_of(t)].reshape(self.shape_of(t)) for t in range(len(self.sets))]
+
     def shape_of(self, table: int) -> tuple[int, ...]:
         """The number of values along each attribute of a table."""
         return tuple(int(self.domain.sizes[j]) for j in self.sets[table])
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
+    def counts(self, records: Records) -> Integers:
         counts = np.zeros(self.size, np.int64)
         used = sorted({j for members in self.sets for j in members})
         if not used:
@@ -95,20 +103,17 @@ class Tables:
         if fits(self.domain.sizes[used], members):
             bits = bit_rows(attribute_codes(records, used))
             count_binary_tables(bits, records.rows, members, self.starts, counts)
-            progress(len(members), len(members))
             return counts
         codes, weights = distinct_rows(attribute_codes(records, used))
         if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
             kept = [tuple(where[j] for j in members) for members in self.sets]
             count_covered(codes, weights, self.domain.sizes[used], self._cover, kept, self.starts, counts)
-            progress(1, 1)
             return counts
         step = max(1, len(members) // 20)
         for first in range(0, len(members), step):
             part = slice(first, first + step)
             starts = self.starts[first : first + len(members[part]) + 1]
             count_tables(codes, weights, self.domain.sizes[used], members[part], starts, counts)
-            progress(min(first + step, len(members)), len(members))
         return counts
 
     @cached_property
@@ -131,6 +136,9 @@ class Tables:
 
     def table_starts(self) -> NDArray[np.int64]:
         return self.starts
+
+    def bound(self) -> Bound:
+        return bound_of_queries(self)
 
     def most_satisfied(self) -> int:
         """One cell of each table."""
@@ -251,9 +259,6 @@ def centred(table: NDArray[np.float64]) -> NDArray[np.float64]:
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table
-
-
-Numbers = TypeVar("Numbers", NDArray[np.int64], NDArray[np.float64])
 
 
 def signed(table: Numbers) -> Numbers:

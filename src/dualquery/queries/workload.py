@@ -5,14 +5,16 @@ How many are too many is said here, too: a family is refused with its number of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
+from dualquery.queries.countable import NOTHING, Bound, Derived, Together, underlying, worked_out
 from dualquery.queries.group import (
     NONE,
     Digest,
@@ -25,7 +27,7 @@ from dualquery.queries.group import (
 )
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.types import Done, Integers, no_progress
+from dualquery.types import Integers
 
 _TEXTS_AT_ONCE = 50_000
 _NO_FLAGS = np.empty(0, np.bool_)
@@ -33,7 +35,7 @@ _NO_POSITIONS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Workload:
+class Workload(Derived):
     """Groups of queries over one domain. `spec` says in words where they came from.
 
     Query i belongs to the group g with starts[g] <= i < starts[g + 1]. Two workloads ask the same,
@@ -115,9 +117,16 @@ class Workload:
             raise QueryError("queries of different units cannot be asked in one workload; release them apart")
         return units.pop()
 
-    def counts(self, records: Records, progress: Done = no_progress) -> Integers:
-        """The sum of each query over some records."""
-        return np.concatenate([group.counts(records, progress) for group in self.groups])
+    def counted(self) -> Together:
+        """The groups side by side, before anything is rounded."""
+        return Together(tuple(map(underlying, self.groups)))
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        parts = zip(self.groups, np.split(counts, self.starts[1:-1]), strict=True)
+        return np.concatenate([worked_out(group, part, rows) for group, part in parts])
+
+    def bound(self) -> Bound:
+        return sum((group.bound() for group in self.groups), NOTHING)
 
     def fractions(self, records: Records) -> NDArray[np.float64]:
         """The mean of each query over *public* records, as a fraction of its unit."""
@@ -153,6 +162,17 @@ class Workload:
                 place[id(group.predicates)] = sum(map(len, distinct))
                 distinct.append(group.predicates)
         return concatenated(distinct), [place[id(group.predicates)] for group in self.groups]
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """How the questions of one kind of table are written, and which families of them a SPEC may name."""
+
+    words: str  # what the questions are called
+    families: str  # the SPECs, with commas between them
+    example: Callable[[Any], str]  # a question that a domain can be asked
+    groups: Callable[[Any, Sequence[str], Sequence[str]], tuple[Group, ...]]  # of texts and places, in order
+    family: Callable[[Any, str], Workload | None]  # of a SPEC; None where it names no family
 
 
 def _renumbered(literals: NDArray[np.int32], first: int) -> NDArray[np.int32]:

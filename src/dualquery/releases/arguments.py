@@ -43,7 +43,7 @@ def schema_from(given: GivenSchema) -> Schema:
     if isinstance(given, Mapping):
         return parse_schema(_plain(given), origin="the schema")
     raise SchemaError(
-        f"a schema is a Schema, a Domain, the path of a file or a dict, and {type(given).__name__} is none of them"
+        f"expected a schema as a Schema, a Domain, the path of a file or a dict, got {type(given).__name__}"
     )
 
 
@@ -57,8 +57,8 @@ def workload_from(domain: Domain, given: GivenWorkload) -> Workload:
         return from_spec(domain, given)
     if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
         raise QueryError(
-            f"a workload is a SPEC like 'marginals:3', a list of queries or a Workload, and {type(given).__name__} "
-            "is none of them"
+            "expected a workload as a SPEC like 'marginals:3', a list of queries or a Workload, "
+            f"got {type(given).__name__}"
         )
     if not given:
         raise QueryError("the workload holds no query; name at least one")
@@ -78,9 +78,7 @@ def budget_from(given: GivenBudget, rows: Callable[[], int]) -> Budget:
     if isinstance(given, Budget):
         return given
     if isinstance(given, bool) or not isinstance(given, Real):
-        raise BudgetError(
-            f"a budget is Budget(epsilon, delta) or epsilon alone, and {type(given).__name__} is neither"
-        )
+        raise BudgetError(f"expected Budget(epsilon, delta) or epsilon alone, got {type(given).__name__}")
     return Budget(given, default_delta(rows()))
 
 
@@ -101,6 +99,8 @@ def checked_rows(name: str, value: int | None) -> int | None:
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
     """Options of mechanisms given by name, each of the type that its flag has. None is as good as not given."""
     known = wishes.options()
+    if not known.keys() >= options.keys():
+        known = wishes.options(packages=True)
     for name in options:
         if name not in known:
             raise DualQueryError(
@@ -121,7 +121,7 @@ def _checked(name: str, value: object, option: wishes.Option) -> object:
     }
     kind, words = kinds[option.kind]
     if isinstance(value, bool) or not isinstance(value, kind):
-        raise DualQueryError(f"{name} must be {words}, and {value!r} is not")
+        raise DualQueryError(f"{name} must be {words}, got {value!r}")
     return value
 
 
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise SchemaError(f"the keys of a schema are texts, and {type(key).__name__} is none")
+                raise SchemaError(f"the keys of a schema must be texts, got {type(key).__name__}")
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, bool | str) or hasattr(value, "isoformat"):
         return value
@@ -175,6 +175,4 @@ def _plain(value: Any) -> Any:
         return int(number) if number.is_integer() and abs(number) < 2**53 else number
     if isinstance(value, Sequence):
         return [_plain(each) for each in value]
-    raise SchemaError(
-        f"a schema holds texts, numbers, dates and lists, and {type(value).__name__} is none of them"
-    )
+    raise SchemaError(f"a schema holds texts, numbers, dates and lists, not {type(value).__name__}")

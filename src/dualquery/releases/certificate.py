@@ -38,8 +38,7 @@ from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 if TYPE_CHECKING:
-    from dualquery.mechanisms.choose import AnyMechanism
-    from dualquery.mechanisms.mechanism import Plan
+    from dualquery.mechanisms.mechanism import AnyMechanism, Plan
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
     from dualquery.randomness import Entropy
@@ -297,9 +296,12 @@ class FieldKind:
         return FieldKind(f"{self.words}, or null", lambda value: value is None or self.fits(value))
 
 
+def _real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
 def _number(value: Any) -> bool:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return known and 0 <= value < LARGEST and math.isfinite(value)
+    return _real(value) and value >= 0
 
 
 def _whole(value: Any) -> bool:
@@ -338,8 +340,8 @@ def _curve(value: Any) -> bool:
 def _histogram(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
-    edges, counts = value.get("edges"), value.get("counts")
-    if not _list_of(_number)(edges) or not _list_of(_whole)(counts):
+    edges, counts = value.get("edges", 0), value.get("counts", 0)
+    if not _list_of(_real)(edges) or not _list_of(_whole)(counts):
         return False
     return len(edges) == len(counts) + 1 or not (edges or counts)
 

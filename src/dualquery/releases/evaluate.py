@@ -17,14 +17,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dualquery import plots
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import open_counter
 from dualquery.errors import DualQueryError, QueryError, ReleaseError
-from dualquery.mechanisms.choose import MECHANISMS
+from dualquery.mechanisms.wishes import MECHANISMS
+from dualquery.plots import Figure
 from dualquery.queries.families import from_spec
 from dualquery.queries.group import Group
 from dualquery.queries.workload import Workload
-from dualquery.releases import plots
 from dualquery.releases.arguments import (
     GivenBudget,
     GivenSchema,
@@ -37,7 +38,6 @@ from dualquery.releases.frames import as_frame
 from dualquery.releases.make import counting, public_schema, release
 from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.plan import check_mechanism
-from dualquery.releases.plots import Figure
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable
@@ -187,7 +187,7 @@ USUAL = ("projection", "dualquery", "mwem", "gaussian", "laplace", "uniform")
 
 
 class Comparison(NamedTuple):
-    """A frame with a row a mechanism, and a picture of their mean errors."""
+    """A frame with one row per mechanism, and a picture of their mean errors."""
 
     frame: Any
     picture: Figure

@@ -3,7 +3,7 @@
 synthetic.parquet     the synthetic records (or answers.parquet: queries and answers)
 synthetic.csv         the same, on request
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
-edges.parquet, …      what a special table leaves instead (`releases.special`)
+edges.parquet, …      what another kind of table leaves instead (`kinds`)
 report.html           the certificate in words, and pictures of the synthetic records
 certificate.json      what was done and what it cost, with the digest of every other file, and a seal
 
@@ -31,13 +31,13 @@ import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.fitting.fitter import REPLICAS
-from dualquery.mechanisms.artefact import BareAnswers, Filed, SyntheticRecords
+from dualquery.kinds.kind import kind_named
+from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
-from dualquery.table.decoding import decode
-from dualquery.table.encoding import encode
+from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
 
 try:
@@ -129,9 +129,7 @@ def _lock(handle: int | None) -> bool | None:
     return True
 
 
-SYNTHETIC = "synthetic.parquet"
 SYNTHETIC_CSV = "synthetic.csv"
-ANSWERS = "answers.parquet"
 REPLICAS_FILE = "replicas.parquet"
 REPORT = "report.html"
 
@@ -165,9 +163,7 @@ def save(
     refuse_occupied(path)
     table = release.to_arrow()
     with _written_aside(path) as aside:
-        data = SYNTHETIC if release.records is not None else ANSWERS
-        tables = release.artefact.files() if isinstance(release.artefact, Filed) else {data: table}
-        for name, each in tables.items():
+        for name, each in release.artefact.files().items():
             pyarrow.parquet.write_table(each, aside / name, compression="zstd")
         if release.replicas:
             _write_replicas(release, aside / REPLICAS_FILE)
@@ -211,15 +207,15 @@ def load(folder: str | os.PathLike[str]) -> Release:
     certificate = read_certificate(path)
     try:
         domain = certificate.schema.domain
-        if SYNTHETIC in certificate["files"]:
-            records = encode(_read(path / SYNTHETIC, most=certificate["synthetic_rows"] or 0), domain)
-            replicas = _read_replicas(path / REPLICAS_FILE, certificate, records)
-            return Release(certificate, domain, SyntheticRecords(records), replicas)
-        if ANSWERS not in certificate["files"]:
-            return Release(certificate, domain, _read_special(path, certificate))
-        table = _read(path / ANSWERS, most=certificate["workload"]["queries"])
-        answers = BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())
-        return Release(certificate, domain, answers)
+        stored = kind_named(domain.kind).stored_in(certificate["files"])
+        if stored is None:
+            raise ReleaseError(f"the certificate in '{path}' names no data file")
+        most = {SYNTHETIC: certificate["synthetic_rows"] or 0, ANSWERS: certificate["workload"]["queries"]}
+        artefact = stored.read(domain, {name: _read(path / name, most.get(name)) for name in stored.files})
+        if not isinstance(artefact, SyntheticRecords):
+            return Release(certificate, domain, artefact)
+        replicas = _read_replicas(path / REPLICAS_FILE, certificate, artefact.records)
+        return Release(certificate, domain, artefact, replicas)
     except OSError as error:
         raise ReleaseError(
             f"the release '{path}' cannot be read: {error.strerror or 'it is damaged'}"
@@ -237,15 +233,6 @@ def _read(file: Path, most: int | None = None) -> pa.Table:
         if most is not None and parquet.metadata.num_rows > most:
             raise DataError(f"{file.name} has more rows than the certificate says")
         return parquet.read()
-
-
-def _read_special(path: Path, certificate: Certificate) -> Filed:
-    from dualquery.releases.special import leaving_of
-
-    special = leaving_of(certificate["files"])
-    if special is None:
-        raise ReleaseError(f"the certificate in '{path}' names no data file")
-    return special.read(certificate.schema.domain, {name: _read(path / name) for name in special.files})
 
 
 def _write_replicas(release: Release, file: Path) -> None:

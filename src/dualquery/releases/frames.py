@@ -1,4 +1,4 @@
-"""Answers as frames: a row a question or a cell, with its share of the records and its 95% bar.
+"""Answers as frames: one row per question or cell, with its share of the records and its 95% bar.
 
     query or attributes, share, bar                   fractions of the table
     count, count_bar                                  the same times n, where n is public
@@ -19,9 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
+from dualquery.queries.families import grammar_of
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.language.vocabulary import unknown_name
-from dualquery.queries.special import language_of
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Items
 
@@ -36,7 +36,7 @@ KINDS = ("pandas", "polars", "arrow")
 def as_frame(table: pa.Table, kind: str) -> Any:
     """An Arrow table as the kind of frame that is wanted."""
     if kind not in KINDS:
-        raise DualQueryError(f"frames are one of {', '.join(KINDS)}, and '{kind}' is none of them")
+        raise DualQueryError(f"frame must be one of {', '.join(KINDS)}, got '{kind}'")
     if kind == "arrow":
         return table
     try:
@@ -49,7 +49,7 @@ def as_frame(table: pa.Table, kind: str) -> Any:
 
 
 def answers_table(release: Release, answers: Sequence[Answer]) -> pa.Table:
-    """A row a question."""
+    """One row per question."""
     values = np.array([each.value for each in answers], np.float64)
     bars = [each.error for each in answers]
     return pa.table(
@@ -68,7 +68,7 @@ def cells_table(release: Release, by: str | Sequence[str], where: str | None) ->
         )
     group = Tables(release.domain, (tuple(sorted(members)),))
     if where is None:
-        answers = release.answers_of(group, np.full(group.size, len(members)))
+        answers = release.answers_of(group)
     else:
         Reader(release.domain).read(where, place="where")  # what is wrong with it is told of it alone
         texts = group.texts(np.arange(group.size, dtype=np.int64))
@@ -85,9 +85,9 @@ def cells_table(release: Release, by: str | Sequence[str], where: str | None) ->
 
 def attributes_of(release: Release, by: str | Sequence[str]) -> list[int]:
     """The numbers of some attributes by their names."""
-    language = language_of(release.domain)
-    if language is not None:
-        raise QueryError(f"this table is asked about {language.words}, one question at a time; ask `answers`")
+    if release.domain.kind != "records":
+        words = grammar_of(release.domain).words
+        raise QueryError(f"this table is asked about {words}, one question at a time; ask `answers`")
     names, found = _names(by), []
     for name in names:
         number = release.domain.find(name) if isinstance(name, str) else None
@@ -105,9 +105,7 @@ def _names(by: str | Sequence[str]) -> list[str]:
     if isinstance(by, str):
         return [by]
     if not isinstance(by, Iterable):
-        raise QueryError(
-            f"a table is by the name of an attribute, or by a list of names, and {type(by).__name__} is neither"
-        )
+        raise QueryError(f"expected the name of an attribute or a list of names, got {type(by).__name__}")
     return list(by)
 
 

@@ -14,7 +14,6 @@ from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import engine_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
-from dualquery.mechanisms.artefact import Filed
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.outcomes import obeying
 from dualquery.privacy.budget import Budget
@@ -118,7 +117,7 @@ def release(
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
-        artefact=outcome.artefact.words() if isinstance(outcome.artefact, Filed) else None,
+        artefact=outcome.artefact.words,
         replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
         predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
         accounting_reason=settled.why,

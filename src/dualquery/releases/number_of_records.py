@@ -19,7 +19,8 @@ from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of, units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
-from dualquery.privacy.statistics import Multiplied, Statistic, number_of_records
+from dualquery.queries.countable import Bound, Countable
+from dualquery.queries.derived import Multiplied, number_of_records
 from dualquery.queries.workload import Workload
 from dualquery.releases.certificate import RowsFrom
 from dualquery.table.domain import Domain
@@ -50,13 +51,13 @@ class PricedRows:
     left: Budget
     times: int = 1
 
-    def statistic(self, domain: Domain) -> Statistic:
+    def statistic(self, domain: Domain) -> Countable:
         rows = number_of_records(domain)
         return rows if self.times == 1 else Multiplied(rows, self.times)
 
     def step(self, domain: Domain) -> Step:
         """As a plan announces it."""
-        moved = self.statistic(domain).sensitivity(self.left.neighbours)
+        moved = self.left.neighbours.sensitivity(self.statistic(domain).bound())
         return Step("measure the number of records", self.noise.event(moved))
 
     def known(self, rows: int) -> KnownRows:
@@ -101,7 +102,7 @@ def price_of_rows(budget: Budget) -> PricedRows:
             "what follows a measured number of records has sizes that follow it; the budget must say that (adaptive)"
         )
     # As `number_of_records` has it, of any domain: a record counts as one, and two records count alike.
-    moved = budget.neighbours.sensitivity(alone=Sensitivity(1, 1), apart=Sensitivity(0, 0))
+    moved = budget.neighbours.sensitivity(Bound((1, 1), (0, 0)))
     if budget.accounting is Accounting.PURE:
         return _pure(budget, moved)
     if budget.accounting is Accounting.GAUSSIAN:

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Any
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.mechanisms.choose import MECHANISMS, TIGHTEST_FIRST, AnyMechanism, choose
-from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
-from dualquery.mechanisms.special import SPECIAL
+from dualquery.kinds.kind import TIGHTEST_FIRST, choose
+from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Task
+from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget, budget_warnings
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.workload import Workload
@@ -53,14 +53,13 @@ def plan_for(
 def named(mechanism: str) -> AnyMechanism:
     """The mechanism of this name, of whatever table it plays."""
     check_mechanism(mechanism)
-    return MECHANISMS.get(mechanism) or SPECIAL[mechanism]
+    return MECHANISMS[mechanism]
 
 
 def check_mechanism(name: str | None) -> None:
     """Refuse a name that no mechanism has; None leaves the choice to the program."""
-    known = [*MECHANISMS, *SPECIAL]
-    if name is not None and name not in known:
-        raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(known)}")
+    if name is not None and name not in MECHANISMS:
+        raise DualQueryError(f"there is no mechanism '{name}'; there are {', '.join(MECHANISMS)}")
 
 
 def check_plays(name: str | None, kind: str) -> None:

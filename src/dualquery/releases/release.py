@@ -15,28 +15,26 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.artefact import Artefact, BareAnswers, Filed, SyntheticRecords
-from dualquery.mechanisms.error_bars import LEVEL, Orders, Replica, bar_from_mean, narrowest
-from dualquery.queries.group import Group
-from dualquery.queries.language.canonical import Query
-from dualquery.queries.language.reader import Reader, to_groups
-from dualquery.queries.special import language_of
+from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
+from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
+from dualquery.queries.families import groups_of
+from dualquery.queries.group import NONE, Group
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.frames import answers_table, as_frame, cells_table
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.types import Fractions
+from dualquery.types import Fractions, Integers
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
-    from dualquery.releases.plots import Figure
+    from dualquery.plots import Figure
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The fraction of the records that satisfy a query, and the 95% bar: how far off it may be, 19 times of 20."""
+    """The fraction of the records that satisfy a query, and the 95% bar: how far off it may be, in 19 of 20 cases."""
 
     query: str
     value: float
@@ -134,52 +132,26 @@ class Release:
         texts = listed_texts(texts)
         if places is None:
             places = [f"query {number}" if len(texts) > 1 else "" for number in range(1, len(texts) + 1)]
-        language = language_of(self.domain)
-        if language is not None:
-            return self._special_answers(language.groups(self.domain, texts, places) if texts else ())
-        reader = Reader(self.domain)
-        queries = [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
-        return self.answer_queries(queries)
+        groups = groups_of(self.domain, texts, places)
+        return [answer for group in groups for answer in self.answers_of(group, group.texts(_all(group)))]
 
-    def answer_queries(self, queries: Sequence[Query]) -> list[Answer]:
-        """Queries that were read with the domain of this release."""
-        if not queries:
-            return []
-        groups = to_groups(self.domain, queries)
-        values = np.concatenate([self.artefact.fractions(group) for group in groups])
-        widths = self._bars(
-            groups, values, np.array([len(query.literals or query.parity) for query in queries])
-        )
-        return [
-            Answer(query.text(self.domain), value, bar)
-            for query, value, bar in zip(queries, values.tolist(), widths, strict=True)
-        ]
-
-    def answers_of(self, group: Group, orders: Orders) -> list[Answer]:
-        """Every query of a group, each about so many attributes; without their texts."""
+    def answers_of(self, group: Group, texts: Iterable[str] | None = None) -> list[Answer]:
+        """The answer to every query of a group, without its text where none are given."""
         values = self.artefact.fractions(group)
-        bars = self._bars([group], values, orders)
-        return [Answer("", value, bar) for value, bar in zip(values.tolist(), bars, strict=True)]
+        bars = self._bars(group, values)
+        said = [""] * group.size if texts is None else texts
+        return [Answer(*each) for each in zip(said, values.tolist(), bars, strict=True)]
 
-    def _special_answers(self, groups: Sequence[Group]) -> list[Answer]:
-        """The same of a special table, whose questions have no literals."""
-        found: list[Answer] = []
-        for group in groups:
-            values = self.artefact.fractions(group)
-            bars = self._bars([group], values, np.ones(group.size, np.int64))
-            texts = group.texts(np.arange(group.size, dtype=np.int64))
-            found += [Answer(*each) for each in zip(texts, values.tolist(), bars, strict=True)]
-        return found
-
-    def _bars(self, groups: Sequence[Group], values: Fractions, orders: Orders) -> Sequence[float | None]:
+    def _bars(self, group: Group, values: Fractions) -> Sequence[float | None]:
         """The bar of each answer: of its own noise, from replicas, or from the mean error that was predicted."""
-        if isinstance(self.artefact, BareAnswers | Filed):
-            return np.concatenate([self.artefact.bars(group) for group in groups]).tolist()
+        own = self.artefact.bars(group)
+        if own is not None:
+            return own.tolist()
         if not self.replicas:
             mean = self.certificate.predicted_error.mean
             return [None if mean is None else bar_from_mean(mean)] * len(values)
-        errors = [np.concatenate([each.seen(group).errors for group in groups]) for each in self.replicas]
-        widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
+        errors = [each.seen(group).errors for each in self.replicas]
+        widths = self.certificate.predicted_error.curves.bars(values, _orders(group), errors)
         least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
         return np.maximum(least, widths).tolist()
 
@@ -264,32 +236,50 @@ class Release:
 
 def each_answered(release: Release, texts: Sequence[str], places: Sequence[str]) -> list[Answer | QueryError]:
     """An answer to each text, or what is wrong with it and where it stands."""
-    if language_of(release.domain) is not None:
-        return [_alone(release, text, place) for text, place in zip(texts, places, strict=True)]
-    reader = Reader(release.domain)
-    found: list[Query | QueryError] = []
-    for text, place in zip(texts, places, strict=True):
-        try:
-            found.append(reader.read(text, place=place))
-        except QueryError as error:
-            found.append(error)
-    good = [each for each in found if isinstance(each, Query)]
     try:
-        answers: list[Answer | QueryError] = [*release.answer_queries(good)]
-    except QueryError:  # a release without records does not know every query
-        named = [
-            (text, place)
-            for each, text, place in zip(found, texts, places, strict=True)
-            if isinstance(each, Query)
+        return [*release.answer_all(texts, places=places)]
+    except QueryError:
+        pass
+    found = {number: _misread(release, texts[number], places[number]) for number in range(len(texts))}
+    good = [number for number, error in found.items() if error is None]
+    try:
+        answers: list[Answer | QueryError] = [
+            *release.answer_all([texts[i] for i in good], places=[places[i] for i in good])
         ]
-        answers = [_alone(release, text, place) for text, place in named]
+    except QueryError:  # a release without records does not know every query
+        answers = [_alone(release, texts[i], places[i]) for i in good]
     rest = iter(answers)
-    return [next(rest) if isinstance(each, Query) else each for each in found]
+    return [next(rest) if error is None else error for error in found.values()]
+
+
+def _misread(release: Release, text: str, place: str) -> QueryError | None:
+    try:
+        groups_of(release.domain, [text], [place])
+    except QueryError as error:
+        return _placed(error, place)
+    return None
 
 
 def _alone(release: Release, text: str, place: str) -> Answer | QueryError:
     try:
         return release.answer_all([text], places=[place])[0]
     except QueryError as error:
-        said = str(error)
-        return QueryError(said if not place or said.startswith(place) else f"{place}: {said}")
+        return _placed(error, place)
+
+
+def _placed(error: QueryError, place: str) -> QueryError:
+    said = str(error)
+    return QueryError(said if not place or said.startswith(place) else f"{place}: {said}")
+
+
+def _all(group: Group) -> Integers:
+    return np.arange(group.size, dtype=np.int64)
+
+
+def _orders(group: Group) -> Integers:
+    """How many attributes each query is about."""
+    rows = group.products(_all(group))
+    orders = np.zeros(group.size, np.int64)
+    orders[rows.positions] = (rows.literals != NONE).sum(axis=1)
+    orders[rows.parity_positions] = (rows.parities != NONE).sum(axis=1)
+    return orders

@@ -15,18 +15,18 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery import plots
 from dualquery.errors import QueryError
+from dualquery.kinds.kind import Stored, kind_named
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.queries.special import language_of
+from dualquery.plots import Figure
+from dualquery.queries.families import grammar_of
 from dualquery.queries.tables import attribute_codes
-from dualquery.releases import plots
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.frames import attributes_of, cells_table
-from dualquery.releases.plots import Figure
 from dualquery.releases.release import Release
-from dualquery.releases.special import described
-from dualquery.table.domain import Categorical, Domain, Items, Numeric
+from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems
 
 MOST_BARS = 30
@@ -124,8 +124,7 @@ def _certificate(certificate: Certificate) -> str:
 
 
 def _use(release: Release, certificate: Certificate) -> str:
-    language = language_of(release.domain)
-    example = _example_query(release.domain) if language is None else language.example(release.domain)
+    example = grammar_of(release.domain).example(release.domain)
     commands = f"dualquery answer THIS_FOLDER {_shell_quoted(example)}"
     python = (
         "from dualquery import Release\n\n"
@@ -133,18 +132,7 @@ def _use(release: Release, certificate: Certificate) -> str:
         f"print(release.answer({example!r}))\n"
         "frame = release.to_pandas()          # or to_polars(), to_arrow()"
     )
-    what = (
-        "<p><code>synthetic.parquet</code> is an ordinary table: open it with whatever you would have opened "
-        "the real one with. Count shares in it, not people: its number of rows was chosen. Asking it "
-        "anything costs no privacy, as often as you like.</p>"
-        f"{_bars(release)}"
-        if release.records is not None
-        else "<p><code>answers.parquet</code> holds the questions and their answers. Reading them costs no "
-        "privacy.</p>"
-    )
-    special = described(release)
-    if special is not None:
-        what = special[0]
+    what = f"<p>{_coded(_stored(release).use)}</p>{_bars(release)}"
     return _section(
         "How to use it",
         f"{what}<h3>From the command line</h3><pre>{escape(commands)}</pre>"
@@ -161,22 +149,16 @@ def _bars(release: Release) -> str:
     )
 
 
-def _example_query(domain: Domain) -> str:
-    """A query that this domain can be asked, in the query language."""
-    from dualquery.queries.language.canonical import Literal, Query
+def _stored(release: Release) -> Stored:
+    found = kind_named(release.domain.kind).stored_in(release.artefact.files())
+    assert found is not None, "what a mechanism releases is stored by its kind of table"
+    return found
 
-    literals: list[Literal] = []
-    for position, column in enumerate(domain.columns):
-        first, size = domain.starts[position], len(column.labels)
-        if size < 2 or len(literals) == 2:
-            continue
-        if isinstance(column, Numeric) and column.bins >= 2:
-            code = tuple(range(column.bins // 2, column.bins))
-            code, negated = (code, False) if 2 * len(code) < size else (tuple(range(column.bins // 2)), True)
-            literals.append(Literal(first, code, negated))
-        elif isinstance(column, Items | Categorical):
-            literals.append(Literal(first, (1,), False))
-    return Query(tuple(literals)).text(domain) if literals else ""
+
+def _coded(text: str) -> str:
+    """HTML, with code between backquotes."""
+    parts = text.split("`")
+    return "".join(f"<code>{escape(part)}</code>" if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
 def _shell_quoted(text: str) -> str:
@@ -193,13 +175,11 @@ def _rules(release: Release) -> str:
 
 
 def _records(release: Release) -> str:
-    special = described(release)
-    if special is not None:
-        _, title, shown = special
-        return _section(title, f'<div class="columns">{"".join(map(_figure, shown))}</div>') if shown else ""
     records = release.records
     if records is None:
-        return ""
+        stored = _stored(release)
+        shown = "".join(map(_figure, stored.figures(release.artefact)))
+        return _section(stored.title, f'<div class="columns">{shown}</div>') if shown else ""
     shown = histograms(records)
     note = (
         f"Shares among the {records.rows:,} synthetic records. These are pictures of the release, not of the "

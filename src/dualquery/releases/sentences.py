@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from fractions import Fraction
-from typing import Any
 
+from dualquery.kinds.kind import Kind, kind_named
 from dualquery.privacy.budget import PROMISES_LITTLE
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.releases.certificate import Certificate
-from dualquery.releases.special import Called, called
+from dualquery.releases.certificate import Certificate, RowsFrom
 
 _EVENT_WORDS = {
     "selection": ("draw", "of the exponential mechanism"),
     "gaussian noise": ("measurement", "with discrete Gaussian noise"),
     "laplace noise": ("measurement", "with discrete Laplace noise"),
 }
-
-_OTHERS = {"record": ("another", "as it is"), "records": ("others", "as they are")}
 
 
 def number(x: float) -> str:
@@ -64,15 +59,15 @@ def headline(certificate: Certificate) -> str:
 
 
 def _rows(certificate: Certificate) -> str:
-    about = "about " if certificate["records"]["from"].startswith("measured") else ""
+    about = "about " if certificate["records"]["from"] == RowsFrom.MEASURED.value else ""
     number = certificate["records"]["rows"]
     called_so = words_of(certificate)
     return f"{about}{number:,} {called_so.record if number == 1 else called_so.records}"
 
 
-def words_of(certificate: Certificate) -> Called:
+def words_of(certificate: Certificate) -> Kind:
     """What a record of this table is called."""
-    return called(certificate.get("table", "records"))
+    return kind_named(certificate.get("table", "records"))
 
 
 def promise(certificate: Certificate) -> list[str]:
@@ -129,20 +124,19 @@ def _how_similar(epsilon: float) -> str:
 
 def _for_instance(epsilon: float, records: str) -> list[str]:
     """The promise in percentages: odds grow by at most exp(ε)."""
-    before = Fraction(1, 10)
-    odds = float(before / (1 - before)) * math.exp(min(epsilon, 50))
-    after = odds / (1 + odds)
     if epsilon >= PROMISES_LITTLE:
         return [
-            "So large an ε promises very little: it would allow a release from which somebody who holds something to "
-            "be 10% likely of a person becomes all but certain of it."
+            "So large an ε promises very little: a release within it could turn a suspicion of 10% about a "
+            "person into near certainty."
         ]
+    odds = math.exp(epsilon) / 9  # of what was 10% likely
+    after = odds / (1 + odds)
     if after > 0.95:
         return []
     return [
-        f"For instance, what somebody would hold to be 10% likely of a person had that person's {records} been "
-        f"{_OTHERS[records][0]}, they may hold to be at most {math.ceil(100 * after)}% likely with the {records} "
-        f"{_OTHERS[records][1]}."
+        f"For instance, suppose that somebody would think a statement about a person 10% likely if that person's "
+        f"{records} had been different. With the real {records} they may think it at most "
+        f"{math.ceil(100 * after)}% likely."
     ]
 
 
@@ -166,32 +160,26 @@ def price(certificate: Certificate) -> list[str]:
     for event in certificate["events"]:
         uses[event["event"]] += event["times"] * int(event.get("draws", 1))
     listed = " and ".join(_uses(kind, count) for kind, count in uses.items())
+    reason = budget.get("accounting_reason")
+    why = f" This theorem was taken because {reason}." if reason else ""
     rho = f" (ρ = {float(spent['rho']):.6g} of zero-concentrated privacy)" if spent["rho"] is not None else ""
     return [
         f"The table was used for {listed or 'nothing at all'}; everything else worked on what they gave. "
         "Each was charged to a ledger before it was drawn.",
         f"Together they cost ε = {number_above(spent['epsilon'])} at δ = {number(spent['delta'])}{rho}, "
         f"within the budget of ε = {number(budget['epsilon'])} and δ = {number(budget['delta'])}; added up "
-        f"by {budget['accounting_words']}.{_why(budget)}",
-        *_all_of_it(certificate),
+        f"by {budget['accounting_words']}.{why}",
+        *(
+            [
+                "The number of records was measured first, and how much was asked afterwards followed it, so that "
+                "the whole budget counts as spent."
+            ]
+            if certificate["records"]["from"] == RowsFrom.MEASURED.value
+            else []
+        ),
         *_book(certificate),
-        f"Chance came from: {certificate['entropy']['statement']}. Noise consists of whole numbers added to "
+        f"Randomness came from: {certificate['entropy']['statement']}. Noise consists of whole numbers added to "
         "whole numbers, so that no rounding of fractions can betray the table.",
-    ]
-
-
-def _why(budget: Mapping[str, Any]) -> str:
-    """Why this theorem, where the certificate says so."""
-    reason = budget.get("accounting_reason")
-    return f" This theorem was taken because {reason}." if reason else ""
-
-
-def _all_of_it(certificate: Certificate) -> list[str]:
-    if not certificate["records"]["from"].startswith("measured"):
-        return []
-    return [
-        "The number of records was measured first, and how much was asked afterwards followed it, so that the whole "
-        "budget counts as spent."
     ]
 
 
@@ -221,7 +209,7 @@ def public(certificate: Certificate) -> list[str]:
         "written without looking at the table.",
         f"The number of records, {certificate['records']['rows']:,}: {certificate['records']['from']}.",
         *(
-            ["The number of persons: it stands nowhere here, but it is not hidden either."]
+            ["The number of persons: it is not printed here, but it is not protected either."]
             if relation(certificate).value == "person-replace"
             else []
         ),

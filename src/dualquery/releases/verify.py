@@ -144,7 +144,7 @@ def _budget(certificate: Certificate) -> Budget:
             adaptive=certificate["records"]["from"] == RowsFrom.MEASURED.value,
         )
     except (BudgetError, ValueError):
-        raise ReleaseError("the budget on the certificate is none: it was changed by hand") from None
+        raise ReleaseError("the certificate states no valid budget: it was changed by hand") from None
 
 
 def _events(certificate: Certificate) -> list[Event]:

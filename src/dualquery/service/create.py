@@ -16,7 +16,6 @@ from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
 from dualquery.ledger.chain import promised
 from dualquery.ledger.journal import Storage
-from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.budget import default_delta
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.folder import refuse_occupied
@@ -27,7 +26,7 @@ from dualquery.service.journal import LedgerJournal
 from dualquery.service.run import rehearse, table_of
 from dualquery.service.settings import Http, Settings
 from dualquery.table.schema import Schema, read_schema
-from dualquery.types import silent
+from dualquery.types import Progress, silent
 
 SLOWEST_QUANTUM = 60.0  # seconds
 
@@ -49,6 +48,7 @@ def begin(
     release: Path | None = None,
     questions: int = 2000,
     tolerance: float | None = None,
+    test: str = "hazard",
     resume: bool = False,
     progress: Progress = silent,
 ) -> Settings:
@@ -95,10 +95,11 @@ def begin(
         public_rows=public_rows,
         questions=questions,
         tolerance=tolerance,
+        test=test,
         published={published: place},
     )
     first = share if release is None else None
-    check_wishes(made.budget, share=first, questions=questions, tolerance=tolerance)
+    check_wishes(made.budget, share=first, questions=questions, tolerance=tolerance, test=test)
     books = None if book is None else Books(book)
     if not resume:
         if books is not None:

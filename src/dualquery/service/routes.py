@@ -65,7 +65,7 @@ class AnswerReply(BaseModel):
     words: str = Field(description="What the badge means.")
     values: list[float]
     bars_95: list[float | None] = Field(
-        description="The ± of each value: 19 times of 20 it is off by at most that."
+        description="The ± of each value: in 19 of 20 cases it is off by at most that."
     )
     bound: float | None = Field(
         description="With this confidence no value is off by more; null: no guarantee."

@@ -26,7 +26,6 @@ from dualquery.interactive.online import Online
 from dualquery.interactive.opening import online
 from dualquery.interactive.rule import MOST_ERROR, OnlineRule, State
 from dualquery.ledger.journal import Storage
-from dualquery.mechanisms.mechanism import Progress
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
@@ -39,7 +38,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.reading.source import Source
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, read_schema
-from dualquery.types import silent
+from dualquery.types import Progress, silent
 
 
 @contextmanager
@@ -95,6 +94,7 @@ def table_of(
         release=release,
         questions=settings.questions,
         tolerance=settings.tolerance,
+        test=settings.test,
         records=settings.public_rows,
         journal=journal,
         **more,

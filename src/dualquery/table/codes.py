@@ -14,11 +14,11 @@ that no promise depends on it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import distinct, texts_of
+from dualquery.table.columns import Signed, unlisted
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
-from dualquery.table.records import smallest_type
 from dualquery.table.toml_text import quoted
 from dualquery.types import Words
 
@@ -38,27 +38,6 @@ MOST_NUMBERS = 2**53  # the ends of a range: beyond it a float no longer tells w
 _OPEN = ("any text",)  # stands for the values of a column that has no list
 
 
-class Unlisted(Sequence[str]):
-    """The labels of a column that has too many to list: their number, and codes as texts."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[str]: ...
-    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
-        found = range(self._size)[place]
-        return str(found) if isinstance(found, int) else [str(each) for each in found]
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str, range(self._size))
-
-
 @dataclass(frozen=True)
 class OpenText(Categorical):
     """Any text of at most so many characters; its code is 62 bits of its SHA-256."""
@@ -67,7 +46,10 @@ class OpenText(Categorical):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        return cast("tuple[str, ...]", Unlisted(1 << TEXT_BITS))
+        return unlisted(1 << TEXT_BITS)
+
+    def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
+        return open_codes(self, cells)
 
     def code(self, text: str) -> int | None:
         """The code of a text; None where it is too long, or empty."""
@@ -94,7 +76,10 @@ class WholeRange(Numeric):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        return cast("tuple[str, ...]", Unlisted(self.high - self.low + 1))
+        return unlisted(self.high - self.low + 1)
+
+    def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
+        return open_codes(self, cells)
 
     def code(self, text: str) -> int | None:
         """The code of a number that is written in decimals; None where it is none, or out of range."""
@@ -111,7 +96,7 @@ class WholeRange(Numeric):
 Open = OpenText | WholeRange
 
 
-def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.unsignedinteger]:
+def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.int64]:
     """The code of each cell of a column whose values nobody lists."""
     held = distinct(cells, column.name)
     codes = [None if text is None else column.code(text) for text in texts_of(held.values, column.name)]
@@ -119,7 +104,7 @@ def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.unsignedinteg
         raise DataError(
             f"column '{column.name}' holds cells other than {column.may_hold}; mend them, or widen it in the schema"
         )
-    return np.array(codes, np.uint64)[held.index].astype(smallest_type(len(column.labels)))
+    return np.array(codes, np.int64)[held.index]
 
 
 @dataclass(frozen=True)
@@ -141,6 +126,28 @@ class CodeTable(Domain):
     @property
     def log2_size(self) -> float:
         return float(sum(np.log2(float(len(column.labels))) for column in self.columns))
+
+    @classmethod
+    def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> CodeTable:
+        """The domain of [codes.columns]."""
+        if columns or set(section) != {"columns"} or not isinstance(section["columns"], dict):
+            raise SchemaError(
+                "a table of [codes] has one section, [codes.columns], with a line for each column, like "
+                "icd = {text = 16}"
+            )
+        return codes_table({name: _column(name, given) for name, given in section["columns"].items()})
+
+    def sections(self, write: Callable[[Column], str]) -> list[str]:
+        """[codes.columns]."""
+        lines = ["[codes.columns]"]
+        for column in self.open_columns:
+            said = (
+                f"{{text = {column.longest}}}"
+                if isinstance(column, OpenText)
+                else f"{{from = {column.low}, to = {column.high}}}"
+            )
+            lines.append(f"{quoted(column.name)} = {said}")
+        return ["\n".join(lines)]
 
 
 def cells_of(columns: Sequence[NDArray[np.unsignedinteger]], rows: int) -> Words:
@@ -173,15 +180,6 @@ def codes_table(columns: Mapping[str, int | tuple[int, int]]) -> CodeTable:
     return CodeTable(tuple(made))
 
 
-def read(section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> CodeTable:
-    """The domain of [codes.columns]."""
-    if columns or set(section) != {"columns"} or not isinstance(section["columns"], dict):
-        raise SchemaError(
-            "a table of [codes] has one section, [codes.columns], with a line for each column, like icd = {text = 16}"
-        )
-    return codes_table({name: _column(name, given) for name, given in section["columns"].items()})
-
-
 def _column(name: str, given: object) -> int | tuple[int, int]:
     whole = isinstance(given, dict) and all(type(each) is int for each in given.values())
     if whole and isinstance(given, dict):
@@ -192,17 +190,3 @@ def _column(name: str, given: object) -> int | tuple[int, int]:
     raise SchemaError(
         f"[codes.columns]: '{name}' should read like {name} = {{text = 16}} or {name} = {{from = 1900, to = 2030}}"
     )
-
-
-def text(domain: Domain, write: Callable[[Column], str]) -> list[str]:
-    """[codes.columns]."""
-    assert isinstance(domain, CodeTable)
-    lines = ["[codes.columns]"]
-    for column in domain.open_columns:
-        said = (
-            f"{{text = {column.longest}}}"
-            if isinstance(column, OpenText)
-            else f"{{from = {column.low}, to = {column.high}}}"
-        )
-        lines.append(f"{quoted(column.name)} = {said}")
-    return ["\n".join(lines)]

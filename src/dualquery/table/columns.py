@@ -1,27 +1,179 @@
-"""The kinds of columns a table may have: categories, numbers (and dates, `table.dates`), blocks of items.
+"""The kinds of columns a table may have: categories here, numbers (`numbers`) and dates (`dates`), blocks of items.
 
-*Missing is one thing.* A cell is missing where the source has null, nothing or blanks, or one of the texts listed in
-`empty`. With `missing` (a label) such a cell has a code of its own, `missing_code`; it has no rank, and it comes back
-as null. Without, it is an error.
+A column knows how it stands in a schema file (`read`, `entries`; docs/schema.md), what no table could be encoded with
+(`check`), how its cells become codes (`encode`) and codes become readable cells that encode to the same codes again
+(`decode`).
+
+*Missing is one thing.* A cell is missing where the source has null, NaN, nothing or blanks, one of the texts listed
+in `empty`, or the label of missing cells itself. With `missing` (a label) such a cell has a code of its own,
+`missing_code`; it has no rank, and it comes back as null. Without, it is an error.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from fractions import Fraction
-from functools import cached_property
-from itertools import pairwise
+from enum import IntEnum
+from typing import Any, cast, overload
 
-from dualquery.errors import SchemaError
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-MAXIMAL_BINS = 1_000_000
-MOST_UNITS = 10**15  # numbers of more digits are not all told apart by floats
+from dualquery.errors import DataError, SchemaError
+from dualquery.table.cells import (
+    TYPED,
+    by_kind,
+    distinct,
+    from_numpy,
+    from_texts,
+    has_padding,
+    is_mixed,
+    looked_up,
+    near_numbers,
+    signed_type,
+    spellings,
+    texts_of,
+    without_padding,
+)
+from dualquery.table.toml_text import listed, only, optional, quoted, required, text, texts, truth, whole
+
+Signed = NDArray[np.signedinteger]
+
+MISSING = "missing"  # the label where nobody says another
+OF_NUMBERS = {
+    "name", "clamp", "missing", "empty", "integer", "decimals", "exact", "decimal_comma", "currency", "spread",
+}  # fmt: skip
+KEYS = {
+    "values": {"name", "values", "unknown", "missing", "empty", "ordered"},
+    "edges": OF_NUMBERS | {"edges"},
+    "bins": OF_NUMBERS | {"low", "high", "bins"},
+    "by": {"name", "from", "to", "by", "format", "clamp", "missing", "empty"},
+    "count": {"name", "count", "first"},
+}
+
+
+class Unplaced(IntEnum):
+    """Why a cell has no code."""
+
+    EMPTY = -1
+    OUTSIDE = -2
+    NOT_A_NUMBER = -3
+
+
+class Attribute:
+    """A column with one code a record: what categories and numbers have in common.
+
+    Encoding goes by the distinct cells of a column: each is looked up once, then all rows at once.
+    """
+
+    name: str
+    missing: str | None
+    empty: tuple[str, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The printed value of each code."""
+        raise NotImplementedError
+
+    @property
+    def missing_code(self) -> int | None:
+        raise NotImplementedError
+
+    def encode(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
+        """The code of each cell; with `typed` texts write numbers and dates that are in no notation of texts."""
+        if is_mixed(cells.type):
+            codes = np.zeros(len(cells), signed_type(len(self.labels)))
+            for kind, rows, part in by_kind(cells):
+                codes[rows] = self.encode(part, typed=kind == TYPED)
+            return codes
+        codes = self.codes_of(cells, typed=typed)
+        if (worst := int(codes.min(initial=0))) < 0:
+            raise DataError(f"column '{self.name}' {self.advice(Unplaced(worst))}")
+        return codes
+
+    def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
+        """The code of each cell, or why it has none."""
+        near = near_numbers(cells)
+        if near is None and (codes := self.codes_of_typed(cells)) is not None:
+            return codes
+        held = near or distinct(cells, self.name)
+        written = texts_of(held.values, self.name)
+        if self.empty:
+            written = [None if each is not None and each.strip() in self.empty else each for each in written]
+        empty = int(Unplaced.EMPTY) if self.missing_code is None else self.missing_code
+        code_of = self.codes_of_distinct(held.values, written, empty, typed=typed)
+        return looked_up(np.append(code_of, empty), held.index)
+
+    def codes_of_typed(self, cells: pa.ChunkedArray) -> Signed | None:
+        """The same of cells whose type says what they are, so that none is looked up; None where it does not."""
+
+    def codes_of_distinct(
+        self, values: pa.Array, written: list[str | None], empty: int, *, typed: bool
+    ) -> Signed:
+        """The code of each distinct cell, of which the texts are given, None where it is empty."""
+        raise NotImplementedError
+
+    def advice(self, reason: Unplaced) -> str:
+        """What is wrong with a column of cells without a place, and what to write into the schema."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Refuse what no table could be encoded with."""
+        if self.empty and self.missing is None:
+            raise SchemaError(
+                f"attribute '{self.name}' lists texts that stand for empty cells, and no label for them; "
+                'set missing = "missing"'
+            )
+
+    def entries(self) -> dict[str, str]:
+        """The keys of the column with their TOML values; what has its usual value is not written."""
+        said = {"name": quoted(self.name)} | self.said()
+        if self.missing is not None:
+            said["missing"] = quoted(self.missing)
+        if self.empty:
+            said["empty"] = listed([quoted(each) for each in self.empty])
+        return said | {
+            key: "true" if value is True else value for key, value in self.options().items() if value
+        }
+
+    def said(self) -> dict[str, str]:
+        """What says which codes there are."""
+        raise NotImplementedError
+
+    def options(self) -> dict[str, Any]:
+        """What is said besides, TOML values or truths."""
+        raise NotImplementedError
+
+
+class Unlisted(Sequence[str]):
+    """The labels of a column that has too many to list: their number, and codes as texts."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        found = range(self._size)[place]
+        return str(found) if isinstance(found, int) else [str(each) for each in found]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(self._size))
+
+
+def unlisted(size: int) -> tuple[str, ...]:
+    """Labels as long as a tuple of so many, and not written out."""
+    return cast("tuple[str, ...]", Unlisted(size))
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Attribute):
     """A column with a public list of values; code v stands for values[v].
 
     `unknown` is the listed value that stands for anything unlisted, `missing` the listed value
@@ -45,51 +197,90 @@ class Categorical:
         label = "" if self.missing is None else self.missing
         return self.values.index(label) if label in self.values else None
 
+    @staticmethod
+    def read(name: str, where: str, entry: Mapping[str, Any]) -> Categorical:
+        only(entry, where, KEYS["values"])
+        values = required(entry, where, "values", texts)
+        absent = absent_in(entry, where)
+        if (label := absent["missing"]) is not None and label not in values:
+            values = (*values, label)
+        return Categorical(
+            name,
+            values,
+            unknown=optional(entry, where, "unknown", text),
+            ordered=optional(entry, where, "ordered", truth) or False,
+            **absent,
+        )
 
-class Spread(Enum):
-    """How numbers lie inside their bin where nothing but the bin is known."""
+    def said(self) -> dict[str, str]:
+        unknown = {} if self.unknown is None else {"unknown": quoted(self.unknown)}
+        return {"values": listed([quoted(value) for value in self.values])} | unknown
 
-    UNIFORM = "uniform"
-    LOG = "log"  # the logarithm is uniform
+    def options(self) -> dict[str, Any]:
+        return {"ordered": self.ordered}
+
+    def check(self) -> None:
+        if not self.values:
+            raise SchemaError(f"attribute '{self.name}' has no values; list them, or remove it")
+        if len(set(self.values)) < len(self.values):
+            raise SchemaError(f"attribute '{self.name}' lists a value twice")
+        for role, place in (("unknown", self.unknown), ("missing", self.missing)):
+            if place is not None and place not in self.values:
+                raise SchemaError(
+                    f"attribute '{self.name}': the place for {role} values, '{place}', is not among its values"
+                )
+        super().check()
+
+    def codes_of_distinct(
+        self, values: pa.Array, written: list[str | None], empty: int, *, typed: bool
+    ) -> Signed:
+        place = {value: number for number, value in enumerate(self.values)}
+        if has_padding(values.type):
+            place = {without_padding(value): number for value, number in reversed(place.items())} | place
+        unknown = int(Unplaced.OUTSIDE) if self.unknown is None else place[self.unknown]
+
+        def code(cell: str | None) -> int:
+            if cell is None:
+                return empty
+            for spelling in spellings(cell):
+                if spelling in place:
+                    return place[spelling]
+            return unknown if cell.strip() else empty
+
+        return np.fromiter(map(code, written), np.int64, len(written))
+
+    def advice(self, reason: Unplaced) -> str:
+        if reason is Unplaced.EMPTY:
+            return (
+                'has empty cells; set missing = "..." for it in the schema '
+                "to the listed value that stands for them"
+            )
+        return (
+            "holds values that the schema does not list; add them to its values, "
+            'or set unknown = "..." to the listed value that stands for them'
+        )
+
+    def decode(self, codes: NDArray[np.unsignedinteger]) -> pa.Array:
+        """A missing value is null and no category; an order is told only where every category has a rank."""
+        values, absent = list(self.values), self.missing_code
+        missing = codes == -1 if absent is None else codes == absent
+        places = codes.astype(np.int64)
+        if absent is not None:
+            del values[absent]
+            places -= places > absent
+            places[missing] = 0
+        kind = next(t for t in (np.int8, np.int16, np.int32) if len(values) <= np.iinfo(t).max + 1)
+        ranked = self.ordered and self.unknown in (None, self.missing)
+        return pa.DictionaryArray.from_arrays(
+            from_numpy(places.astype(kind), missing), from_texts(values), ordered=ranked
+        )
 
 
-@dataclass(frozen=True)
-class Numeric:
-    """A number cut at public edges: code b stands for [edges[b], edges[b + 1]), the last bin closed.
-
-    With `clamp`, a number beyond the edges goes to the nearest end; without it, it is an error.
-    With `missing` (a label), an absent number has a code of its own, after the bins.
-    `integer` says that the numbers are whole, `decimals` how many decimals they have, and so have those that are
-    read back; `exact` says that they come back as exact decimals. `decimal_comma` and `currency` say how texts are
-    written (`table.notation`). `spread` overrides how numbers lie inside the bins (`table.spread`).
-    """
-
-    name: str
-    edges: tuple[float, ...]
-    clamp: bool = False
-    missing: str | None = None
-    integer: bool = False
-    decimals: int | None = None
-    exact: bool = False
-    decimal_comma: bool = False
-    currency: str | None = None
-    spread: Spread | None = None
-    empty: tuple[str, ...] = ()
-
-    @property
-    def bins(self) -> int:
-        return len(self.edges) - 1
-
-    @property
-    def missing_code(self) -> int | None:
-        return None if self.missing is None else self.bins
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        marks = [_short(x) for x in self.edges]
-        intervals = [f"[{a}, {b})" for a, b in pairwise(marks[:-1])]
-        intervals.append(f"[{marks[-2]}, {marks[-1]}]")
-        return (*intervals, self.missing) if self.missing is not None else tuple(intervals)
+def absent_in(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """How missing cells are written and called."""
+    empty = optional(entry, where, "empty", texts) or ()
+    missing = optional(entry, where, "missing", text)
+    return {"missing": MISSING if empty and missing is None else missing, "empty": empty}
 
 
 @dataclass(frozen=True)
@@ -103,133 +294,17 @@ class Items:
     labels = ("0", "1")
     missing_code = None
 
+    @staticmethod
+    def read(name: str, where: str, entry: Mapping[str, Any]) -> Items:
+        only(entry, where, KEYS["count"])
+        first = optional(entry, where, "first", whole)
+        return Items(name, required(entry, where, "count", whole), 1 if first is None else first)
 
-Column = Categorical | Numeric | Items
-Attribute = Categorical | Numeric
+    def entries(self) -> dict[str, str]:
+        return {"name": quoted(self.name), "count": str(self.count), "first": str(self.first)}
 
-
-def equal_width(
-    name: str,
-    low: float,
-    high: float,
-    bins: int,
-    *,
-    clamp: bool = False,
-    missing: str | None = None,
-    integer: bool = False,
-) -> Numeric:
-    """`bins` bins of equal width from `low` to `high` (`equal_edges`)."""
-    return Numeric(name, equal_edges(name, low, high, bins), clamp=clamp, missing=missing, integer=integer)
-
-
-def equal_edges(name: str, low: float, high: float, bins: int) -> tuple[float, ...]:
-    """Edge b is low + (high − low)·b/bins.
-
-    The edges are worked out in fractions from the decimals that `low` and `high` are written with
-    and rounded once, so that a cell which reads 0.3 lies on the edge 3/10 and not just below it.
-    """
-    if not (math.isfinite(low) and math.isfinite(high) and high > low and 1 <= bins <= MAXIMAL_BINS):
-        raise SchemaError(f"attribute '{name}' needs high > low and between 1 and {MAXIMAL_BINS:,} bins")
-    start, width = decimal(low), (decimal(high) - decimal(low)) / bins
-    return (float(low), *(float(start + width * b) for b in range(1, bins)), float(high))
-
-
-def decimal(x: float) -> Fraction:
-    """The shortest decimal that reads as x, exactly."""
-    return Fraction(repr(float(x)))
-
-
-def _short(x: float) -> str:
-    """The plain text of a number where that loses nothing."""
-    plain = f"{x:.15g}"
-    return plain if float(plain) == x else repr(x)
-
-
-def check(column: Column) -> None:
-    """Refuse what no table could be encoded with."""
-    if isinstance(column, Items):
-        _check_items(column)
-        return
-    if isinstance(column, Numeric):
-        _check_numeric(column)
-    else:
-        _check_categorical(column)
-    if column.empty and column.missing is None:
-        raise SchemaError(
-            f"attribute '{column.name}' lists texts that stand for empty cells, and no label for them; "
-            'set missing = "missing"'
-        )
-
-
-def _check_items(column: Items) -> None:
-    if column.count < 1:
-        raise SchemaError(f"item block '{column.name}' needs at least one item")
-    if column.first < 0 or column.first + column.count > 2**31:
-        raise SchemaError(f"the item ids of block '{column.name}' must lie between 0 and 2,147,483,647")
-
-
-def _check_numeric(column: Numeric) -> None:
-    name, edges = column.name, column.edges
-    if len(edges) < 2 or not all(map(math.isfinite, edges)):
-        raise SchemaError(f"attribute '{name}' needs at least two finite bin edges")
-    if any(b <= a for a, b in pairwise(edges)):
-        raise SchemaError(f"the bin edges of attribute '{name}' must increase")
-    if column.missing is not None and (not column.missing or column.missing in column.labels[:-1]):
-        raise SchemaError(f"attribute '{name}': the label for missing numbers must be a text of its own")
-    if column.missing is not None and _reads_within(column.missing, edges[0], edges[-1]):
-        raise SchemaError(f"attribute '{name}': the label for missing numbers is a number within its edges")
-    if column.integer:
-        # Past 2^53 a float no longer tells neighbouring integers apart.
-        if max(abs(edges[0]), abs(edges[-1])) > 2**53:
-            raise SchemaError(f"attribute '{name}' is integer, so its edges must lie within ±2^53")
-        if any(math.ceil(a) >= b for a, b in pairwise(edges[:-1])) or math.ceil(edges[-2]) > edges[-1]:
-            raise SchemaError(f"attribute '{name}' is integer, but no integer lies in one of its bins")
-    _check_decimals(column)
-
-
-def _check_decimals(column: Numeric) -> None:
-    name, decimals = column.name, column.decimals
-    if column.exact and decimals is None and not column.integer:
-        raise SchemaError(
-            f"attribute '{name}' is exact, so it must say how many decimals it has: decimals = 2"
-        )
-    if decimals is None:
-        return
-    if column.integer or not 0 <= decimals <= 15:
-        raise SchemaError(f"attribute '{name}': decimals must lie between 0 and 15, and integers have none")
-    if max(abs(decimal(column.edges[0])), abs(decimal(column.edges[-1]))) * 10**decimals > MOST_UNITS:
-        raise SchemaError(f"attribute '{name}' has more than 15 digits with its decimals; declare fewer")
-    if any(first > last for first, last in unit_bounds(column)):
-        raise SchemaError(f"attribute '{name}': no number of {decimals} decimals lies in one of its bins")
-
-
-def unit_bounds(column: Numeric) -> list[tuple[int, int]]:
-    """The first and the last number that can lie in each bin, counted in units of the last decimal."""
-    if column.decimals is None:  # edges of integers need no scaling
-        starts = [math.ceil(edge) for edge in column.edges[:-1]]
-        last = math.floor(column.edges[-1])
-    else:
-        scale = 10**column.decimals
-        starts = [math.ceil(decimal(edge) * scale) for edge in column.edges[:-1]]
-        last = math.floor(decimal(column.edges[-1]) * scale)
-    return list(zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True))
-
-
-def _reads_within(label: str, low: float, high: float) -> bool:
-    try:
-        return low <= float(label) <= high
-    except ValueError:
-        return False
-
-
-def _check_categorical(column: Categorical) -> None:
-    name = column.name
-    if not column.values:
-        raise SchemaError(f"attribute '{name}' has no values; list them, or remove it")
-    if len(set(column.values)) < len(column.values):
-        raise SchemaError(f"attribute '{name}' lists a value twice")
-    for role, place in (("unknown", column.unknown), ("missing", column.missing)):
-        if place is not None and place not in column.values:
-            raise SchemaError(
-                f"attribute '{name}': the place for {role} values, '{place}', is not among its values"
-            )
+    def check(self) -> None:
+        if self.count < 1:
+            raise SchemaError(f"item block '{self.name}' needs at least one item")
+        if self.first < 0 or self.first + self.count > 2**31:
+            raise SchemaError(f"the item ids of block '{self.name}' must lie between 0 and 2,147,483,647")

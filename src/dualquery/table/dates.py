@@ -27,18 +27,22 @@ and so is every record by itself: no other text can change what it means.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
 from dualquery.table.cells import as_numpy
-from dualquery.table.columns import MAXIMAL_BINS, Numeric, Spread
+from dualquery.table.columns import KEYS, Signed, Unplaced, absent_in
+from dualquery.table.numbers import MAXIMAL_BINS, Numeric, Spread
+from dualquery.table.toml_text import dated, only, optional, quoted, required, text, truth
+from dualquery.types import Flags, Reals
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _READ = {
@@ -266,24 +270,49 @@ class Dates(Numeric):
             found |= {at for text, at in ours.items() if at and moment_text(at, self.format) == text}
         return frozenset(found)
 
-    def numbers_of(
-        self, texts: list[str | None], *, typed: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Each text as a number, NaN where it is empty, and whether it is no date or not precise enough.
+    @staticmethod
+    def read(name: str, where: str, entry: Mapping[str, Any]) -> Dates:
+        only(entry, where, KEYS["by"])
+        first, last = (required(entry, where, key, dated) for key in ("from", "to"))
+        by = required(entry, where, "by", text)
+        clamp = optional(entry, where, "clamp", truth) or False
+        format = optional(entry, where, "format", text)
+        return dates(name, first, last, by, clamp=clamp, format=format, **absent_in(entry, where))
+
+    def said(self) -> dict[str, str]:
+        ends = {"from": self.labels[0], "to": self.labels[self.bins - 1]}
+        written = {**ends, "by": self.by, "format": self.format}
+        return {key: quoted(each) for key, each in written.items() if each is not None}
+
+    def options(self) -> dict[str, Any]:
+        return {"clamp": self.clamp}
+
+    def codes_of_typed(self, cells: pa.ChunkedArray) -> Signed | None:
+        if not is_dated(cells.type):
+            return None
+        numbers, junk = self.typed_numbers(cells)
+        codes = self.bin_codes(numbers)
+        codes[junk] = Unplaced.NOT_A_NUMBER
+        return codes
+
+    def numbers_of(self, values: pa.Array, written: list[str | None], *, typed: bool) -> tuple[Reals, Flags]:
+        """Each distinct cell as a number, NaN where it is empty, and whether it is no date or not precise enough.
 
         Texts of typed cells are as ISO 8601 writes them.
         """
-        numbers, junk = np.full(len(texts), np.nan), np.zeros(len(texts), np.bool_)
-        for place, text in enumerate(texts):
-            if text is None or text.strip() in ("", (self.missing or "").strip()):
+        if is_dated(values.type):
+            return self.typed_numbers(values)
+        numbers, junk = np.full(len(written), np.nan), np.zeros(len(written), np.bool_)
+        for place, cell in enumerate(written):
+            if cell is None or cell.strip() in ("", (self.missing or "").strip()):
                 continue
-            if typed and _exact(text) in self.absent:
+            if typed and _exact(cell) in self.absent:
                 continue
-            period = period_in(text, None if typed else self.format)
-            if period is None or not self.holds(period):
+            named = period_in(cell, None if typed else self.format)
+            if named is None or not self.holds(named):
                 junk[place] = True
             else:
-                numbers[place] = self.number(period.first)
+                numbers[place] = self.number(named.first)
         return numbers, junk
 
     def holds(self, period: Period) -> bool:
@@ -291,9 +320,7 @@ class Dates(Numeric):
         mine = period_of(period.first, self.by)
         return mine.first <= period.first and period.end <= mine.end
 
-    def typed_numbers(
-        self, cells: pa.Array | pa.ChunkedArray
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def typed_numbers(self, cells: pa.Array | pa.ChunkedArray) -> tuple[Reals, Flags]:
         """The same of typed dates and timestamps."""
         days = not pa.types.is_timestamp(cells.type)
         if pa.types.is_timestamp(cells.type) and cells.type.tz is not None:
@@ -310,8 +337,22 @@ class Dates(Numeric):
         units = since // (86_400 // self.per_day * ticks)
         return np.where(absent, np.nan, units.astype(np.float64)), ~absent & (days and self.per_day > 1)
 
-    def readable(self, units: NDArray[np.int64], missing: NDArray[np.bool_]) -> pa.Array:
-        """Numbers as typed dates, or as timestamps where the hour is known; as texts where they have a format."""
+    @property
+    def markers(self) -> list[float]:
+        return []  # a text that stands for a missing date is read as one
+
+    def advice(self, reason: Unplaced) -> str:
+        if reason is not Unplaced.NOT_A_NUMBER:
+            return super().advice(reason)
+        written = ' or say how they are written, such as format = "%d.%m.%Y",' if self.format is None else ""
+        return (
+            f"holds cells that are no dates such as {self.example}, or longer than a {self.by}; "
+            f'mend them,{written} or list the texts that stand for a missing date: empty = ["..."] in the schema'
+        )
+
+    def decode(self, found: Reals, missing: Flags) -> pa.Array:
+        """Typed dates, or timestamps where the hour is known; texts where they have a format."""
+        units = found.astype(np.int64)
         if self.format is not None:
             number, place = np.unique(units, return_inverse=True)
             texts = pa.array(

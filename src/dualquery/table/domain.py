@@ -27,28 +27,33 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
-from dualquery.table.columns import (
-    MAXIMAL_BINS,
-    Attribute,
-    Categorical,
-    Column,
-    Items,
-    Numeric,
-    Spread,
-    check,
-    equal_width,
-)
+from dualquery.table.columns import Attribute, Categorical, Items
 from dualquery.table.dates import Dates
+from dualquery.table.numbers import MAXIMAL_BINS, Numeric, Spread, equal_width
 from dualquery.table.toml_text import only, quoted, required, text
+
+__all__ = [
+    "MAXIMAL_BINS",
+    "Attribute",
+    "Categorical",
+    "Column",
+    "Domain",
+    "Items",
+    "Numeric",
+    "Spread",
+    "equal_width",
+]
+Column = Categorical | Numeric | Items
 
 _QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
 _NAME = rf"(?:{_QUOTED}|[^\s'\"=+<>&|!]+)"
@@ -178,19 +183,6 @@ def _check_units(rule: Sum, columns: list[Column]) -> None:
         )
 
 
-__all__ = [
-    "MAXIMAL_BINS",
-    "Attribute",
-    "Categorical",
-    "Column",
-    "Domain",
-    "Items",
-    "Numeric",
-    "Spread",
-    "equal_width",
-]
-
-
 @dataclass(frozen=True)
 class Domain:
     """All columns of a table, the flat numbering of their attributes, and the rules that records keep."""
@@ -198,7 +190,9 @@ class Domain:
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...] = ()
 
-    kind: ClassVar[str] = "records"  # of a special table the name of its section in the schema (`special`)
+    kind: ClassVar[str] = (
+        "records"  # of other kinds of tables (`kinds`) the name of their section in the schema
+    )
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -218,9 +212,23 @@ class Domain:
                     f"attribute '{name}' has the name of an item of a block; rename one of them"
                 )
             seen.add(name)
-            check(column)
+            column.check()
         for rule in self.rules:
             check_rule(rule, {column.name: column for column in self.columns})
+
+    @classmethod
+    def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Domain:
+        """What the section of this kind and the [[attribute]] sections beside it describe; files lie in `folder`."""
+        raise NotImplementedError(f"a kind of table reads its section [{cls.kind}]")
+
+    def sections(self, write: Callable[[Column], str]) -> list[str]:
+        """The sections of a schema, complete; `write` gives the [[attribute]] section of a column."""
+        return [write(column) for column in self.columns]
+
+    @property
+    def unit_columns(self) -> tuple[str, ...]:
+        """Columns that may be the unit although they are released: whose records they say is public."""
+        return ()
 
     @cached_property
     def starts(self) -> tuple[int, ...]:

@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import plain
-from dualquery.table.column_text import entries
-from dualquery.table.columns import Categorical, Column, Numeric
-from dualquery.table.domain import Domain
+from dualquery.table.columns import Categorical
+from dualquery.table.domain import Column, Domain, Numeric
 from dualquery.table.drafting import LeftOut, drafted
 from dualquery.table.reading import AnyTable, describe, is_transaction_file, read_table
 from dualquery.table.reading.source import WantedColumns, known_encoding
@@ -185,7 +184,7 @@ def _counts(column: Column) -> bool:
 def _section(column: Column, *, marked: bool) -> str:
     """The lines of an attribute, each with a mark where it was read off the data."""
     lines = ["[[attribute]]"]
-    for key, value in entries(column).items():
+    for key, value in column.entries().items():
         for line in f"{key} = {value}".splitlines():
             lines.append(f"{line}  {MARK}" if marked and key not in OPEN else line)
     return "\n".join(lines)

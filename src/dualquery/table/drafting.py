@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import distinct, is_list, numbers_of, plain, texts_of
-from dualquery.table.columns import Categorical, Column, Items, Numeric, Spread, check, equal_edges
+from dualquery.table.columns import Categorical, Items
 from dualquery.table.dates import Dates, Period, dates, period_in, period_of, period_text
-from dualquery.table.notation import numbers_written
+from dualquery.table.domain import Column
+from dualquery.table.numbers import Numeric, Spread, equal_edges
 from dualquery.table.persons import EACH, IDS, PERSONS, looks_like_id, no_unit, repeats
 from dualquery.table.schema import Schema
-from dualquery.table.special import SECTIONS
 from dualquery.types import Reals
 
 FEW = 20  # whole numbers with at most so many distinct values are categories
@@ -36,22 +36,8 @@ MANY = 200  # texts with more distinct values are taken for names, ids or free t
 SOME_ROWS = 50  # in fewer rows all values may differ by chance
 
 MARKERS = (
-    "NA",
-    "N/A",
-    "n/a",
-    "na",
-    "NaN",
-    "nan",
-    "NULL",
-    "null",
-    "None",
-    "none",
-    "?",
-    "-",
-    "--",
-    ".",
-    "missing",
-)
+    "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", "--", ".", "missing",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -272,7 +258,7 @@ def several_rows(table: pa.Table, schema: Schema) -> list[str]:
 
     It looks at cells, so it is for the curator's eyes and goes into no release.
     """
-    if schema.unit is not None or schema.domain.kind in SECTIONS:
+    if schema.unit is not None or schema.domain.kind != "records":
         return []
     known = {column.name.strip() for column in schema.domain.columns}
     times = Counter(table.column_names)
@@ -313,7 +299,7 @@ def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Colu
     guess = drafted_dates(held) or drafted_id(held) or _numeric(held, quantiles) or _categorical(held)
     try:
         if not isinstance(guess, LeftOut):
-            check(guess)
+            guess.check()
     except SchemaError:
         return LeftOut(name, "no bins were found for its numbers; write them by hand")
     return guess
@@ -362,7 +348,7 @@ def _read(held: Cells) -> tuple[Numeric, Reals, NDArray[np.bool_]]:
     best: tuple[Numeric, Reals, NDArray[np.bool_]] | None = None
     for comma in (False, True):
         column = Numeric(held.name, (0.0, 1.0), decimal_comma=comma, currency=sign)
-        numbers, junk = numbers_written(column, list(held.texts))
+        numbers, junk = column.numbers_written(list(held.texts))
         if best is None or junk.sum() < best[2].sum():
             best = column, numbers, junk
     assert best is not None

@@ -1,12 +1,8 @@
-"""From readable cells to codes.
+"""From readable tables to records, and back: `decode` gives cells that encode to the same codes again.
 
-Encoding goes by the distinct cells of a column: each is looked up once, then all rows at once. A
-number v gets the code b with edges[b] ≤ v < edges[b + 1], the last bin closed, found by bisection of
-the edges. For bins of equal width this is min(bins − 1, ⌊(v − low) / width⌋) in exact arithmetic; a
-division of floats would put 0.3 below the edge 3/10.
-
-A missing cell is one thing, whatever the column is (`columns`): null, blanks, NaN, a text that the schema
-lists as `empty`, or the label of missing cells itself. `decoding` is the way back.
+A column encodes and decodes its own cells (`columns`, `numbers`, `dates`); here are whole tables, blocks of items,
+and what goes by several columns: rows that the schema drops, persons, and of decoded numbers those that a rule of
+the schema adds up, which add up, and those that depend on other attributes, which are the same wherever these are.
 
 *Tables that do not fit into memory.* A row is encoded by itself, so the records of a table are those of its
 batches. Where the schema names a unit, what is kept of a person (`persons`) depends on that person's rows alone:
@@ -19,9 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -31,91 +26,25 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.cells import (
-    TYPED,
     as_numpy,
     by_kind,
     distinct,
     floats_of,
-    has_padding,
+    from_numpy,
     is_list,
     is_mixed,
     is_numeric,
-    near_numbers,
     number_in,
-    numbers_of,
     plain,
-    spellings,
     texts_of,
-    without_padding,
 )
-from dualquery.table.codes import OpenText, WholeRange, open_codes
-from dualquery.table.dates import Dates, is_dated
-from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
-from dualquery.table.graph import Vertex
-from dualquery.table.lookup import bins_of, looked_up
-from dualquery.table.notation import numbers_written
+from dualquery.table.domain import Categorical, Column, Dependency, Domain, Items, Numeric, Sum
 from dualquery.table.persons import baskets, kept_rows, owners_of
-from dualquery.table.points import Coordinate
 from dualquery.table.reading import AnyTable, batches, is_transaction_file, read_table
 from dualquery.table.reading.delimited import transactions
 from dualquery.table.reading.source import WantedColumns
-from dualquery.table.records import Codes, ColumnCodes, Records, SparseItems, smallest_type, taken
+from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type, taken
 from dualquery.table.schema import Schema
-
-
-class Unplaced(IntEnum):
-    """Why a cell has no code."""
-
-    EMPTY = -1
-    OUTSIDE = -2
-    NOT_A_NUMBER = -3
-
-
-def advice(column: Categorical | Numeric, reason: Unplaced) -> str:
-    """One sentence that says what to write into the schema."""
-    name = column.name
-    if reason is Unplaced.NOT_A_NUMBER and isinstance(column, Dates):
-        written = (
-            ' or say how they are written, such as format = "%d.%m.%Y",' if column.format is None else ""
-        )
-        return (
-            f"column '{name}' holds cells that are no dates such as {column.example}, or longer than a {column.by}; "
-            f'mend them,{written} or list the texts that stand for a missing date: empty = ["..."] in the schema'
-        )
-    if reason is Unplaced.NOT_A_NUMBER:
-        return (
-            f"column '{name}' holds cells that are not numbers; mend them, list the texts that stand for a "
-            'missing number, empty = ["..."] in the schema, or make the attribute categorical'
-        )
-    if isinstance(column, Numeric):
-        if reason is Unplaced.EMPTY:
-            return (
-                f"column '{name}' has empty cells or NaN; set missing = \"missing\" for it in the schema "
-                "to give them a place"
-            )
-        if isinstance(column, Coordinate):
-            return (
-                f"column '{name}' holds numbers outside its bounds; widen the bounds in the schema, or set "
-                "clamp = true in [points] to send such numbers to the nearest bound"
-            )
-        return (
-            f"column '{name}' holds numbers beyond its bin edges; widen the edges in the schema, "
-            "or set clamp = true to send such numbers to the nearest end"
-        )
-    if reason is Unplaced.EMPTY:
-        return (
-            f"column '{name}' has empty cells; set missing = \"...\" for it in the schema "
-            "to the listed value that stands for them"
-        )
-    if isinstance(column, Vertex):
-        return (
-            f"column '{name}' holds vertices outside the declared set; declare them in [graph], or leave such edges "
-            "out of the table by a rule that looks at each edge alone"
-        )
-    return (
-        f"column '{name}' holds values that the schema does not list; add them to its values, "
-        'or set unknown = "..." to the listed value that stands for them'
-    )
 
 
 def encode(source: AnyTable, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
@@ -198,116 +127,10 @@ def _containing(marker: str, cells: pa.ChunkedArray, name: str) -> NDArray[np.bo
     return np.array([*hits, False])[held.index]
 
 
-def _encoded(column: Column, cells: pa.ChunkedArray, *, typed: bool = False) -> ColumnCodes:
-    """The codes of a column; with `typed` its texts write numbers and dates that are in no notation of texts."""
+def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
     if isinstance(column, Items):
         return _encoded_items(column, cells)
-    if is_mixed(cells.type):
-        codes = np.zeros(len(cells), smallest_type(len(column.labels)))
-        for kind, rows, part in by_kind(cells):
-            codes[rows] = _encoded(column, part, typed=kind == TYPED)
-        return codes
-    if isinstance(column, OpenText | WholeRange):
-        return open_codes(column, cells)
-    near = near_numbers(cells)
-    if isinstance(column, Dates) and is_dated(cells.type):
-        numbers, junk = column.typed_numbers(cells)
-        codes = _numeric_codes(column, numbers)
-        codes[junk] = Unplaced.NOT_A_NUMBER
-    elif (
-        near is None
-        and isinstance(column, Numeric)
-        and not isinstance(column, Dates)
-        and is_numeric(cells.type)
-    ):
-        codes = _numeric_codes(column, floats_of(cells))
-    else:
-        held = near or distinct(cells, column.name)
-        texts = _without_empty(column, texts_of(held.values, column.name))
-        if isinstance(column, Numeric):
-            code_of, empty = _numeric_code_of(column, held.values, texts, typed=typed)
-        else:
-            code_of, empty = _categorical_code_of(column, texts, padded=has_padding(held.values.type))
-        codes = looked_up(np.append(code_of, empty), held.index)
-    return _placed(column, codes)
-
-
-def _without_empty(column: Categorical | Numeric, texts: list[str | None]) -> list[str | None]:
-    """The texts of distinct cells; None where the schema says that such a cell is empty."""
-    if not column.empty:
-        return texts
-    return [None if text is not None and text.strip() in column.empty else text for text in texts]
-
-
-def _placed(column: Categorical | Numeric, codes: NDArray[np.signedinteger]) -> Codes:
-    """The codes in the smallest type, once every cell has one."""
-    worst = int(codes.min(initial=0))
-    if worst < 0:
-        raise DataError(advice(column, Unplaced(worst)))
-    return codes.astype(smallest_type(len(column.labels)), copy=False)
-
-
-def _categorical_code_of(
-    column: Categorical, texts: list[str | None], *, padded: bool
-) -> tuple[NDArray[np.int64], int]:
-    """The code of each distinct cell, and that of an empty one."""
-    place = {value: number for number, value in enumerate(column.values)}
-    if padded:
-        place = {without_padding(value): number for value, number in reversed(place.items())} | place
-    unknown = int(Unplaced.OUTSIDE) if column.unknown is None else place[column.unknown]
-    absent = column.missing_code
-    empty = int(Unplaced.EMPTY) if absent is None else absent
-
-    def code(text: str | None) -> int:
-        if text is None:
-            return empty
-        for spelling in spellings(text):
-            if spelling in place:
-                return place[spelling]
-        return unknown if text.strip() else empty
-
-    return np.fromiter(map(code, texts), np.int64, len(texts)), empty
-
-
-def _numeric_code_of(
-    column: Numeric, values: pa.Array, texts: list[str | None], *, typed: bool
-) -> tuple[NDArray[np.signedinteger], int]:
-    if isinstance(column, Dates) and is_dated(values.type):
-        numbers, junk = column.typed_numbers(values)
-    elif isinstance(column, Dates):
-        numbers, junk = column.numbers_of(texts, typed=typed)
-    elif is_numeric(values.type):
-        numbers, junk = numbers_of(values, column.name)
-    elif typed:
-        numbers, junk = numbers_of(pa.array(texts, pa.large_string()), column.name)
-    else:
-        numbers, junk = numbers_written(column, texts)
-    if column.missing is not None and junk.any():
-        label = column.missing.strip()
-        junk &= np.array([text is None or text.strip() != label for text in texts])
-    codes = _numeric_codes(column, numbers)
-    codes[junk] = Unplaced.NOT_A_NUMBER
-    return codes, int(Unplaced.EMPTY) if column.missing is None else column.bins
-
-
-def _numeric_codes(column: Numeric, numbers: NDArray[np.float64]) -> NDArray[np.signedinteger]:
-    """The bin of each number; NaN is an empty cell, and so is a number that is the label for one."""
-    edges = np.array(column.edges)
-    codes = column.positions(numbers) if isinstance(column, Coordinate) else bins_of(edges, numbers)
-    least, most = numbers.min(initial=edges[0]), numbers.max(initial=edges[-1])  # NaN where there is one
-    if column.missing is None and least == edges[0] and most == edges[-1]:
-        return codes
-    if not column.clamp:
-        codes[(numbers < edges[0]) | (numbers > edges[-1])] = Unplaced.OUTSIDE
-    empty = np.isnan(numbers)
-    if column.missing is None:
-        codes[empty] = Unplaced.EMPTY
-    else:
-        markers = [] if isinstance(column, Dates) else [column.missing, *column.empty]
-        for number in map(number_in, markers):
-            empty |= numbers == (np.nan if number is None else number)
-        codes[empty] = column.bins
-    return codes
+    return column.encode(cells).astype(smallest_type(len(column.labels)), copy=False)
 
 
 def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
@@ -419,3 +242,71 @@ class _Bin:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def decode(records: Records) -> pa.Table:
+    """The records as readable columns; `encode` gives the same records back."""
+    domain = records.domain
+    codes = dict(zip((column.name for column in domain.columns), records.columns, strict=True))
+    numbers = {
+        column.name: column.spread_out(each)
+        for column, each in zip(domain.columns, records.columns, strict=True)
+        if isinstance(column, Numeric) and isinstance(each, np.ndarray)
+    }
+    columns = {column.name: column for column in domain.columns}
+    for rule in domain.rules:
+        if isinstance(rule, Sum):
+            names = (rule.total, *rule.parts)
+            _add_up([columns[name] for name in names], [codes[n] for n in names], [numbers[n] for n in names])
+    decoded = {
+        column.name: _decoded(column, each, numbers.get(column.name), records.rows)
+        for column, each in zip(domain.columns, records.columns, strict=True)
+    }
+    for rule in domain.rules:
+        if isinstance(rule, Dependency) and isinstance(columns[rule.attribute], Numeric):
+            # Records that agree on what it depends on agree on the number, too.
+            on = np.stack([np.asarray(codes[name]) for name in rule.on], axis=1)
+            _, first, group = np.unique(on, axis=0, return_index=True, return_inverse=True)
+            decoded[rule.attribute] = decoded[rule.attribute].take(from_numpy(first[group.ravel()]))
+    return pa.table(decoded)
+
+
+def _add_up(
+    columns: Sequence[Column], codes: Sequence[ColumnCodes], numbers: Sequence[NDArray[np.float64]]
+) -> None:
+    """Move the parts inside their bins, one after another, until their sum lies in the bin of the total.
+
+    Where that cannot be (the rule is broken) or a number is missing, everything stays as it is.
+    """
+    bounds, known = [], np.ones(len(numbers[0]), np.bool_)
+    for column, each in zip(columns, codes, strict=True):
+        assert isinstance(column, Numeric)
+        assert isinstance(each, np.ndarray)
+        known &= each < column.bins
+        place = np.minimum(each, column.bins - 1).astype(np.int64)
+        low, high = column.bounds()
+        bounds.append((low[place], high[place]))
+    total, *parts = numbers
+    low, high = bounds[0]
+    for part, (least, most) in zip(parts, bounds[1:], strict=True):
+        found = np.sum(parts, axis=0)
+        moved = np.clip(part + np.clip(found, low, high) - found, least, most)
+        part[known] = moved[known]
+    found = np.sum(parts, axis=0)
+    fits = known & (found >= low) & (found <= high)
+    total[fits] = found[fits]
+
+
+def _decoded(column: Column, codes: ColumnCodes, numbers: NDArray[np.float64] | None, rows: int) -> pa.Array:
+    if isinstance(column, Items):
+        assert not isinstance(codes, np.ndarray)
+        sparse = codes if isinstance(codes, SparseItems) else as_lists(codes, rows)
+        long = int(sparse.start[-1]) > np.iinfo(np.int32).max
+        lists, offset = (pa.LargeListArray, np.int64) if long else (pa.ListArray, np.int32)
+        start, ids = sparse.start.astype(offset), sparse.ids + np.int32(column.first)
+        return lists.from_arrays(from_numpy(start), from_numpy(ids))
+    assert isinstance(codes, np.ndarray)
+    if isinstance(column, Categorical):
+        return column.decode(codes)
+    assert numbers is not None
+    return column.decode(numbers, codes == column.bins)

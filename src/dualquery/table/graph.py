@@ -29,19 +29,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, SchemaError
+from dualquery.table.columns import Unplaced
 from dualquery.table.domain import Categorical, Column, Domain, equal_width
 from dualquery.table.records import Records
-from dualquery.table.toml_text import listed, quoted
+from dualquery.table.toml_text import listed, only, optional, quoted, required, text, truth, whole
 
 VERTEX = "vertex"
 MOST_VERTICES = 10_000_000
 MOST_WEIGHT = 10_000
-KEYS = ("directed", "first", "heaviest", "source", "target", "vertices", "weight", "codes")
+KEYS = (
+    "directed",
+    "first",
+    "heaviest",
+    "source",
+    "target",
+    "vertices",
+    "weight",
+    "codes",
+)  # the last in complete schemas
 
 
 @dataclass(frozen=True)
 class Vertex(Categorical):
     """A column of vertices."""
+
+    def advice(self, reason: Unplaced) -> str:
+        if reason is Unplaced.EMPTY:
+            return super().advice(reason)
+        return (
+            "holds vertices outside the declared set; declare them in [graph], or leave such edges "
+            "out of the table by a rule that looks at each edge alone"
+        )
 
 
 @dataclass(frozen=True)
@@ -63,6 +81,11 @@ class Graph(Domain):
         """The largest weight of an edge; 1 where edges have none."""
         return len(self.columns[2].labels) - 1 if len(self.columns) > 2 else 1
 
+    @property
+    def unit_columns(self) -> tuple[str, ...]:
+        """Who pays may be whom an edge belongs to."""
+        return tuple(column.name for column in self.columns[:2])
+
     @cached_property
     def place(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.vertices)}
@@ -82,6 +105,46 @@ class Graph(Domain):
             source, target = np.minimum(source, target), np.maximum(source, target)
         weights = cast("NDArray[Any]", records.columns[2]).astype(np.int64) if len(self.columns) > 2 else None
         return source, target, weights
+
+    @classmethod
+    def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Graph:
+        """The graph of [graph] and of the attributes of its vertices."""
+        only(section, "[graph]", {*KEYS})
+        if ("weight" in section) != ("heaviest" in section):
+            raise SchemaError(
+                "[graph]: 'weight' names a column and 'heaviest' is a whole number; give both or none"
+            )
+        names, held = _vertices(section, columns, folder)
+        kinds = {"source": text, "target": text, "weight": text, "heaviest": whole, "directed": truth}
+        given = {
+            key: required(section, "[graph]", key, kind) for key, kind in kinds.items() if key in section
+        }
+        return graph_of(names, **given, held=held)
+
+    def sections(self, write: Callable[[Column], str]) -> list[str]:
+        """[graph] with all its vertices, [graph.codes] with what is public about them, and the attributes."""
+        names = self.vertices
+        lines = [
+            "[graph]",
+            f"source = {quoted(self.columns[0].name)}",
+            f"target = {quoted(self.columns[1].name)}",
+        ]
+        if not self.directed:
+            lines.append("directed = false")
+        if len(self.columns) > 2:
+            lines += [f"weight = {quoted(self.columns[2].name)}", f"heaviest = {self.heaviest}"]
+        first = int(names[0]) if names[0].isdecimal() and len(names[0]) < 10 else -1
+        if first >= 0 and names == tuple(map(str, range(first, first + len(names)))):
+            lines += [f"vertices = {len(names)}", f"first = {first}"]
+        else:
+            lines.append(f"vertices = {listed([quoted(name) for name in names])}")
+        if self.attributes is None:
+            return ["\n".join(lines)]
+        codes = [
+            f"{quoted(column.name)} = {listed([str(code) for code in np.frombuffer(each, '<i4')])}"
+            for column, each in zip(self.attributes.columns, self.codes, strict=True)
+        ]
+        return ["\n".join(lines), "\n".join(["[graph.codes]", *codes]), *map(write, self.attributes.columns)]
 
 
 def graph_of(
@@ -111,45 +174,6 @@ def graph_of(
     return Graph(tuple(columns), directed=directed, attributes=attributes, codes=codes)
 
 
-def read(section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Graph:
-    """The graph of [graph] and of the attributes of its vertices."""
-    for key in section:
-        if key not in KEYS:
-            raise SchemaError(
-                f"[graph] has a key '{key}' that means nothing here; it may have {', '.join(KEYS[:-1])}"
-            )
-    weight = _text(section, "weight", None)
-    heaviest = section.get("heaviest", 1)
-    if (
-        not isinstance(heaviest, int)
-        or isinstance(heaviest, bool)
-        or (weight is None) != ("heaviest" not in section)
-    ):
-        raise SchemaError(
-            "[graph]: 'weight' names a column and 'heaviest' is a whole number; give both or none"
-        )
-    directed = section.get("directed", True)
-    if not isinstance(directed, bool):
-        raise SchemaError("[graph]: 'directed' must be true or false")
-    names, held = _vertices(section, columns, folder)
-    return graph_of(
-        names,
-        source=cast("str", _text(section, "source", "source")),
-        target=cast("str", _text(section, "target", "target")),
-        directed=directed,
-        weight=weight,
-        heaviest=heaviest,
-        held=held,
-    )
-
-
-def _text(section: Mapping[str, Any], key: str, usual: str | None) -> str | None:
-    value = section.get(key, usual)
-    if value is not None and not isinstance(value, str):
-        raise SchemaError(f"[graph]: '{key}' must be a text in quotes")
-    return value
-
-
 def _vertices(
     section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None
 ) -> tuple[tuple[str, ...], Records | None]:
@@ -157,8 +181,8 @@ def _vertices(
     if isinstance(given, str):
         return _from_file(given, columns, folder)
     if isinstance(given, int) and not isinstance(given, bool) and 2 <= given <= MOST_VERTICES:
-        first = section.get("first", 0)
-        if not isinstance(first, int) or isinstance(first, bool) or first < 0:
+        first = optional(section, "[graph]", "first", whole) or 0
+        if first < 0:
             raise SchemaError("[graph]: 'first' must be a whole number, 0 or more")
         names = tuple(map(str, range(first, first + given)))
     elif isinstance(given, list) and all(isinstance(name, str) for name in given):
@@ -192,30 +216,3 @@ def _from_file(
         return names, encode(table, Domain(columns)) if columns else None
     except DualQueryError as problem:
         raise SchemaError(f"[graph]: the file of vertices '{name}' cannot be used: {problem}") from None
-
-
-def text(domain: Domain, write: Callable[[Column], str]) -> list[str]:
-    """[graph] with all its vertices, [graph.codes] with what is public about them, and the attributes."""
-    assert isinstance(domain, Graph)
-    names = domain.vertices
-    lines = [
-        "[graph]",
-        f"source = {quoted(domain.columns[0].name)}",
-        f"target = {quoted(domain.columns[1].name)}",
-    ]
-    if not domain.directed:
-        lines.append("directed = false")
-    if len(domain.columns) > 2:
-        lines += [f"weight = {quoted(domain.columns[2].name)}", f"heaviest = {domain.heaviest}"]
-    first = int(names[0]) if names[0].isdecimal() and len(names[0]) < 10 else -1
-    if first >= 0 and names == tuple(map(str, range(first, first + len(names)))):
-        lines += [f"vertices = {len(names)}", f"first = {first}"]
-    else:
-        lines.append(f"vertices = {listed([quoted(name) for name in names])}")
-    if domain.attributes is None:
-        return ["\n".join(lines)]
-    codes = [
-        f"{quoted(column.name)} = {listed([str(code) for code in np.frombuffer(each, '<i4')])}"
-        for column, each in zip(domain.attributes.columns, domain.codes, strict=True)
-    ]
-    return ["\n".join(lines), "\n".join(["[graph.codes]", *codes]), *map(write, domain.attributes.columns)]

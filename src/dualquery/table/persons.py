@@ -48,8 +48,9 @@ def check_unit(domain: Domain, unit: str | None, *, long: bool, drops_rows: bool
         return
     if not unit.strip():
         raise SchemaError("[table]: 'unit' must be the name of a column, and it is blank")
-    ends = [column.name for column in domain.columns[:2]] if domain.kind == "graph" and not long else []
-    if unit not in ends and unit.strip() in {column.name.strip() for column in domain.columns}:
+    if (long or unit not in domain.unit_columns) and unit.strip() in {
+        column.name.strip() for column in domain.columns
+    }:
         raise SchemaError(
             f"'{unit}' is both the unit and an attribute; a unit is never released, so remove one of them"
         )

@@ -14,41 +14,24 @@ the absolute differences, in the unit of the columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
+from dualquery.table.columns import Unplaced, unlisted
 from dualquery.table.domain import Column, Domain, Numeric
-from dualquery.table.toml_text import figure, quoted
+from dualquery.table.toml_text import figure, numbers, only, optional, quoted, truth
 
 KNOTS = 256  # intervals between the knots of a curve (`mechanisms.distances`)
 STEPS = 64  # positions between two knots
 GRID = KNOTS * STEPS
 MOST_COLUMNS = 10_000
-
-
-class Positions(Sequence[str]):
-    """The labels of a coordinate: its positions, written when somebody asks."""
-
-    def __len__(self) -> int:
-        return GRID + 1
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[str]: ...
-    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
-        found = range(GRID + 1)[place]
-        return str(found) if isinstance(found, int) else [str(each) for each in found]
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str, range(GRID + 1))
 
 
 @dataclass(frozen=True)
@@ -65,12 +48,20 @@ class Coordinate(Numeric):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        return cast("tuple[str, ...]", Positions())  # as long as a tuple of them, and not written out
+        return unlisted(GRID + 1)
 
     def positions(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
         """The nearest position of each number; those of numbers beyond the bounds are the caller's to refuse."""
         scaled = np.nan_to_num((numbers - self.low) / self.width * GRID, nan=0.0)
         return np.rint(np.clip(scaled, 0, GRID)).astype(np.int64)
+
+    def advice(self, reason: Unplaced) -> str:
+        if reason is not Unplaced.OUTSIDE:
+            return super().advice(reason)
+        return (
+            "holds numbers outside its bounds; widen the bounds in the schema, or set "
+            "clamp = true in [points] to send such numbers to the nearest bound"
+        )
 
 
 @dataclass(frozen=True)
@@ -88,6 +79,27 @@ class Points(Domain):
         """Of each column, in its own unit."""
         return np.array([each.width for each in self.coordinates])
 
+    @classmethod
+    def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Points:
+        """The domain of [points] and [points.columns]."""
+        only(section, "[points]", {"clamp", "columns"})
+        if columns:
+            raise SchemaError(
+                "a table of [points] has no [[attribute]]; name its columns in [points.columns]"
+            )
+        clamp, bounds = optional(section, "[points]", "clamp", truth) or False, section.get("columns", {})
+        if not isinstance(bounds, dict):
+            raise SchemaError("[points]: 'columns' must be a section, [points.columns]")
+        return points_of({name: _bounds(name, each) for name, each in bounds.items()}, clamp=clamp)
+
+    def sections(self, write: Callable[[Column], str]) -> list[str]:
+        """[points] and [points.columns]."""
+        clamped = self.coordinates[0].clamp
+        bounds = [
+            f"{quoted(each.name)} = [{', '.join(map(figure, each.edges))}]" for each in self.coordinates
+        ]
+        return ["[points]" + ("\nclamp = true" if clamped else ""), "\n".join(["[points.columns]", *bounds])]
+
 
 def points_of(bounds: Mapping[str, tuple[float, float]], *, clamp: bool = False) -> Points:
     """A table of points whose columns have these bounds."""
@@ -103,39 +115,9 @@ def points_of(bounds: Mapping[str, tuple[float, float]], *, clamp: bool = False)
     return Points(tuple(Coordinate(name, (low, high), clamp=clamp) for name, (low, high) in bounds.items()))
 
 
-def read(section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Points:
-    """The domain of [points] and [points.columns]."""
-    for key in section:
-        if key not in ("columns", "clamp"):
-            raise SchemaError(
-                f"[points] has a key '{key}' that means nothing here; it may have clamp, columns"
-            )
-    if columns:
-        raise SchemaError("a table of [points] has no [[attribute]]; name its columns in [points.columns]")
-    clamp, bounds = section.get("clamp", False), section.get("columns", {})
-    if not isinstance(clamp, bool) or not isinstance(bounds, dict):
-        raise SchemaError(
-            "[points]: 'clamp' must be true or false, and 'columns' a section, [points.columns]"
-        )
-    return points_of({name: _bounds(name, each) for name, each in bounds.items()}, clamp=clamp)
-
-
 def _bounds(name: str, given: object) -> tuple[float, float]:
-    whole = isinstance(given, list) and len(given) == 2
-    if not whole or not all(
-        isinstance(x, int | float) and not isinstance(x, bool) for x in cast("list[Any]", given)
-    ):
-        raise SchemaError(f"[points.columns]: '{name}' needs its bounds, like {name} = [0, 100]")
-    low, high = cast("list[float]", given)
     try:
-        return float(low), float(high)
-    except OverflowError:
-        raise SchemaError(f"[points.columns]: the bounds of '{name}' are beyond all numbers") from None
-
-
-def text(domain: Domain, write: Callable[[Column], str]) -> list[str]:
-    """[points] and [points.columns]."""
-    assert isinstance(domain, Points)
-    clamped = domain.coordinates[0].clamp
-    bounds = [f"{quoted(each.name)} = [{', '.join(map(figure, each.edges))}]" for each in domain.coordinates]
-    return ["[points]" + ("\nclamp = true" if clamped else ""), "\n".join(["[points.columns]", *bounds])]
+        low, high = numbers(given)
+    except ValueError:
+        raise SchemaError(f"[points.columns]: '{name}' needs its bounds, like {name} = [0, 100]") from None
+    return low, high

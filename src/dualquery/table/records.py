@@ -12,7 +12,7 @@ nobody may write to them afterwards.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,15 @@ class Records:
         """Some records, in this order; one may be taken more than once."""
         return Records(self.domain, len(rows), taken(self.columns, rows))
 
+    def with_more(self, rows: NDArray[np.integer]) -> Records:
+        """The records, and behind them those of a matrix."""
+        more = Records.from_rows(self.domain, rows)
+        columns = tuple(
+            _joined(first, self.rows, second, more.rows)
+            for first, second in zip(self.columns, more.columns, strict=True)
+        )
+        return Records(self.domain, self.rows + more.rows, columns)
+
 
 def taken(columns: tuple[ColumnCodes, ...], rows: NDArray[np.int64]) -> tuple[ColumnCodes, ...]:
     """Some rows of encoded columns."""
@@ -118,18 +127,33 @@ def taken(columns: tuple[ColumnCodes, ...], rows: NDArray[np.int64]) -> tuple[Co
 
 def _taken(codes: ColumnCodes, rows: NDArray[np.int64]) -> ColumnCodes:
     if isinstance(codes, SparseItems):
-        lengths = np.diff(codes.start)[rows]
+        lengths = codes.start[rows + 1] - codes.start[rows]
         start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         places = np.arange(start[-1]) + np.repeat(codes.start[rows] - start[:-1], lengths)
         return SparseItems(start, codes.ids[places])
     if isinstance(codes, BitItems):
-        size = 64 * codes.words.shape[1]
+        byte, bit = rows >> 3, np.uint8(1) << (rows & 7).astype(np.uint8)
         parts = [  # a few items at a time, so that the bits are never all spread out
-            pack_bits(unpack_bits(codes.words[first : first + 64], size)[:, rows] != 0)
+            pack_bits(codes.words[first : first + 64].view(np.uint8)[:, byte] & bit != 0)
             for first in range(0, len(codes.words), 64)
         ]
         return BitItems(np.concatenate(parts))
     return codes[rows]
+
+
+def _joined(first: ColumnCodes, rows: int, second: ColumnCodes, more: int) -> ColumnCodes:
+    """Codes of so many rows, and behind them those of so many more."""
+    if isinstance(first, SparseItems):
+        lists = second if isinstance(second, SparseItems) else as_lists(cast("BitItems", second), more)
+        start = np.concatenate([first.start, first.start[-1] + lists.start[1:]])
+        return SparseItems(start, np.concatenate([first.ids, lists.ids]))
+    if isinstance(first, BitItems):
+        assert isinstance(second, BitItems)
+        bits = [unpack_bits(first.words, rows), unpack_bits(second.words, more)]
+        return BitItems(pack_bits(np.concatenate(bits, axis=1) != 0))
+    assert isinstance(second, np.ndarray)
+    joined: Codes = np.concatenate([first, second])
+    return joined
 
 
 def _check(column: Column, codes: ColumnCodes, rows: int) -> None:
@@ -222,52 +246,3 @@ def as_lists(bits: BitItems, rows: int) -> SparseItems:
         lengths.append(np.bincount(owner, minlength=number))
         ids.append(held.astype(np.int32))
     return SparseItems(np.cumsum(np.concatenate(lengths)), np.concatenate(ids))
-
-
-Rows = NDArray[np.uint32]
-
-
-def rows_at(records: Records, places: NDArray[np.int64]) -> Rows:
-    """The records at these places: a row each, a column an attribute."""
-    domain = records.domain
-    out = np.zeros((len(places), domain.width), np.uint32)
-    for position, codes in enumerate(records.columns):
-        first, last = domain.starts[position], domain.starts[position + 1]
-        if isinstance(codes, SparseItems):
-            for i, place in enumerate(places.tolist()):
-                out[i, first + codes.ids[codes.start[place] : codes.start[place + 1]].astype(np.int64)] = 1
-        elif isinstance(codes, BitItems):
-            words = codes.words[:, places >> 6]
-            bits = (words >> (places & 63).astype(np.uint64)) & np.uint64(1)
-            out[:, first:last] = bits.T
-        else:
-            out[:, first] = codes[places]
-    return out
-
-
-def with_more(records: Records, rows: Rows) -> Records:
-    """The records, and behind them these rows."""
-    more = Records.from_rows(records.domain, rows)
-    columns = tuple(
-        _behind(first, records.rows, second, more.rows)
-        for first, second in zip(records.columns, more.columns, strict=True)
-    )
-    return Records(records.domain, records.rows + more.rows, columns)
-
-
-def _behind(first: ColumnCodes, rows: int, second: ColumnCodes, more: int) -> ColumnCodes:
-    if isinstance(second, BitItems):
-        bits = unpack_bits(second.words, more)
-        if isinstance(first, SparseItems):
-            owner, ids = np.nonzero(bits.T)
-            start = np.cumsum(np.bincount(owner, minlength=more)) + first.start[-1]
-            return SparseItems(
-                np.concatenate([first.start, start]), np.concatenate([first.ids, ids.astype(first.ids.dtype)])
-            )
-        assert isinstance(first, BitItems)
-        whole = np.concatenate([unpack_bits(first.words, rows), bits], axis=1)
-        return BitItems(pack_bits(whole != 0))
-    assert isinstance(first, np.ndarray)
-    assert isinstance(second, np.ndarray)
-    joined: Codes = np.concatenate([first, second])
-    return joined

@@ -45,20 +45,29 @@ of the schema is left out. The number of those left depends on private cells, so
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dualquery.errors import SchemaError
-from dualquery.table.column_text import column_in, entries
-from dualquery.table.domain import Domain, rule_entries, rule_in
+from dualquery.register import KINDS
+from dualquery.table.columns import Categorical, Items
+from dualquery.table.dates import Dates
+from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_in
 from dualquery.table.persons import PERSONS, check_unit, no_unit
 from dualquery.table.reading.source import known_encoding
-from dualquery.table.special import SECTIONS, check_special, read_special, special_text
-from dualquery.table.toml_text import commented, document, only, optional, quoted, text, truth
+from dualquery.table.toml_text import commented, document, only, optional, quoted, required, text, truth
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
+KEYS = ("draft", "table", "attribute", "rule")  # and the name of a kind of table
+COLUMNS: tuple[tuple[tuple[str, ...], type[Categorical | Numeric | Dates | Items]], ...] = (
+    (("values",), Categorical),
+    (("edges",), Numeric),
+    (("low", "high", "bins"), Numeric),
+    (("from", "to", "by"), Dates),
+    (("count",), Items),
+)  # of columns, by the keys that no other has
 MARK = "# from the data"  # behind each line of a draft that was read off the table
 
 
@@ -78,7 +87,10 @@ class Schema:
 
     def __post_init__(self) -> None:
         check_unit(self.domain, self.unit, long=self.long, drops_rows=self.drops_rows)
-        check_special(self.domain, drops_rows=self.drops_rows)
+        if self.drops_rows and self.domain.kind != "records":
+            raise SchemaError(
+                f"[{self.domain.kind}]: 'drop_rows_containing' is for tables of attributes; remove it"
+            )
 
     @property
     def drops_rows(self) -> bool:
@@ -95,7 +107,7 @@ class Schema:
                 f"the schema no longer says 'draft = true', but has {lines} with '{MARK}'; no guarantee holds until "
                 "all of it is public knowledge: go through it, and delete the remark behind what is"
             )
-        if self.unit is None and self.domain.kind not in SECTIONS:
+        if self.unit is None and self.domain.kind == "records":
             names = [column.name for column in self.domain.columns]
             doubts += [no_unit("attribute", name) for name in names if PERSONS.fullmatch(name.strip())]
         return doubts
@@ -148,10 +160,7 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
         table["long"] = "true"
     if table:
         parts.append(_section("[table]", table))
-    if schema.domain.kind in SECTIONS:
-        parts += special_text(schema.domain, lambda column: _section("[[attribute]]", entries(column)))
-    else:
-        parts += [_section("[[attribute]]", entries(column)) for column in schema.domain.columns]
+    parts += schema.domain.sections(lambda column: _section("[[attribute]]", column.entries()))
     parts += [_section("[[rule]]", rule_entries(rule)) for rule in schema.domain.rules]
     return "\n\n".join(parts) + "\n"
 
@@ -162,7 +171,8 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
 def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     if "unit" in document:
         raise SchemaError("'unit' belongs into the section [table]: write that line above it")
-    only(document, "the schema", {"draft", "table", "attribute", "rule", *SECTIONS})
+    kinds = [name for name in document if name not in KEYS and name in KINDS]
+    only(document, "the schema", {*KEYS, *kinds})
     draft = optional(document, "the schema", "draft", truth) or False
     table, attributes = document.get("table", {}), document.get("attribute", [])
     if not isinstance(table, dict):
@@ -182,8 +192,39 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     long = optional(table, "[table]", "long", truth) or False
     encoding = optional(table, "[table]", "encoding", text)
     encoding = None if encoding is None else known_encoding(encoding)
-    domain = read_special(document, columns, folder) or Domain(columns, rules)
+    domain = _of_kind(kinds, document, columns, folder) if kinds else Domain(columns, rules)
     return Schema(domain, marker, draft, unit, long, encoding)
+
+
+def _of_kind(
+    kinds: Sequence[str], document: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None
+) -> Domain:
+    """The domain that the section of a kind of table describes (`kinds`)."""
+    if len(kinds) > 1:
+        raise SchemaError(f"a table is one of [{kinds[0]}] and [{kinds[1]}]; keep one of these sections")
+    name, section = kinds[0], document[kinds[0]]
+    if "rule" in document:
+        raise SchemaError(f"rules are for tables of attributes, and this is a table of [{name}]; remove them")
+    if not isinstance(section, dict):
+        raise SchemaError(f"'{name}' must be a section, [{name}]")
+    domain: type[Domain] = KINDS[name].domain
+    return domain.read(section, columns, folder)
+
+
+def column_in(entry: Mapping[str, Any], place: int) -> Column:
+    """The column that an entry of the file describes: one key that only a kind has says which it is."""
+    name = required(entry, f"attribute number {place}", "name", text)
+    where = f"attribute '{name}'"
+    given = [
+        (key, kind) for keys, kind in COLUMNS if (key := next((key for key in keys if key in entry), None))
+    ]
+    if not given:
+        raise SchemaError(
+            f"{where} needs 'values', or 'low', 'high' and 'bins', or 'edges', or 'from', 'to' and 'by', or 'count'"
+        )
+    if len(given) > 1:
+        raise SchemaError(f"{where} gives both '{given[0][0]}' and '{given[1][0]}'; keep one")
+    return given[0][1].read(name, where, entry)
 
 
 # Writing.

@@ -103,7 +103,7 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def period(value: object) -> str:
+def dated(value: object) -> str:
     """A date: a text, or what TOML itself writes as a date."""
     if isinstance(value, date):  # of which a moment is one, too
         return value.isoformat()

@@ -116,7 +116,7 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
     density, share = Density.of(task.domain), density_share(task.budget.accounting)
     free, noise = _free(wanted.free, task, density, share)
     reserved = tuple(
-        Step("measure one-way counts", noise.event(each.sensitivity(task.budget.neighbours)))
+        Step("measure one-way counts", noise.event(task.budget.neighbours.sensitivity(each.bound())))
         for each in density.statistics
         if noise is not None
     )

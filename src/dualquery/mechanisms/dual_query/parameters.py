@@ -47,13 +47,13 @@ from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.scores import SignedErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Rate
-from dualquery.privacy.statistics import GroupCounts
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.group import Predicates
+from dualquery.queries.group import Group, Predicates
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
 
 OneWay = NDArray[np.integer] | NDArray[np.floating]
+NO_SLACK = Fraction(0)
 
 
 class Free(Enum):
@@ -99,16 +99,16 @@ class Density:
         return Density(domain, Conjunctions(domain, predicates, literals), Tables(domain, wider))
 
     @property
-    def statistics(self) -> tuple[GroupCounts, ...]:
+    def statistics(self) -> tuple[Group, ...]:
         """What is measured: those of the two that ask for anything."""
-        return tuple(GroupCounts(group) for group in (self.ones, self.tables) if group.size)
+        return tuple(group for group in (self.ones, self.tables) if group.size)
 
     def noise(self, budget: Budget, share: float) -> Noise:
         """The noise with which all one-way counts together cost `share` of the budget.
 
         Gaussian under zCDP: σ² = Δ₂² / (2 · share · ρ). Laplace under pure DP: b = Δ₁ / (share · ε).
         """
-        moved = [each.sensitivity(budget.neighbours) for each in self.statistics]
+        moved = [budget.neighbours.sensitivity(each.bound()) for each in self.statistics]
         together = Sensitivity(sum(each.l1 for each in moved), sum(each.l2_squared for each in moved))
         if budget.accounting is Accounting.PURE:
             return Laplace(together.l1 / part_of(Fraction(budget.epsilon), share))
@@ -152,84 +152,83 @@ def density_share(accounting: Accounting) -> float:
     return 0.1 if accounting is not Accounting.PURE else 0.2
 
 
+class Learning(NamedTuple):
+    """η, s and T of Algorithm 2."""
+
+    learning_rate: float
+    samples: int
+    rounds: int
+
+
 def dual_query_pure(
-    *, learning_rate: float, samples: int, rounds: int, rows: int, neighbours: Neighbours
+    learning: Learning, rows: int, neighbours: Neighbours, slack: Fraction = NO_SLACK
 ) -> Fraction:
-    """Pure ε = w η T (T − 1) s / (2n). With w = 2: Theorem 4.2."""
-    step = _step(learning_rate, samples, rows, neighbours)
-    return samples * step * _first_powers(rounds)
+    """Pure ε = w η T (T − 1) s / (2n). With w = 2: Theorem 4.2. `slack` is added to the range of all later draws."""
+    step, rounds = _step(learning, rows, neighbours), learning.rounds
+    return learning.samples * (step * _first_powers(rounds) + slack * (rounds - 1))
 
 
 def dual_query_advanced(
-    *, learning_rate: float, samples: int, rounds: int, rows: int, neighbours: Neighbours, delta: float
+    learning: Learning, rows: int, neighbours: Neighbours, slack: Fraction = NO_SLACK, *, delta: float
 ) -> float:
     """ε = ε' (√(2k ln(1/δ)) + k (e^ε' − 1)), ε' = w η (T − 1)/n, k = s (T − 1). With w = 2: Theorem 4.3."""
-    step = _step(learning_rate, samples, rows, neighbours)
-    return advanced_composition(step * (rounds - 1), samples * (rounds - 1), delta=delta)
+    step, later = _step(learning, rows, neighbours), learning.rounds - 1
+    return advanced_composition(step * later + slack, learning.samples * later, delta=delta)
 
 
 def dual_query_rho(
-    *, learning_rate: float, samples: int, rounds: int, rows: int, neighbours: Neighbours
+    learning: Learning, rows: int, neighbours: Neighbours, slack: Fraction = NO_SLACK
 ) -> Fraction:
     """ρ = Σ_t s (w η (t − 1)/n)² / 8. With w = 2: s η² T (T − 1)(2T − 1) / (12 n²)."""
-    step = _step(learning_rate, samples, rows, neighbours)
-    return samples * step**2 * _second_powers(rounds) / 8
+    step, rounds = _step(learning, rows, neighbours), learning.rounds
+    squares = step**2 * _second_powers(rounds) + 2 * step * slack * _first_powers(rounds)
+    return learning.samples * (squares + slack**2 * (rounds - 1)) / 8
+
+
+def pays_for(budget: Budget, learning: Learning, rows: int, slack: Fraction) -> bool:
+    """Whether its rounds fit. The ledger rounds each of them up to a unit; two units a round leave room."""
+    setting, room = (learning, rows, budget.neighbours, slack), 2 * learning.rounds
+    if budget.accounting is Accounting.THEOREM_4_3:
+        return dual_query_advanced(*setting, delta=budget.delta) * (1 + 1e-12) <= budget.epsilon
+    if budget.accounting is Accounting.ZCDP:
+        limit = rho_units_of(epsilon=budget.epsilon, delta=budget.delta)
+        return dual_query_rho(*setting) * UNITS + room <= limit
+    if budget.accounting is Accounting.PURE:
+        return dual_query_pure(*setting) * UNITS + room <= decimal(budget.epsilon) * UNITS
+    raise BudgetError("Gaussian accounting pays for Gaussian noise only; DualQuery draws, so use zcdp.")
 
 
 def largest_rounds(
-    budget: Budget, *, learning_rate: float, samples: int, rows: int, slack: Fraction = Fraction(0)
+    budget: Budget, *, learning_rate: float, samples: int, rows: int, slack: Fraction = NO_SLACK
 ) -> int:
     """The largest number of rounds T that the budget pays for; at least 1, because round 1 is free.
 
     `slack` is what the sampler adds to the range of every draw after round 1. A ledger of this budget
     accepts every charge of the T rounds, its roundings included.
     """
-    affordable = pays_for(budget, learning_rate=learning_rate, samples=samples, rows=rows, slack=slack)
-    enough, too_many = 1, 2
-    while affordable(too_many):
-        enough, too_many = too_many, 2 * too_many
+
+    def fits(rounds: int) -> bool:
+        return pays_for(budget, Learning(learning_rate, samples, rounds), rows, slack)
+
+    too_many = 2
+    while fits(too_many):
+        too_many *= 2
+    return _largest(fits, too_many // 2, too_many)
+
+
+def _largest(fits: Callable[[int], bool], enough: int, too_many: int) -> int:
+    """The largest number that fits, between one that does and one that does not."""
     while too_many - enough > 1:
         middle = (enough + too_many) // 2
-        enough, too_many = (middle, too_many) if affordable(middle) else (enough, middle)
+        enough, too_many = (middle, too_many) if fits(middle) else (enough, middle)
     return enough
 
 
-def pays_for(
-    budget: Budget, *, learning_rate: float, samples: int, rows: int, slack: Fraction = Fraction(0)
-) -> Callable[[int], bool]:
-    """Whether T rounds fit. The ledger rounds each round up to a unit; two units a round leave room."""
-    step = _step(learning_rate, samples, rows, budget.neighbours)
-    if budget.accounting is Accounting.ZCDP:
-        limit = rho_units_of(epsilon=budget.epsilon, delta=budget.delta)
-
-        def by_rho(rounds: int) -> bool:
-            squares = step**2 * _second_powers(rounds) + 2 * step * slack * _first_powers(rounds)
-            rho = samples * (squares + slack**2 * (rounds - 1)) / 8
-            return rho * UNITS + 2 * rounds <= limit
-
-        return by_rho
-    if budget.accounting is Accounting.PURE:
-
-        def by_sum(rounds: int) -> bool:
-            pure = samples * (step * _first_powers(rounds) + slack * (rounds - 1))
-            return pure * UNITS + 2 * rounds <= decimal(budget.epsilon) * UNITS
-
-        return by_sum
-    if budget.accounting is Accounting.THEOREM_4_3:
-
-        def by_theorem(rounds: int) -> bool:
-            each, draws = step * (rounds - 1) + slack, samples * (rounds - 1)
-            return advanced_composition(each, draws, delta=budget.delta) * (1 + 1e-12) <= budget.epsilon
-
-        return by_theorem
-    raise BudgetError("Gaussian accounting pays for Gaussian noise only; DualQuery draws, so use zcdp.")
-
-
-def _step(learning_rate: float, samples: int, rows: int, neighbours: Neighbours) -> Fraction:
+def _step(learning: Learning, rows: int, neighbours: Neighbours) -> Fraction:
     """How much the range of the log-weights grows a round: w η / n."""
-    if not learning_rate > 0 or samples < 1 or rows < 1:
+    if not learning.learning_rate > 0 or learning.samples < 1 or rows < 1:
         raise BudgetError("The learning rate, the samples and the number of records must be positive.")
-    return signed_range(neighbours, 1) * decimal(learning_rate) / rows
+    return signed_range(neighbours, 1) * decimal(learning.learning_rate) / rows
 
 
 def _first_powers(rounds: int) -> int:
@@ -247,14 +246,6 @@ ROUNDS_WANTED = 40
 SAMPLES_LEAST = 60
 SAMPLES_MOST = 50_000
 SAMPLES_A_DECISION = 3  # the most that unspent budget buys
-
-
-class Learning(NamedTuple):
-    """η, s and T of Algorithm 2."""
-
-    learning_rate: float
-    samples: int
-    rounds: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,9 +273,7 @@ def from_theory(task: Task, *, alpha: float, beta: float) -> Learning:
     samples = math.ceil(48 * (log_universe + math.log(2 * rounds / beta)) / alpha**2)
     learning = Learning(alpha / 4, samples, rounds)
     # The closed form settles it in no time; what passes is listed step by step, and the ledger decides.
-    if not pays_for(task.budget, learning_rate=alpha / 4, samples=samples, rows=task.rows, slack=SLACK)(
-        rounds
-    ):
+    if not pays_for(task.budget, learning, task.rows, SLACK):
         raise too_dear(task, learning, alpha)
     return learning
 
@@ -386,11 +375,11 @@ def _most_rounds(task: Task, learning_rate: float, samples: int, reserved: tuple
     bound = largest_rounds(
         task.budget, learning_rate=learning_rate, samples=samples, rows=task.rows, slack=SLACK
     )
-    enough, too_many = 1, min(bound, ROUNDS_MOST) + 1
-    while too_many - enough > 1:
-        middle = (enough + too_many) // 2
-        fits = _affordable(task, Learning(learning_rate, samples, middle), reserved)
-        enough, too_many = (middle, too_many) if fits else (enough, middle)
+
+    def fits(rounds: int) -> bool:
+        return _affordable(task, Learning(learning_rate, samples, rounds), reserved)
+
+    enough = _largest(fits, 1, min(bound, ROUNDS_MOST) + 1)
     if enough < 2:
         raise BudgetError(
             f"a budget of epsilon = {task.budget.epsilon:g} pays for no round of DualQuery beyond the free "

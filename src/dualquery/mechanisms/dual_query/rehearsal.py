@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dualquery.counting.counter import Countable
+from dualquery.counting.counter import Counter
 from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
 from dualquery.game.play import play
 from dualquery.game.query_players import LearningQueryPlayer
@@ -24,11 +22,13 @@ from dualquery.mechanisms.dual_query.parameters import Density, Free, Learning, 
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.scores import Score
 from dualquery.privacy.selection import Rate, Selected, draw
+from dualquery.queries.countable import Countable
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
+from dualquery.types import Integers
 
 DECISIONS_MOST = 2000
 QUERIES_MOST = 20_000
@@ -44,17 +44,19 @@ class Rehearsed(NamedTuple):
     round_seconds: float
 
 
-@dataclass(frozen=True)
-class PublicNumbers:
+class PublicNumbers(Counter):
     """A counter of a workload whose counts are public: there are no records behind it."""
 
-    domain: Domain
-    true_rows: int
-    numbers: NDArray[np.int64]
-    records_per_person: None = None
+    def __init__(self, domain: Domain, rows: int, numbers: Integers) -> None:
+        super().__init__(domain)
+        self._rows, self._numbers = rows, numbers
 
-    def true_counts(self, countable: Countable, *, kept: bool = False) -> NDArray[np.int64]:
-        return self.numbers
+    @property
+    def true_rows(self) -> int:
+        return self._rows
+
+    def _counted(self, what: Countable) -> Integers:
+        return self._numbers
 
 
 class PublicChooser:
@@ -110,7 +112,7 @@ def _rehearsed_fallback(
     if free is not Free.DENSITY:
         return zeros(table.domain) if free is Free.ZEROS else uniform(table.domain)
     density = Density.of(table.domain)
-    counts = [each.group.counts(table) * (rows / table.rows) for each in density.statistics]
+    counts = [each.counts(table) * (rows / table.rows) for each in density.statistics]
     noisy = [part + rng.normal(0, deviation, len(part)) for part in counts]
     return density.fallback([*noisy], rows=rows, deviation=deviation)
 

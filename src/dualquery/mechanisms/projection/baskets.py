@@ -25,13 +25,21 @@ from dualquery.fitting.wide import (
     upper_quantile,
 )
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
-from dualquery.mechanisms.projection.plans import built, per_query, plainer
-from dualquery.mechanisms.shares import SHARE_OF_TOTAL, Purse, Shares, measures_total, shares_of
+from dualquery.mechanisms.shares import (
+    SHARE_OF_TOTAL,
+    FitCost,
+    Purse,
+    Shares,
+    built,
+    measures_total,
+    per_query,
+    plainer,
+    shares_of,
+)
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.statistics import ItemCounts, PairCounts, number_of_records
-from dualquery.privacy.wide_statistics import LengthCounts
 from dualquery.queries.binary import Binary, HeldItems, HeldLengths, HeldPairs
+from dualquery.queries.derived import number_of_records
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
@@ -148,9 +156,11 @@ def plan_baskets(task: Task, wanted: ProjectionWishes, items_per_record: int) ->
         ),
         steps=shares.steps(),
         errors=(noise, 15 * noise),
-        seconds=effort.seconds(fitted / 2, noise) + task.rows * 2e-6 + width * 1e-4,
-        need=effort.bytes(fitted, 2 * fitted**2) + 400 * task.rows,
-        memory=None,
+        cost=FitCost(
+            effort.seconds(fitted / 2, noise) + task.rows * 2e-6 + width * 1e-4,
+            effort.bytes(fitted, 2 * fitted**2) + 400 * task.rows,
+        ),
+        memory=wanted.memory,
         notes=plainer(task, shares, noise),
     )
 
@@ -192,7 +202,7 @@ def measured_lengths(purse: Purse, domain: Domain, total: float) -> MeasuredLeng
     beyond = np.geomspace(FINE_LENGTHS, max(width, FINE_LENGTHS + 1), 40).astype(np.int64)
     edges = np.unique(np.append(np.arange(min(width, FINE_LENGTHS) + 1), beyond[beyond <= width]))
     lengths = HeldLengths(Binary(domain, np.arange(width, dtype=np.int64)), edges)
-    noisy = purse.measure(LengthCounts(lengths), "held")
+    noisy = purse.measure(lengths, "held")
     return MeasuredLengths(noisy.values, noisy.deviation, edges, total)
 
 
@@ -204,18 +214,18 @@ def measured_items(
     rank = np.arange(width, dtype=np.int64)
     fitted = min(FITTED_ITEMS, width) if spending.pairs else 0
     if spending.order:
-        first = purse.measure(ItemCounts(HeldItems(0, rank, width, limits.items)), *spending.order)
+        first = purse.measure(HeldItems(0, rank, width, limits.items), *spending.order)
         asked = np.zeros(width, np.bool_)
         asked[task.workload.attributes] = True
         matters = np.clip(first.values / total, 0, 1) * asked
         rank = np.empty(width, np.int64)
         rank[np.lexsort((rng.random(width), -matters))] = np.arange(width)
-    counted = purse.measure(ItemCounts(HeldItems(0, rank, width, limits.items)), *spending.items)
+    counted = purse.measure(HeldItems(0, rank, width, limits.items), *spending.items)
     noise_of_single = noise_of_pair = counted.deviation / total
     single = np.clip(shrunk_singles(counted.values / total, noise_of_single, rng), 0, 1)
     pair = np.zeros((fitted, fitted))
     if fitted > 1 and limits.pairs > 1:
-        paired = purse.measure(PairCounts(HeldPairs(0, rank, fitted, limits.pairs)), *spending.pairs)
+        paired = purse.measure(HeldPairs(0, rank, fitted, limits.pairs), *spending.pairs)
         noise_of_pair = paired.deviation / total
         pair = shrunk_pairs(paired.values / total, single[:fitted], noise_of_pair, rng)
     return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair)

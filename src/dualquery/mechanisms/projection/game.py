@@ -21,7 +21,6 @@ from dualquery.fitting.fitter import Effort
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 from dualquery.mechanisms.projection.baskets import ByItems
-from dualquery.mechanisms.projection.plans import with_fewer_rows
 from dualquery.mechanisms.projection.pure import BySignedTables, plan_by_signed_tables
 from dualquery.mechanisms.projection.small import ByChosenPairs, PairRule, plan_chosen_pairs
 from dualquery.mechanisms.projection.tables import ByTables, plan_by_tables
@@ -58,6 +57,12 @@ def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: P
     )
     settled = None if measured.settled is None else replace(plan, parameters=measured.settled)
     return Outcome(artefact=SyntheticRecords(measured.records(rows, rng)), settled=settled)
+
+
+def with_fewer_rows(plan: Plan[Any]) -> Plan[Any]:
+    """The plan of a replica (`mechanisms.error_bars`): the same, but for the length of the fit."""
+    way = plan.parameters
+    return replace(plan, parameters=replace(way, effort=way.effort.shorter(way.cell_noise)))
 
 
 WORDS = "measures the tables of the workload once and lets rows answer the residual, one after another"

@@ -39,15 +39,19 @@ from dualquery.fitting.measured import (
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.mechanism import Plan, Step, Task, hidden
-from dualquery.mechanisms.projection.plans import MAX_ERROR, built
 from dualquery.mechanisms.projection.tables import of_tables
 from dualquery.mechanisms.shares import (
+    MAX_ERROR,
     NOTHING,
     SHARE_OF_TOTAL,
     TOO_SMALL,
+    FitCost,
+    built,
+    cost_of_fit,
     laplace_at_once,
     measures_total,
     varied_sets,
+    work_of,
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import decimal
@@ -56,9 +60,9 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection
 from dualquery.privacy.noise import Laplace, Law
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import MOST_PUBLIC_ROWS, rate_within, selection_event
+from dualquery.privacy.scores import MOST_PUBLIC_ROWS, SignedTableErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate, Selected
-from dualquery.privacy.signed_tables import SignedTableErrors, SignedTables
+from dualquery.queries.derived import SignedTables
 from dualquery.queries.tables import Tables, signed_entries
 from dualquery.table.records import Records
 from dualquery.types import Cells, Integers, Set
@@ -216,7 +220,7 @@ def _rounds(sets: list[Set], number: int, share: Fraction, task: Task) -> Rounds
     number = min(number, len(candidates.sets))
     measuring = equal_prices(task.budget, number, share * (1 - SHARE_OF_CHOOSING))
     choosing = equal_prices(task.budget, number, share * SHARE_OF_CHOOSING)
-    one = SignedTables(task.domain, candidates.sets[:1], (1,)).sensitivity(neighbours)
+    one = neighbours.sensitivity(SignedTables(task.domain, candidates.sets[:1], (1,)).bound())
     noise = measuring.noise(one)
     assert isinstance(noise, Laplace), "pure accounting"
     Law.laplace(noise.scale)  # refuses what could not be drawn
@@ -238,7 +242,7 @@ def events_of(rounds: Rounds, task: Task) -> tuple[Selection, LaplaceMeasurement
     neighbours, errors = task.budget.neighbours, errors_of(rounds.candidates, task.rows)
     selection = selection_event(errors, neighbours, rate=rounds.rate, draws=1)
     assert selection is not None, "errors can move"
-    return selection, rounds.noise.event(rounds.statistic.sensitivity(neighbours))
+    return selection, rounds.noise.event(neighbours.sensitivity(rounds.statistic.bound()))
 
 
 def _left_for_first(rounds: Rounds | None, task: Task) -> Fraction:
@@ -281,7 +285,7 @@ def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) 
     planned = plan_signed(task)
     noise, rounds = cell_noise(planned, task), planned.rounds
     words = f"measure {len(planned.first.sets):,} signed tables at once"
-    steps = [Step(words, planned.noise.event(planned.first.sensitivity(task.budget.neighbours)))]
+    steps = [Step(words, planned.noise.event(task.budget.neighbours.sensitivity(planned.first.bound())))]
     if rounds is not None:
         choice, measurement = events_of(rounds, task)
         steps += [
@@ -300,8 +304,7 @@ def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) 
         reason=reason_of(planned),
         steps=tuple(steps),
         errors=(mean_error(planned, task, noise), MAX_ERROR * noise),
-        seconds=seconds_of(planned, task, effort, noise),
-        need=bytes_of(planned, task, effort),
+        cost=cost_of(planned, task, effort, noise),
         memory=wanted.memory,
     )
 
@@ -431,29 +434,15 @@ def cell_noise(plan: SignedPlan, task: Task) -> float:
     return 1 / math.sqrt(float(np.mean(precisions))) / task.rows
 
 
-def bytes_of(plan: SignedPlan, task: Task, effort: Effort) -> int:
-    """Of the fit, and of the cells that are counted for choosing."""
-    sizes = task.domain.sizes.tolist()
-    cells = sum(len(members) * math.prod(sizes[j] for j in members) for members in plan.first.sets)
-    counted = 0
-    if plan.rounds is not None:
-        counted = plan.rounds.candidates.size
-        per_table = counted / len(plan.rounds.candidates.sets)
-        cells += plan.rounds.number * len(plan.rounds.candidates.sets[0]) * per_table
-    return effort.bytes(task.domain.width, cells) + 32 * counted
-
-
-def seconds_of(plan: SignedPlan, task: Task, effort: Effort, noise: float) -> float:
+def cost_of(plan: SignedPlan, task: Task, effort: Effort, noise: float) -> FitCost:
     """Of the fit, its rehearsal, the counting and the rounds."""
-    sizes = task.domain.sizes.tolist()
-    visits = float(sum(8 * len(s) + sum(sizes[j] for j in s) for s in plan.first.sets))
-    counting = task.rows * len(plan.first.sets) * COUNT_SECONDS
-    choosing = 0.0
-    if plan.rounds is not None:
-        number, tables = plan.rounds.number, plan.rounds.candidates
-        order = len(tables.sets[0])
-        visits += number * order * (8 + float(np.mean(sizes)))
-        refit = SCOUT.work * (visits * VISIT_SECONDS + 2e-6) + 0.1
-        choosing = number * (refit + len(tables.sets) * (SCOUT.rows * COUNT_SECONDS + 3e-5))
-        counting += task.rows * len(tables.sets) * COUNT_SECONDS
-    return effort.seconds(visits, noise) + counting + choosing
+    rounds = plan.rounds
+    if rounds is None:
+        return cost_of_fit(task, [s for s in plan.first.sets if s], effort, noise)
+    tables = rounds.candidates
+    sets = [*(s for s in plan.first.sets if s), *tables.sets[: rounds.number]]
+    fit, visits = cost_of_fit(task, sets, effort, noise), float(work_of(task, sets).sum())
+    refit = SCOUT.work * (visits * VISIT_SECONDS + 2e-6) + 0.1
+    choosing = rounds.number * (refit + len(tables.sets) * (SCOUT.rows * COUNT_SECONDS + 3e-5))
+    counting = task.rows * len(tables.sets) * COUNT_SECONDS
+    return FitCost(fit.seconds + choosing + counting, fit.bytes + 32 * tables.size, fit.largest)

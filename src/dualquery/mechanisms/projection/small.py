@@ -23,9 +23,12 @@ from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
-from dualquery.mechanisms.projection.plans import SHARE_OF_ONES, built
 from dualquery.mechanisms.shares import (
+    SHARE_OF_ONES,
+    FitCost,
     Stage,
+    built,
+    cost_of_fit,
     known_at_first,
     quarter_powers,
     refuse_other_noise,
@@ -36,7 +39,7 @@ from dualquery.mechanisms.shares import (
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.misfits import Misfits, misfit_sensitivity
+from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 from dualquery.types import Cells, Done, Set
@@ -302,8 +305,8 @@ def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:
 def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effort: Effort) -> Plan[Any]:
     """Everything but what is measured last."""
     (ones, misfits), number = rule.shares(), len(rule.pairs)
-    sizes, shares = task.domain.sizes.astype(np.int64), shares_of_first(rule.ones, task)
-    moved = misfit_sensitivity(number, task.budget.neighbours).l2_squared
+    shares = shares_of_first(rule.ones, task)
+    moved = task.budget.neighbours.sensitivity(misfit_bound(number)).l2_squared
     first, second, last = table_stages(
         task,
         [
@@ -315,7 +318,8 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     noisy = first.variances(first.chosen(shares, task.domain, task.budget.neighbours))
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
     candidates = Tables(task.domain, tuple(rule.pairs))
-    visits = rule.chosen * (16 + 2 * float(sizes.mean()))
+    fit = cost_of_fit(task, rule.pairs[: rule.chosen], effort, noise, rule.pairs)
+    counting = number * (task.rows * COUNT_SECONDS + PAIR_SECONDS)
     return built(
         task,
         ByChosenPairs(
@@ -335,10 +339,8 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
         ),
         steps=(first.step(), second.step(), last.step()),
         errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
-        seconds=effort.seconds(visits, noise) + number * (task.rows * COUNT_SECONDS + PAIR_SECONDS),
-        need=effort.bytes(task.domain.width, 2 * visits * float(sizes.mean())) + 40 * candidates.size,
+        cost=FitCost(fit.seconds + counting, fit.bytes + 40 * candidates.size, fit.largest),
         memory=wanted.memory,
-        largest=max(rule.pairs, key=lambda s: int(sizes[s[0]]) * int(sizes[s[1]])),
         notes=(
             "where no relationship is measured, only one-way tables are known, and answers about two attributes "
             "assume that the two are unrelated",

@@ -23,17 +23,21 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.allocation import Allocation, Curves, Workloads, allocate, predicted_curves
-from dualquery.fitting.cpu import all_binary
 from dualquery.fitting.fit import fit
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
-from dualquery.mechanisms.projection.plans import MAX_ERROR, MEAN_ERROR, SHARE_OF_ONES, built
 from dualquery.mechanisms.shares import (
+    MAX_ERROR,
+    MEAN_ERROR,
     NOTHING,
+    SHARE_OF_ONES,
     SHARE_OF_TOTAL,
+    FitCost,
     Stage,
+    built,
+    cost_of_fit,
     known_at_first,
     measures_total,
     quarter_powers,
@@ -43,11 +47,12 @@ from dualquery.mechanisms.shares import (
     unit_of,
     unit_variance,
     varied_sets,
+    work_of,
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
-from dualquery.privacy.misfits import Misfits, misfit_sensitivity
+from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
@@ -240,15 +245,6 @@ STEEPNESS = 1.5  # of the one-way tables that a plan assumes
 
 
 @dataclass(frozen=True)
-class FitCost:
-    """Of a fit to everything that may be measured."""
-
-    seconds: float
-    bytes: int
-    largest: Set  # the set with the most cells
-
-
-@dataclass(frozen=True)
 class Expected:
     """What the plan expects to be measured, were one-way tables as it assumes."""
 
@@ -294,7 +290,7 @@ def _staged(
         wanted.append(("measure what is still least known, larger sets where they pay", half, None))
     if scored:
         larger = tuple(members for members in sets if len(members) > 2)
-        moved = misfit_sensitivity(len(larger), task.budget.neighbours)
+        moved = task.budget.neighbours.sensitivity(misfit_bound(len(larger)))
         wanted.append(
             (f"measure how wrong rows are on {len(larger):,} tables", SHARE_OF_SCORES, moved.l2_squared)
         )
@@ -318,18 +314,6 @@ def _staged(
         halves=(later[0], later[1]) if sets else None,
         last=(later[2], later[3]) if scored else None,
     )
-
-
-def work_of(task: Task, sets: tuple[Set, ...]) -> NDArray[np.float64]:
-    """How many values a row looks at for each set in a pass; a view costs some eight, whatever its size.
-
-    Rows of binary attributes look at a cube of the width (`fitting.cpu`), about a tenth of a value a
-    cell, whatever is measured.
-    """
-    sizes, width = task.domain.sizes, task.domain.width
-    if all_binary(sizes, max((len(members) for members in sets), default=1)):
-        return np.full(len(sets), 0.1 * width**3 / max(1, len(sets)))
-    return np.array([8.0 * len(s) + sum(int(sizes[j]) for j in s) for s in sets])
 
 
 def _share_of_total(task: Task, unit: float) -> float:
@@ -400,23 +384,16 @@ def cells_within(task: Task, effort: Effort, memory: int | None) -> int:
 
 
 def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) -> FitCost:
-    """Time as the plan expects it, memory as it could be at most: every cell lies in a view of each of its
-    attributes.
-    """
-    sizes = task.domain.sizes
-    cells = {s: math.prod(int(sizes[j]) for j in s) for s in (*(s for s in made.ones if s), *made.sets)}
-    larger = sum(cells[s] for s in made.larger)
-    need = effort.bytes(task.domain.width, sum(len(s) * number for s, number in cells.items())) + 24 * larger
-    work = dict(zip(made.sets, made.work.tolist(), strict=True))
-    pairs, more = (
-        sum(work.get(s, 0.0) for s in expected.sets if (len(s) > 2) == longer) for longer in (False, True)
-    )
-    seconds = effort.seconds(pairs, expected.cell_noise) + task.rows * len(expected.sets) * COUNT_SECONDS
-    if more:
-        seconds += effort.seconds(pairs + more, expected.cell_noise) * LONG_WORK
+    """Time as the plan expects it, memory as it could be at most."""
+    pairs = [s for s in expected.sets if len(s) == 2]
+    held = (*(s for s in made.ones if s), *made.sets)
+    seconds, need, largest = cost_of_fit(task, pairs, effort, expected.cell_noise, held)
+    if any(len(s) > 2 for s in expected.sets):
+        seconds += LONG_WORK * cost_of_fit(task, expected.sets, effort, expected.cell_noise).seconds
     if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
-    return FitCost(seconds, need, max(cells, key=lambda s: (cells[s], s)))
+    counted = 24 * sum(math.prod(task.domain.sizes[list(s)].tolist()) for s in made.larger)
+    return FitCost(seconds, need + counted, largest)
 
 
 def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:
@@ -447,7 +424,6 @@ def plan_by_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan
     """Interactions of all pairs, and of larger sets where they pay."""
     planned = plan_tables(task, cells_within(task, effort, wanted.memory))
     expected = expectation(task, planned)
-    cost = cost_of(task, planned, expected, effort)
     noise = expected.cell_noise
     counts = ", ".join(
         f"{expected.count(order):,} of order {order}"
@@ -467,8 +443,6 @@ def plan_by_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan
         f"({counts}, more or less, as the one-way tables will say) and rows are fitted to them",
         steps=tuple(stage.step() for stage in planned.stages),
         errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
-        seconds=cost.seconds,
-        need=cost.bytes,
+        cost=cost_of(task, planned, expected, effort),
         memory=wanted.memory,
-        largest=cost.largest,
     )

@@ -58,27 +58,21 @@ from dualquery.mechanisms.projection.baskets import (
     of_items,
     plan_baskets,
 )
-from dualquery.mechanisms.projection.plans import built, per_query, plainer
 from dualquery.mechanisms.shares import (
     SHARE_OF_TOTAL,
     TOO_SMALL,
+    FitCost,
     Purse,
     Shares,
+    built,
     measures_total,
+    per_query,
+    plainer,
     refuse_other_noise,
     shares_of,
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.statistics import Statistic
-from dualquery.privacy.wide_statistics import (
-    ClippedCentreSums,
-    ClippedClassSums,
-    ClippedCrossSums,
-    ClippedMoments,
-    LengthCounts,
-    OneWayBalances,
-)
 from dualquery.queries.binary import (
     GRID,
     SLAB_BYTES,
@@ -93,6 +87,7 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
+from dualquery.queries.countable import Countable
 from dualquery.table.domain import Domain
 from dualquery.types import Done, Reals, Words
 
@@ -158,7 +153,7 @@ class Measuring:
         return self._by_axes(ones, around, centres)
 
     def _ones(self) -> Measured:
-        noisy = self.purse.measure(OneWayBalances(Balances(self.binary)), "ones")
+        noisy = self.purse.measure(Balances(self.binary), "ones")
         variance = np.asarray((noisy.deviation / (2 * self.total)) ** 2)
         return Measured("ones", (noisy.values / self.total + 1) / 2, variance)
 
@@ -168,11 +163,11 @@ class Measuring:
         squares = (centred.centre.astype(np.float64) ** 2).mean(axis=0)
         expected = float((GRID**2 * fractions - 2 * GRID * fractions * steps + squares).sum())
         edges = length_edges(expected, centred.longest)
-        noisy = self.purse.measure(LengthCounts(Lengths(centred, edges)), name)
+        noisy = self.purse.measure(Lengths(centred, edges), name)
         found = upper_quantile(noisy.values, noisy.deviation, edges, self.total, TAIL)
         return centred.longest if found is None else found
 
-    def _fitting(self, make: Callable[[int], Statistic]) -> tuple[Statistic, int]:
+    def _fitting(self, make: Callable[[int], Countable]) -> tuple[Countable, int]:
         """A statistic with the largest weights that there is room for."""
         weight = MOST_WEIGHT
         while weight:
@@ -188,9 +183,7 @@ class Measuring:
         centred = Centred(few, centre[None])
         longest = self._longest(centred, fractions, "some lengths")
         try:
-            statistic, most = self._fitting(
-                lambda most: ClippedMoments(SecondMoments(centred, Clip(most, longest)))
-            )
+            statistic, most = self._fitting(lambda most: SecondMoments(centred, Clip(most, longest)))
         except BudgetError:
             return None
         noisy = self.purse.measure(statistic, "moments")
@@ -224,7 +217,7 @@ class Measuring:
             divisor = max(1, math.ceil(most * math.sqrt(around.longest) / COUNT_PART))
             return CentreSums(classes, Clip(most, around.longest), count_factor, divisor)
 
-        statistic, most = self._fitting(lambda most: ClippedCentreSums(sums(most)))
+        statistic, most = self._fitting(sums)
         noisy = self.purse.measure(statistic, name)
         table = noisy.values[:-1].reshape(classes.number, -1)
         return CentreTotals(
@@ -239,7 +232,7 @@ class Measuring:
         """Every attribute, summed up around the centres."""
         factor = 0 if together else max(1, round(CLASS_COUNT_PART * math.sqrt(longest)))
         statistic, most = self._fitting(
-            lambda most: ClippedClassSums(ClassSums(centred, Clip(most, longest), factor, together))
+            lambda most: ClassSums(centred, Clip(most, longest), factor, together)
         )
         noisy = self.purse.measure(statistic, *names)
         classes = 1 if together else len(centred.centre)
@@ -285,8 +278,8 @@ class Measuring:
         # within the clip of the totals a vector may be as long as independent attributes make it, and a fifth more
         longest = int(1.2 * GRID**2 * (likely * (1 - likely) + 1 / (4 * GRID**2)).sum()) + 1
         statistic, most = self._fitting(
-            lambda most: ClippedCrossSums(
-                CrossSums(centred, Clip(most, longest), around.axes, Clip(max(1, most // 4), around.longest))
+            lambda most: CrossSums(
+                centred, Clip(most, longest), around.axes, Clip(max(1, most // 4), around.longest)
             )
         )
         noisy = self.purse.measure(statistic, "sums")
@@ -430,8 +423,9 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         ),
         steps=shares.steps(),
         errors=(mean, LARGEST * mean),
-        seconds=5.0 + (task.rows + effort.rows) * asked * CELL_SECONDS,
-        need=_class_bytes(task, effort, asked),
+        cost=FitCost(
+            5.0 + (task.rows + effort.rows) * asked * CELL_SECONDS, _class_bytes(task, effort, asked)
+        ),
         memory=wanted.memory,
         notes=(*_notes(task, undecided, asked, rows, wanted), *plainer(task, shares, mean)),
     )

@@ -17,37 +17,32 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
+from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
 from dualquery.queries.language.vocabulary import quoted_where_needed, unknown_name
 from dualquery.queries.lists import Catalogue, Lists, joined
-from dualquery.queries.workload import Workload, check_count
+from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.cells import plain, texts_of
 from dualquery.table.codes import CodeTable, cells_of
-from dualquery.table.domain import Domain
 from dualquery.table.reading import read_table
 from dualquery.table.reading.source import WantedColumns
 from dualquery.types import Words
 
 LIST = "list"  # the column that names the lists of a file
-MOST_CELLS = 200_000_000
 
 
-def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tuple[Lists, ...]:
+def groups_of(domain: CodeTable, texts: Sequence[str], places: Sequence[str]) -> tuple[Lists, ...]:
     """The queries of some texts, in their order."""
-    assert isinstance(domain, CodeTable)
-    return (joined([_read(domain, text, place) for text, place in zip(texts, places, strict=True)]),)
+    return (joined(read_each(texts, places, lambda text: _read(domain, text))),)
 
 
-def example_of(domain: Domain) -> str:
+def example_of(domain: CodeTable) -> str:
     """A look-up that this table can be asked."""
-    assert isinstance(domain, CodeTable)
     values = [str(getattr(column, "low", "A")) for column in domain.open_columns]
     return _lookup_text(domain, values)
 
 
-def family_of(domain: Domain, spec: str) -> Workload | None:
+def family_of(domain: CodeTable, spec: str) -> Workload | None:
     """The workload of `lookups:FILE` or `lists:FILE`; None where the SPEC is something else."""
-    assert isinstance(domain, CodeTable)
     family, colon, path = spec.partition(":")
     if not colon or family not in ("lookups", "lists"):
         return None
@@ -55,6 +50,9 @@ def family_of(domain: Domain, spec: str) -> Workload | None:
         raise QueryError(f"'{spec}' should read {family}:FILE, and there is no file '{path}'")
     group = lookups_of(domain, path) if family == "lookups" else lists_of(domain, path)
     return Workload(domain, (group,), spec)
+
+
+LOOK_UPS = Grammar("look-ups and lists", "lookups:FILE, lists:FILE", example_of, groups_of, family_of)
 
 
 def lookups_of(domain: CodeTable, source: object) -> Lists:
@@ -138,14 +136,11 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _read(domain: CodeTable, text: str, place: str) -> Lists:
-    try:
-        tokens = tokens_of(text)
-        if [token.text.lower() for token in tokens[:3]] == ["record", "in", LIST]:
-            return _list(domain, tokens)
-        return _lookup(domain, tokens)
-    except Fault as fault:
-        raise QueryError(pointing_at(text, fault.column, str(fault), place)) from None
+def _read(domain: CodeTable, text: str) -> Lists:
+    phrase = Phrase(text, f"a look-up reads like {example_of(domain)}")
+    if [token.text.lower() for token in phrase.tokens[:3]] == ["record", "in", LIST]:
+        return _list(domain, phrase.tokens)
+    return _lookup(domain, phrase)
 
 
 def _list(domain: CodeTable, tokens: list[Token]) -> Lists:
@@ -166,32 +161,28 @@ def _list(domain: CodeTable, tokens: list[Token]) -> Lists:
     raise Fault(tokens[3].column, "a list reads like record in list('codes.csv')")
 
 
-def _lookup(domain: CodeTable, tokens: list[Token]) -> Lists:
+def _lookup(domain: CodeTable, phrase: Phrase) -> Lists:
     values: dict[int, str] = {}
-    place = 0
-    while True:
-        name, sign, value, after = tokens[place], tokens[place + 1], None, None
-        if name.kind not in ("word", "quoted") or sign.kind != "=":
-            raise Fault(name.column, f"a look-up reads like {example_of(domain)}")
+    while not values or phrase.takes("&"):
+        name = phrase.take("word", "quoted")
+        if not phrase.takes("="):
+            phrase.refuse(name)
         column = domain.find(name.text)
         if column is None:
             raise Fault(name.column, unknown_name(domain, name.text))
-        value, after = tokens[place + 2], tokens[min(place + 3, len(tokens) - 1)]
-        if value.kind not in ("word", "quoted") or column in values:
-            raise Fault(value.column, f"a look-up reads like {example_of(domain)}")
+        value = phrase.take("word", "quoted")
+        if column in values:
+            phrase.refuse(value)
         if domain.open_columns[column].code(value.text) is None:
-            raise Fault(
-                value.column, f"this cannot occur: '{name.text}' holds {domain.open_columns[column].may_hold}"
-            )
+            may_hold = domain.open_columns[column].may_hold
+            raise Fault(value.column, f"this cannot occur: '{name.text}' holds {may_hold}")
         values[column] = value.text
-        if after.kind == "end":
-            break
-        if after.kind != "&":
-            raise Fault(after.column, f"a look-up reads like {example_of(domain)}")
-        place += 4
+    phrase.end()
     missing = [domain.name(j) for j in range(domain.width) if j not in values]
     if missing:
-        raise Fault(tokens[-1].column, f"a look-up names every column, and '{missing[0]}' is not named")
+        raise Fault(
+            phrase.tokens[-1].column, f"a look-up names every column, and '{missing[0]}' is not named"
+        )
     texts = np.array([[values[j] for j in range(domain.width)]])
     cells = _cells(domain, texts, "this look-up")
     said = (_lookup_text(domain, texts[0].tolist()),)

@@ -18,23 +18,21 @@ import numpy as np
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.distances import Distances, distances_to, shares_of
-from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
+from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.random_families import Stream
-from dualquery.queries.workload import Workload, check_count
-from dualquery.table.domain import Domain
+from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.encoding import encode
-from dualquery.table.points import GRID, Points
+from dualquery.table.points import GRID, Coordinate, Points
 from dualquery.table.reading import read_table
 
 EXAMPLE = "distance to (lat = 51.2, lon = 6.8)"
 Point = dict[int, int]  # the position in each column that is asked about
 
 
-def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tuple[Distances, ...]:
+def groups_of(domain: Points, texts: Sequence[str], places: Sequence[str]) -> tuple[Distances, ...]:
     """The queries of some texts, in their order."""
-    assert isinstance(domain, Points)
-    points = [_read(domain, text, place) for text, place in zip(texts, places, strict=True)]
+    points = read_each(texts, places, lambda text: _read(domain, text))
     asked = list(dict.fromkeys(tuple(sorted(point)) for point in points))
     positions = np.zeros((len(points), domain.width), np.int64)
     for row, point in enumerate(points):
@@ -44,18 +42,16 @@ def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tu
     return (Distances(domain, positions, shares, which),)
 
 
-def example_of(domain: Domain) -> str:
+def example_of(domain: Points) -> str:
     """A question that these points can be asked: the middle of the first two columns."""
-    assert isinstance(domain, Points)
     columns = np.arange(min(2, domain.width))
     middle = np.full((1, domain.width), GRID // 2)
     group = Distances(domain, middle, shares_of(domain, columns)[None, :], np.zeros(1, np.int64))
     return group.texts(np.zeros(1, np.int64))[0]
 
 
-def family_of(domain: Domain, spec: str) -> Workload | None:
+def family_of(domain: Points, spec: str) -> Workload | None:
     """The workload of `points:…`, or None where the SPEC is something else."""
-    assert isinstance(domain, Points)
     family, colon, rest = spec.partition(":")
     if not colon or family != "points":
         return None
@@ -71,6 +67,9 @@ def family_of(domain: Domain, spec: str) -> Workload | None:
     stream = Stream(seed)
     positions = stream.below(np.full((count, domain.width), GRID + 1))
     return Workload(domain, (distances_to(domain, positions),), spec)
+
+
+DISTANCES = Grammar("distances", "points:FILE, points:random:COUNT", example_of, groups_of, family_of)
 
 
 def _from_file(domain: Points, path: str) -> Distances:
@@ -94,72 +93,35 @@ def _from_file(domain: Points, path: str) -> Distances:
     return Distances(domain, positions, shares_of(domain, columns)[None, :], np.zeros(len(rows), np.int64))
 
 
-def _read(domain: Points, text: str, place: str) -> Point:
-    try:
-        return _Parser(domain, tokens_of(text)).point()
-    except Fault as fault:
-        raise QueryError(pointing_at(text, fault.column, str(fault), place)) from None
-
-
-class _Parser:
-    """Reads one query."""
-
-    def __init__(self, domain: Points, tokens: list[Token]) -> None:
-        self._domain = domain
-        self._tokens = tokens
-        self._next = 0
-
-    def point(self) -> Point:
-        self._word("distance")
-        self._word("to")
-        self._sign("(")
-        point: Point = {}
-        while True:
-            column, position = self._term()
-            if column in point:
-                raise Fault(self._tokens[self._next].column, "this column is named twice")
-            point[column] = position
-            if self._tokens[self._next].kind != ",":
-                break
-            self._next += 1
-        self._sign(")")
-        self._sign("end")
-        return point
-
-    def _term(self) -> tuple[int, int]:
-        name = self._take("word", "quoted")
-        column = self._domain.find(name.text)
+def _read(domain: Points, text: str) -> Point:
+    phrase = Phrase(text, f"a question about points reads like {EXAMPLE}")
+    phrase.word("distance")
+    phrase.word("to")
+    phrase.take("(")
+    point: Point = {}
+    while not point or phrase.takes(","):
+        name = phrase.take("word", "quoted")
+        column = domain.find(name.text)
         if column is None:
-            raise Fault(name.column, unknown_name(self._domain, name.text))
-        self._sign("=")
-        given = self._take("word", "quoted")
-        coordinate = self._domain.coordinates[column]
-        try:
-            number = float(given.text)
-        except ValueError:
-            number = math.nan
-        if math.isnan(number):
-            raise Fault(given.column, f"'{coordinate.name}' needs a number here")
-        low, high = coordinate.edges
-        if not low <= number <= high:
-            raise Fault(
-                given.column, f"this lies outside the bounds of '{coordinate.name}', {low:g} to {high:g}"
-            )
-        return column, int(coordinate.positions(np.array([number]))[0])
+            raise Fault(name.column, unknown_name(domain, name.text))
+        if column in point:
+            raise Fault(name.column, "this column is named twice")
+        phrase.take("=")
+        point[column] = _position(domain.coordinates[column], phrase.take("word", "quoted"))
+    phrase.take(")")
+    phrase.end()
+    return point
 
-    def _word(self, word: str) -> None:
-        token = self._take("word")
-        if token.text.lower() != word:
-            raise Fault(token.column, f"a question about points reads like {EXAMPLE}")
 
-    def _sign(self, sign: str) -> None:
-        if self._tokens[self._next].kind != sign:
-            raise Fault(self._tokens[self._next].column, f"a question about points reads like {EXAMPLE}")
-        self._next += 1
-
-    def _take(self, *kinds: str) -> Token:
-        token = self._tokens[self._next]
-        if token.kind not in kinds:
-            raise Fault(token.column, f"a question about points reads like {EXAMPLE}")
-        self._next += 1
-        return token
+def _position(coordinate: Coordinate, given: Token) -> int:
+    """The nearest position to a number between the bounds."""
+    try:
+        number = float(given.text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise Fault(given.column, f"'{coordinate.name}' needs a number here")
+    low, high = coordinate.edges
+    if not low <= number <= high:
+        raise Fault(given.column, f"this lies outside the bounds of '{coordinate.name}', {low:g} to {high:g}")
+    return int(coordinate.positions(np.array([number]))[0])

@@ -11,10 +11,10 @@ The words and signs of a query text, and errors that point at one of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,3 +232,53 @@ def pointing_at(text: str, column: int, message: str, place: str) -> str:
     before, after = "…" if first else "", "…" if column + _WINDOW < len(text) else ""
     where = f"{place}, column {column + 1}" if place else f"column {column + 1}"
     return f"{where}: {message}\n  {before}{shown}{after}\n  {' ' * (len(before) + column - first)}^"
+
+
+T = TypeVar("T")
+
+
+def read_each(texts: Sequence[str], places: Sequence[str], read: Callable[[str], T]) -> list[T]:
+    """What each text asks; an error points at what is wrong, and names the place of the text."""
+    found = []
+    for text, place in zip(texts, places, strict=True):
+        try:
+            found.append(read(text))
+        except Fault as fault:
+            raise QueryError(pointing_at(text, fault.column, str(fault), place)) from None
+    return found
+
+
+class Phrase:
+    """A question that is read from left to right; what does not fit is told how such a question reads."""
+
+    def __init__(self, text: str, like: str) -> None:
+        self.tokens = tokens_of(text)
+        self._like = like
+        self._next = 0
+
+    def takes(self, kind: str) -> bool:
+        """Whether such a token comes next, which is then passed."""
+        taken = self.tokens[self._next].kind == kind
+        self._next += taken
+        return taken
+
+    def take(self, *kinds: str) -> Token:
+        """The next token, which must be one of these kinds where any are named."""
+        token = self.tokens[self._next]
+        if kinds and token.kind not in kinds:
+            self.refuse(token)
+        self._next += 1
+        return token
+
+    def word(self, *words: str) -> str:
+        """The next word, which must be one of these."""
+        token = self.take("word")
+        if token.text.lower() not in words:
+            self.refuse(token)
+        return token.text.lower()
+
+    def refuse(self, token: Token) -> NoReturn:
+        raise Fault(token.column, self._like)
+
+    def end(self) -> None:
+        self.take("end")

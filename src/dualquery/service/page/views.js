@@ -62,7 +62,7 @@ export function answer(place, reply, records, download) {
       : single ? one(reply, records) : many(reply, records, download)),
     make("p", { class: "behind" }, badge(reply), ` ${BADGES[reply.badge] ?? reply.words}`),
     facts([
-      ["Likely error", "± covers the true value 19 times of 20 (95%)."],
+      ["Likely error", "± covers the true value in 19 of 20 cases (95%)."],
       ["Guaranteed", guarantee(reply)],
       ["Cost", `${cost} Left: ${paidChecks(reply.left.fires)}, ${percent(reply.quota_left.share)} of your quota.`],
     ]),

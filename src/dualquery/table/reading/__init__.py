@@ -8,7 +8,7 @@ decides what a cell means: no type is guessed from the data. An empty cell is nu
     .parquet .pq, a directory   Parquet
     .arrow .feather .ipc        Arrow, as a file or a stream
     .json .jsonl .ndjson        JSON: a list of objects, or objects one after another
-    .sqlite .db .duckdb .xlsx   a database or a workbook; `clinic.sqlite#patients` names its table (`books`)
+    .sqlite .db .duckdb .xlsx   a database or a workbook; `clinic.sqlite#patients` names its table (`mixed`)
     parts/*.parquet             a pattern: all files that match, one after another
     a `PostgresTable`           a table or view of a PostgreSQL database, read in a stream
     a frame                     pandas, Polars, Arrow, DuckDB: whatever has `__arrow_c_stream__`
@@ -20,8 +20,9 @@ readers quote cells.
 *Reading maps neighbouring tables to neighbouring records*: each record is read by itself, whatever the
 others hold (docs/schema.md has the proof). A kind of file for which that is not known is refused.
 
-*Adding a source.* A kind of tables is one value, a `Source`, for files made by `file_source`; `SOURCES.append(value)`
-makes it known. The first source in the list that handles a table reads it, so nothing that is read today changes.
+*Adding a source.* A kind of tables is one value, a `Source`, for files made by `file_source`; `register` or an entry
+point makes it known. The first source that handles a table reads it, those of packages last, so nothing that is read
+today changes.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from dualquery.errors import DataError
+from dualquery.register import Registry
 from dualquery.table.reading.arrow import ARROW, FRAME, PARQUET
-from dualquery.table.reading.books import BOOK
 from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
-from dualquery.table.reading.json_records import JSON
+from dualquery.table.reading.mixed import BOOK, JSON
 from dualquery.table.reading.postgresql import DATABASE, PostgresTable
 from dualquery.table.reading.source import (
     Source,
@@ -78,7 +79,10 @@ def batches(given: AnyTable, wanted: WantedColumns) -> Iterator[pa.Table]:
 
 def source_of(given: AnyTable) -> Source:
     """Who reads a table; an error that says what to give instead where nobody does."""
-    for source in SOURCES:
+    for source in BUILT_IN:
+        if source.handles(given):
+            return source
+    for source in SOURCES.values():  # for which packages are asked
         if source.handles(given):
             return source
     if not is_path(given):
@@ -146,4 +150,5 @@ def _of_parts(pattern: str, wanted: WantedColumns) -> Iterator[pa.Table]:
 PATTERN = Source(
     _is_pattern, _of_parts, lambda given: sum(source_of(part).memory(part) or 0 for part in _matching(given))
 )
-SOURCES: list[Source] = [DATABASE, PATTERN, BOOK, PARQUET, TEXT, ARROW, JSON, FRAME]
+BUILT_IN = (DATABASE, PATTERN, BOOK, PARQUET, TEXT, ARROW, JSON, FRAME)
+SOURCES: Registry[Source] = Registry("sources", "source")

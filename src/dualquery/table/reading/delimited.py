@@ -22,8 +22,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -54,55 +52,28 @@ def delimited_batches(stream: Any, names: Sequence[str] | None, where: str) -> I
 
     A block at a time, of anything that can be read; at least one table, be it without rows.
     """
-    text, rows = _Text.of(stream, names, where), 0
-    with text.words():
-        reader = pyarrow.csv.open_csv(text.checked, **text.options)
-        yield pa.Table.from_batches([], reader.schema).rename_columns(text.names)
+    start, before, end = _through_header(stream, where)
+    header, delimiter = _header(start[:end], names, where)
+    chosen = choose(names, header, where)
+    called = list(names) if names is not None else [header[i] for i in chosen]
+    block = max(BLOCK, 64 * end)
+    checker = Checker(
+        ord(delimiter), width=len(header), longest=block, skipped=len(before), where=where,
+        lines=before.count(b"\n"),
+    )  # fmt: skip
+    options, rows = _options([str(position) for position in chosen], delimiter, len(header), block), 0
+    try:
+        reader = pyarrow.csv.open_csv(CheckedFile(stream, start, checker), **options)
+        yield pa.Table.from_batches([], reader.schema).rename_columns(called)
         for batch in reader:
             rows += batch.num_rows
-            yield pa.Table.from_batches([batch]).rename_columns(text.names)
-    text.compare(rows)
-
-
-@dataclass(frozen=True)
-class _Text:
-    """A text table whose header has been read: the rest of it behind the checker, and how it is to be parsed."""
-
-    checked: CheckedFile
-    checker: Checker
-    names: list[str]
-    options: dict[str, Any]
-    where: str
-
-    @staticmethod
-    def of(stream: Any, names: Sequence[str] | None, where: str) -> _Text:
-        start, before, end = _through_header(stream, where)
-        header, delimiter = _header(start[:end], names, where)
-        chosen = choose(names, header, where)
-        block = max(BLOCK, 64 * end)
-        checker = Checker(
-            ord(delimiter), width=len(header), longest=block, skipped=len(before), where=where,
-            lines=before.count(b"\n"),
-        )  # fmt: skip
-        options = _options([str(position) for position in chosen], delimiter, len(header), block)
-        called = list(names) if names is not None else [header[i] for i in chosen]
-        return _Text(CheckedFile(stream, start, checker), checker, called, options, where)
-
-    def compare(self, rows: int) -> None:
-        """The parser must have found as many records as the checker."""
-        if rows != self.checker.records - 1:
-            raise DataError(
-                f"{self.where} was not read record by record; save it as Parquet, or report this as a bug"
-            )
-
-    @contextmanager
-    def words(self) -> Iterator[None]:
-        try:
-            yield
-        except pa.ArrowInvalid as error:
-            if "UTF8" in str(error):
-                raise DataError(f"{self.where} {NOT_UTF8}") from None
-            raise
+            yield pa.Table.from_batches([batch]).rename_columns(called)
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            raise DataError(f"{where} {NOT_UTF8}") from None
+        raise
+    if rows != checker.records - 1:
+        raise DataError(f"{where} was not read record by record; save it as Parquet, or report this as a bug")
 
 
 def _through_header(stream: Any, where: str) -> tuple[bytes, bytes, int]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import pyarrow as pa
 
@@ -22,15 +22,7 @@ from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import is_mixed
 
 # In these a letter changes the meaning of those behind it.
-STATEFUL = (
-    "utf-7",
-    "iso2022",
-    "hz",
-    "punycode",
-    "idna",
-    "raw-unicode",
-    "unicode-escape",
-)
+STATEFUL = ("utf-7", "iso2022", "hz", "punycode", "idna", "raw-unicode", "unicode-escape")
 COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 GROWTH = 3  # bytes of memory a byte of text, while a table is read at once
 
@@ -61,9 +53,12 @@ class Source:
     where it is in memory already.
     """
 
+    registered_in: ClassVar[str] = "sources"
+
     handles: Callable[[Any], bool]
     batches: Callable[[Any, WantedColumns], Iterator[pa.Table]]
     memory: Callable[[Any], int | None] = lambda _: None
+    name: str = ""  # by which a package adds it (`register`)
 
 
 def file_source(
@@ -72,6 +67,7 @@ def file_source(
     *,
     growth: int = GROWTH,
     folders: bool = False,
+    name: str = "",
 ) -> Source:
     """Files whose name ends so; with `folders` also folders of them."""
 
@@ -87,7 +83,7 @@ def file_source(
             yield from batches(path, wanted)
         wanted.tell(size_on_disk(path), size_on_disk(path))
 
-    return Source(handles, read, lambda given: growth * size_on_disk(Path(given)))
+    return Source(handles, read, lambda given: growth * size_on_disk(Path(given)), name)
 
 
 def is_path(given: object) -> TypeGuard[str | os.PathLike[str]]:

@@ -17,7 +17,7 @@ from dualquery import Budget, Domain, Neighbours, QueryError, Release
 from dualquery.errors import DataError, SchemaError
 from dualquery.queries.language.reader import parse
 from dualquery.table.dates import PERIODS, dates
-from dualquery.table.decoding import decode
+from dualquery.table.encoding import decode
 from dualquery.table.schema import parse_schema, schema_text
 
 BUDGET = Budget(epsilon=50, delta=1e-6, neighbours=Neighbours.REPLACE)

@@ -1,23 +1,28 @@
-"""Files that hold several tables: SQLite and DuckDB databases, Excel workbooks.
+"""Files whose cells have types of their own: JSON, SQLite and Excel; and DuckDB, which has typed columns.
 
+    people.json, .jsonl         an array of objects, or objects one after another (a line each, or not)
     clinic.sqlite#patients      the table or view of this name; without a name the only one
     clinic.duckdb#patients
     clinic.xlsx#Sheet1          the sheet, whose first row names the columns
 
-A cell of SQLite or Excel has a type of its own, whatever the others in its column have: each becomes its canonical
-text by itself (`cells`), which knows whether it was a text, so that a record does not depend on the others.
-DuckDB has typed columns. A formula of Excel is the value that was saved with it; one that was never worked out is
+A cell has a type whatever the others in its column have: each becomes its canonical text by itself (`cells`), which
+knows whether it was a text, so that a record does not depend on the others. The schema decides what a cell means; of
+JSON a list of ids is a cell too, where the schema has a block of items, and a key that a record does not have is an
+empty cell of that record. A formula of Excel is the value that was saved with it; one that was never worked out is
 refused. A row without any cell is a record, all of it missing; behind the last row of the sheet there is none.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime, time
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,18 +35,144 @@ from dualquery.table.cells import Typed, apart
 from dualquery.table.reading.source import (
     GROWTH,
     Source,
+    WantedColumns,
+    after,
     arrow_batches,
     choose,
+    file_source,
     is_path,
+    kind_of,
+    open_file,
+    quoted_path,
     reading,
     size_on_disk,
 )
 
+LINES = {".jsonl", ".ndjson"}
 SQLITE = {".sqlite", ".sqlite3", ".db"}
 DUCKDB = {".duckdb", ".ddb"}
 EXCEL = {".xlsx", ".xlsm"}
 MOST_ROWS = 1 << 20  # of a sheet
 BATCH = 1 << 14  # rows at a time
+_BLANKS = re.compile(r"[ \t\n\r]*")
+
+
+def _tables(
+    rows: Iterable[Sequence[object]], names: Sequence[str], where: str, lists: Collection[str] = ()
+) -> Iterator[pa.Table]:
+    """Cells as texts, those that were none apart; at least one table, be it without rows."""
+    left, none = iter(rows), True
+    while (some := list(islice(left, BATCH))) or none:
+        none = False
+        try:
+            columns = [apart([_text(row[i], name, lists) for row in some]) for i, name in enumerate(names)]
+        except UnicodeEncodeError:
+            raise DataError(f"{where} holds half a character (a lone surrogate)") from None
+        yield pa.table(columns, names=list(names))
+
+
+def _text(cell: object, name: str, lists: Collection[str]) -> str | None:
+    """The canonical text of one cell (`cells`); that of a list of item ids is `3 1`."""
+    if cell is None or isinstance(cell, str):
+        return cell
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float):
+        whole = cell.is_integer() and abs(cell) < 2**53
+        return None if cell != cell else Typed(int(cell) if whole else cell)
+    if isinstance(cell, datetime) and cell.time() == time(0):
+        return Typed(cell.date())
+    if isinstance(cell, int | date | time):
+        return Typed(cell)
+    if isinstance(cell, bytes):
+        raise DataError(f"column '{name}' holds bytes, which are neither texts nor numbers")
+    if not isinstance(cell, list) or name not in lists:
+        raise DataError(f"column '{name}' holds lists or objects where the schema has a text or a number")
+    if not all(isinstance(each, str) for each in cell):
+        raise DataError(f"column '{name}' has a list of items with something other than item ids in it")
+    return " ".join(cell)
+
+
+def _json(path: Path, wanted: WantedColumns) -> Iterator[pa.Table]:
+    """Without names all columns are read, and those that hold nothing but lists as lists: for a draft."""
+    where = quoted_path(path)
+    with open_file(path) as stream:
+        content = stream.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{where} is not UTF-8 text") from None
+    if not text.strip() and kind_of(path) not in LINES:
+        raise DataError(f"{where} is empty: not even an empty list of records")
+    records = _records(text, where)
+    if wanted.names is not None:
+        yield from _tables(_rows_of(records, wanted.names, where), wanted.names, where, wanted.lists)
+        return
+    found = list(records)
+    names = dict.fromkeys(key for record in found for key in record)
+    try:
+        yield pa.table({name: _guessed([record.get(name) for record in found]) for name in names})
+    except UnicodeEncodeError:
+        raise DataError(f"{where} holds half a character (a lone surrogate)") from None
+
+
+def _rows_of(records: Iterable[dict[str, Any]], names: Sequence[str], where: str) -> Iterator[list[object]]:
+    """The named cells of each record; each name must stand in some record, where there are records."""
+    absent, none = set(names), True
+    for record in records:
+        none = False
+        if absent:
+            absent -= record.keys()
+        yield [record.get(name) for name in names]
+    if not none:
+        choose(names, [name for name in names if name not in absent], where)
+
+
+def _guessed(cells: list[object]) -> pa.Array:
+    held = [cell for cell in cells if cell is not None]
+    if held and all(isinstance(cell, list) and all(isinstance(x, str) for x in cell) for cell in held):
+        return pa.array(cells, pa.list_(pa.string()))
+    texts = [json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in cells]
+    return apart([None if x is None else x if isinstance(x, str) else str(x).lower() for x in texts])
+
+
+def _records(text: str, where: str) -> Iterator[dict[str, Any]]:
+    """The objects of the text; numbers stay as they are written."""
+    decode = json.JSONDecoder(parse_int=Typed, parse_float=Typed, parse_constant=Typed).raw_decode
+    place = _skip(text, 0)
+    array = text.startswith("[", place)
+    end = _skip(text, place + 1) if array else place
+    more = not (array and text.startswith("]", end))
+    while end < len(text) and more:
+        place = end
+        try:
+            record, end = decode(text, place)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where} is not well-formed JSON, {_after(text, error.pos)}") from None
+        except RecursionError:
+            raise DataError(f"{where} nests too deeply, {_after(text, place)}") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{where} holds something other than objects with keys, {_after(text, place)}")
+        yield record
+        end = _skip(text, end)
+        if array:
+            more = text.startswith(",", end)
+            end = _skip(text, end + 1) if more else end
+    if array:
+        if more or not text.startswith("]", end):
+            raise DataError(f"{where} is not well-formed JSON, {_after(text, end)}")
+        end = _skip(text, end + 1)
+    if end < len(text):
+        raise DataError(f"{where} goes on where its list of records has ended, {_after(text, end)}")
+
+
+def _skip(text: str, place: int) -> int:
+    blanks = _BLANKS.match(text, place)
+    return blanks.end() if blanks else place
+
+
+def _after(text: str, place: int) -> str:
+    return after(len(text[:place].encode("utf-8", errors="replace")))
 
 
 @dataclass(frozen=True)
@@ -95,7 +226,7 @@ def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.
             chosen = [found[i] for i in choose(names, found, book.where)]
             listed = ", ".join(map(_identifier, chosen))
             rows = connection.execute(f"select {listed} from {_identifier(table)}")
-            yield from _columns(rows, chosen if names is None else list(names))
+            yield from _tables(rows, names or chosen, book.where)
         except sqlite3.Error:
             raise OSError("damaged") from None
 
@@ -110,7 +241,7 @@ def _from_duckdb(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.
             chosen = [whole.columns[i] for i in choose(names, whole.columns, book.where)]
             read = connection.sql(f"select {', '.join(map(_identifier, chosen))} from {_identifier(table)}")
             for batch in arrow_batches(read):
-                yield batch.rename_columns(chosen if names is None else list(names))
+                yield batch.rename_columns(list(names or chosen))
     except duckdb.Error:
         raise OSError("damaged") from None
 
@@ -128,8 +259,8 @@ def _from_excel(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.T
             while header and not header[-1]:
                 header.pop()
             chosen = choose(names, header, book.where)
-            wanted = [header[i] for i in chosen] if names is None else list(names)
-            yield from _columns(([row[i] if i < len(row) else None for i in chosen] for row in rows), wanted)
+            cells = ([row[i] if i < len(row) else None for i in chosen] for row in rows)
+            yield from _tables(cells, names or [header[i] for i in chosen], book.where)
     except (DataError, OSError):
         raise
     except Exception:  # of very many kinds: a zip, XML and what is in them may all be broken
@@ -182,44 +313,13 @@ def _worked_out(
         yield row
 
 
-def _columns(rows: Iterable[Sequence[object]], names: list[str]) -> Iterator[pa.Table]:
-    """Cells as texts, those that were none apart; at least one table, be it without rows."""
-    left, none = iter(rows), True
-    while (some := list(islice(left, BATCH))) or none:
-        none = False
-        try:
-            columns = [apart([_text(row[i], name) for row in some]) for i, name in enumerate(names)]
-        except UnicodeEncodeError:
-            raise DataError("the table holds half a character (a lone surrogate)") from None
-        yield pa.table(columns, names=names)
-
-
-def _text(cell: object, name: str) -> str | None:
-    """The canonical text of one cell (`cells`)."""
-    if cell is None or isinstance(cell, str):
-        return cell
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, float):
-        whole = cell.is_integer() and abs(cell) < 2**53
-        return None if cell != cell else Typed(int(cell) if whole else cell)
-    if isinstance(cell, datetime) and cell.time() == time(0):
-        return Typed(cell.date())
-    if isinstance(cell, int | date | time):
-        return Typed(cell)
-    raise DataError(f"column '{name}' holds bytes, which are neither texts nor numbers")
-
-
 def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def _package(name: str, what: str, book: TableInFile) -> Any:
-    from importlib import import_module
-
-    load: Callable[[str], Any] = import_module
     try:
-        return load(name)
+        return import_module(name)
     except ImportError:
         raise DataError(
             f"{book.where}: {what} are read by the package {name}, which is not installed here: pip install {name}"
@@ -231,3 +331,4 @@ BOOK = Source(
     lambda given, wanted: _book_of(given).batches(wanted.names),
     lambda given: GROWTH * size_on_disk(_book_of(given).path),
 )
+JSON = file_source({".json", *LINES}, _json)

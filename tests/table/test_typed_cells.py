@@ -23,8 +23,8 @@ import dualquery
 from dualquery import Domain
 from dualquery.errors import DataError
 from dualquery.queries.rules import checked
-from dualquery.table.columns import Column, Numeric
 from dualquery.table.dates import dates
+from dualquery.table.domain import Column, Numeric
 
 Write = Callable[[Sequence[Any], Path], Any]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dualquery
 from dualquery import Budget, Domain, Neighbours, Numeric, Records, Release
 from dualquery.errors import DataError, SchemaError
-from dualquery.table.decoding import decode
+from dualquery.table.encoding import decode
 from dualquery.table.schema import parse_schema, schema_text
 
 BUDGET = Budget(epsilon=50, delta=1e-6, neighbours=Neighbours.REPLACE)
@@ -127,7 +127,7 @@ def test_what_may_be_two_numbers_is_none(cell: str) -> None:
 
 
 def test_the_law_of_a_bin_follows_its_neighbours_or_the_schema() -> None:
-    from dualquery.table.spread import exponents
+    from dualquery.table.numbers import exponents
 
     falling = Numeric("x", (0.0, 1.0, 10.0, 100.0))
     assert exponents(falling, np.array([500, 4500, 45000])) == pytest.approx([0, 0, 0], abs=1e-3)
@@ -166,7 +166,7 @@ def test_what_is_wrong_is_said(keys: str, words: str | None) -> None:
 
 
 def test_edges_next_to_zero_and_far_away_overflow_nothing() -> None:
-    from dualquery.table.spread import exponents
+    from dualquery.table.numbers import exponents
 
     for edges in ((1e-300, 1.0, 10.0, 100.0), (1e-9, 1e-8, 1e3, 1e300), (0.0, 5e-324, 1.0, 2.0)):
         with np.errstate(all="raise", under="ignore"):

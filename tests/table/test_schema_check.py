@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dualquery.cli.app import app
-from dualquery.table.column_text import KEYS
+from dualquery.table.columns import KEYS
 from dualquery.table.schema import parse_schema, schema_text
 from tools.schema_json import json_schema
 

@@ -213,6 +213,37 @@ def error_curve(mean: float, maximum: float | None) -> str:
     return frame.svg("Share of the questions predicted to be off by more than a given error")
 
 
+def banded_curve(
+    at: NDArray[np.float64], curve: NDArray[np.float64], band: NDArray[np.float64], title: str
+) -> str:
+    """A curve over places, with a band as far as it may be off."""
+    left, height, bottom = 52.0, 180.0, 156.0
+    most = float((curve + band).max()) * 1.05 or 1.0
+    x = left + (WIDTH - left - 8) * (at - at[0]) / (at[-1] - at[0])
+
+    def points(places: NDArray[np.float64], values: NDArray[np.float64]) -> str:
+        y = bottom - (bottom - 8) * np.clip(values, 0, most) / most
+        return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(places.tolist(), y.tolist(), strict=True))
+
+    outline = points(np.append(x, x[::-1]), np.append(curve + band, (curve - band)[::-1]))
+    across = {left + 10: at[0], (left + WIDTH) / 2: (at[0] + at[-1]) / 2, WIDTH - 24: at[-1]}
+    upwards = {bottom: 0.0, bottom - (bottom - 8) / 2: most / 2, 8.0: most}
+    marks = [
+        _line(left, bottom, WIDTH - 8, bottom, LINE),
+        f'<polygon points="{outline}" fill="{ACCENT}" fill-opacity=".2"/>',
+        f'<polyline points="{points(x, curve)}" fill="none" stroke="{ACCENT}" stroke-width="2"/>',
+        *(
+            _text(place, height - 12, f"{value:.4g}", anchor="middle", colour=SOFT)
+            for place, value in across.items()
+        ),
+        *(
+            _text(left - 6, place, f"{value:.3g}", anchor="end", colour=SOFT)
+            for place, value in upwards.items()
+        ),
+    ]
+    return _svg(WIDTH, height, title, marks)
+
+
 def ticks(most: float, number: int) -> list[float]:
     """About `number` round places from 0 to `most`: multiples of 1, 2 or 5 times a power of ten."""
     rough = most / number

@@ -1,32 +1,41 @@
-"""Degrees, blocks and pairs over public coarsenings of the vertices, measured once each and raked together.
+"""Cuts of graphs: coarsenings that are measured once, and a learner.
+
+*Coarsenings*: degrees, blocks and pairs over public coarsenings of the vertices, measured once each and raked
+together.
 
 First what leaves and what enters each vertex. From these, the questions and the public attributes come the classes
-of vertices (`classes`) and the likely pairs; then the table between classes and the table of these pairs.
-An edge lies in one cell of each of the four tables, so that the squared sensitivity is the sum of four
-squares, whatever the number of cuts. The noise of both steps is paid for before the first; what the second asks
-follows the first, how much it costs does not.
+of vertices (`graphs`) and the likely pairs; then the table between classes and the table of these pairs. An edge
+lies in one cell of each of the four tables, so that the squared sensitivity is the sum of four squares, whatever the
+number of cuts. The noise of both steps is paid for before the first; what the second asks follows the first, how
+much it costs does not.
+
+*Frieze-Kannan* (Gupta, Roth, Ullman 2012): MWEM's game (`rounds`), with rectangles for weights. The data player
+learns by the cut decomposition (`beliefs.graphs`), to the letter: it begins with the empty graph, and each measured
+cut adds one rectangle. A round costs two counts of bits a cut, whatever the number of pairs of vertices.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.beliefs.graphs import Fitted, MeasuredGraph, Pairs, fit, product_model
+from dualquery.beliefs.graphs import CutMatrix, Fitted, MeasuredGraph, Pairs, Rectangles, fit, product_model
 from dualquery.errors import BudgetError
 from dualquery.fitting.shrink import learned, posterior
-from dualquery.mechanisms.graphs import WeightedGraph, classes_of
+from dualquery.mechanisms.graphs import RectangleGraph, WeightedGraph, classes_of
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
-from dualquery.mechanisms.wishes import NoWishes
+from dualquery.mechanisms.outcomes import last
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
+from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.special_statistics import CoarseEdgeCounts
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
@@ -76,7 +85,7 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     nothing = np.zeros(number, np.int64)
     first, second = _statistics(domain, times, nothing, 1, LikelyPairs(nothing, np.arange(number)))
     neighbours = task.budget.neighbours
-    moved = [each.sensitivity(neighbours) for each in (first, second)]
+    moved = [neighbours.sensitivity(each.bound()) for each in (first, second)]
     law = Gaussian(
         smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(each) for each in moved])
     )
@@ -108,11 +117,11 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
 
 def _statistics(
     domain: Graph, times: tuple[int, int, int], classes: NDArray[np.int64], many: int, pairs: LikelyPairs
-) -> tuple[CoarseEdgeCounts, CoarseEdgeCounts]:
+) -> tuple[CoarseEdges, CoarseEdges]:
     """What the first step measures, and what the second does."""
     first = CoarseEdges(domain, degrees(len(domain.vertices)), (times[0], times[0]))
     second = CoarseEdges(domain, (Blocks(classes, many), pairs), times[1:])
-    return CoarseEdgeCounts(first), CoarseEdgeCounts(second)
+    return first, second
 
 
 def run(
@@ -126,14 +135,14 @@ def run(
     allowed = curator.allow(*(step.event for step in plan.steps))  # type: ignore[arg-type]
     nothing = np.zeros(number, np.int64)
     first, _ = _statistics(domain, chosen.times, nothing, 1, LikelyPairs(nothing, nothing))
-    out, into = first.edges.split(curator.measure(first, noise=law, within=allowed[0]))
+    out, into = first.split(curator.measure(first, noise=law, within=allowed[0]))
     out, into = (_plausible(each.ravel(), chosen.degree_noise) for each in (out, into))
     progress("raking", 1, 4)
     likely = likely_pairs(out, into, chosen.pairs)
     classes = classes_of(domain, task.workload, out + into, chosen.classes, rng)
     many = int(classes.max()) + 1
     _, second = _statistics(domain, chosen.times, classes, many, likely)
-    between, pairs = second.edges.split(curator.measure(second, noise=law, within=allowed[1]))
+    between, pairs = second.split(curator.measure(second, noise=law, within=allowed[1]))
     progress("raking", 2, 4)
     total, total_variance = _total(task, between, chosen.block_noise)
     known = MeasuredGraph(
@@ -222,3 +231,51 @@ def excess(noisy: Reals, mean: Reals, deviation: float) -> Reals:
     law = learned(centre, same, prior, first=0.9, weight=held[held > 0].astype(float))
     found = seen + np.interp(seen, centre, posterior(centre, same, prior, law) - centre)
     return deviation * found.reshape(np.shape(noisy))
+
+
+MOST_ROUNDS = 200
+
+
+def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
+    """Half of the budget selects, half measures, in equal rounds."""
+    domain = task.domain
+    assert isinstance(domain, Graph)
+    rounds = wanted.rounds or _usual_rounds(task)
+    chosen = priced(task, rounds)
+    noise, learned = chosen.noise, 0.02 / math.sqrt(rounds)
+    return Plan(
+        mechanism="frieze-kannan",
+        task=task,
+        reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of edges'}",
+        parameters=chosen,
+        steps=chosen.steps(task, "choose a cut that is answered badly"),
+        mean_error=min(1.0, noise / task.rows + learned),
+        max_error=min(1.0, 3 * noise / task.rows + 6 * learned),
+        seconds=2.0 + rounds * task.workload.size * len(domain.vertices) * 5e-11,
+        bytes=task.workload.size * len(domain.vertices) // 4 + 64 * task.workload.size,
+    )
+
+
+def _usual_rounds(task: Task) -> int:
+    """n ε to the power ⅔, an eighth of it."""
+    return max(8, min(MOST_ROUNDS, round((task.rows * min(1.0, task.budget.epsilon) / 5) ** (2 / 3) / 8)))
+
+
+def _outcome(
+    plan: Plan[MeasuredRounds], replied: Iterator[Rectangles], rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """The sum of rectangles."""
+    domain, held = plan.task.domain, last(replied)
+    assert isinstance(domain, Graph)
+    return Outcome(artefact=RectangleGraph(domain, held, float(plan.task.rows), plan.mean_error), belief=held)
+
+
+FRIEZE_KANNAN = learner(
+    "frieze-kannan",
+    "rectangles of a cut decomposition, corrected by the worst-answered cuts (Frieze, Kannan; Gupta et al. 2012)",
+    RoundsWishes,
+    _plan_learner,
+    lambda plan, curator: CutMatrix(plan.task.workload),
+    _outcome,
+    plays=("graph",),
+)

@@ -1,15 +1,24 @@
-"""Lazy noisy cells: one noisy histogram over the whole universe, read at the cells that the workload names.
+"""Look-ups and lists over a table of codes: one noisy histogram that is read lazily, and a learner.
+
+*Noisy cells*: one noisy histogram over the whole universe, read at the cells that the workload names.
 
 A record lies in one cell, so that the histogram of all 2^64 cells is one measurement of sensitivity 1; most of it is
-never looked at (`privacy.cell_statistics.LazyCells`). The cells that were read are shrunk by empirical Bayes, and a
-list is the sum of its cells. By public numbers, with σ the noise of sensitivity 1, noise of its own on each of
-K lists costs σ√r where a cell lies in at most r of them, and σ√K/2 as balances; cells cost σ√S for lists of S.
-Lists that are longer than cells are often named are better measured themselves, and the plan says so.
+never looked at (`privacy.curator.LazyCells`). The cells that were read are shrunk by empirical Bayes, and a list is
+the sum of its cells. By public numbers, with σ the noise of sensitivity 1, noise of its own on each of K lists costs
+σ√r where a cell lies in at most r of them, and σ√K/2 as balances; cells cost σ√S for lists of S. Lists that are
+longer than cells are often named are better measured themselves, and the plan says so.
+
+*Touched weights*: sparse queries as the paper has them (Blum and Roth 2013), MWEM's game (`rounds`) over a universe
+of 2^64 cells. The data player keeps a weight for each cell that some measured list accepts and one for all others
+(`beliefs.universes`).
+
+    error ≲ (log|X|)^{1/4} · √(log|Q|) / √(nε), as for queries of any kind, in time ~ S a query instead of |X|.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -18,22 +27,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.errors import QueryError
+from dualquery.beliefs.universes import TouchedLists, TouchedWeights
+from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
-from dualquery.mechanisms.wishes import NoWishes
+from dualquery.mechanisms.outcomes import last
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
+from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
-from dualquery.privacy.cell_statistics import CellCounts, LazyCells
-from dualquery.privacy.curator import Curator
+from dualquery.privacy.curator import Curator, LazyCells
 from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.privacy.prices import equal_prices
+from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.group import Group
-from dualquery.queries.lists import Catalogue, Lists, NamedCells, joined
+from dualquery.queries.lists import Catalogue, Lists, joined
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import CodeTable, cells_of
-from dualquery.table.domain import Domain
 from dualquery.table.encoding import encode
 from dualquery.types import Fractions, Progress, Reals
 
@@ -75,6 +86,7 @@ class CellFractions:
         sums = np.concatenate([[0.0], np.cumsum(numbers[place])])
         return sums[group.start[1:]] - sums[group.start[:-1]]
 
+    @property
     def words(self) -> str:
         return f"{len(self.fraction):,} cell{'s' if len(self.fraction) != 1 else ''}"
 
@@ -90,9 +102,8 @@ class CellFractions:
         return {FILE: self.to_arrow()}
 
     @staticmethod
-    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> CellFractions:
+    def of_files(domain: CodeTable, tables: dict[str, pa.Table]) -> CellFractions:
         """What a folder holds."""
-        assert isinstance(domain, CodeTable), "the schema says codes"
         table = tables[FILE]
         names = [column.name for column in domain.columns]
         codes = encode(table.select(names), domain).columns
@@ -129,7 +140,7 @@ def lists_of(workload: Workload) -> Lists:
 
 def _law(task: Task) -> Noise:
     """All of the budget on one histogram."""
-    moved = CellCounts(NamedCells(np.empty(0, np.uint64))).sensitivity(task.budget.neighbours)
+    moved = task.budget.neighbours.sensitivity(ONE_CELL)
     if task.budget.accounting is Accounting.PURE:
         return equal_prices(task.budget, 1).noise(moved)
     return Gaussian(smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(moved)]))
@@ -142,7 +153,7 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
     if cells > MOST_CELLS:
         raise QueryError(f"the lists name {cells:,} records; at most {MOST_CELLS:,} are read")
     law = _law(task)
-    moved = CellCounts(NamedCells(lists.cells[:0])).sensitivity(task.budget.neighbours)
+    moved = task.budget.neighbours.sensitivity(ONE_CELL)
     longest, incidence = lists.longest, lists.most_satisfied()
     notes = []
     if longest > incidence:
@@ -221,3 +232,67 @@ def _grid(most: float) -> Reals:
     fine = np.arange(min(32, int(most) + 2))
     far = np.rint(np.geomspace(32, max(most, 33), 40))
     return np.unique(np.append(fine, far[far >= len(fine)])).astype(float)
+
+
+MOST_ROUNDS = 200  # by default; n ε / 200 where that is less
+
+
+@dataclass(frozen=True, kw_only=True)
+class TouchedParameters(MeasuredRounds):
+    """What a run goes by."""
+
+    universe: float  # log₂ of the number of cells
+
+
+def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
+    """As MWEM: half a round's price to choose, half to measure."""
+    lists = lists_of(task.workload)
+    share = task.budget.neighbours.records_per_person or 1
+    usual = min(MOST_ROUNDS, max(1, round(task.rows * task.budget.epsilon / share / 200)))
+    rounds = usual if wanted.rounds is None else wanted.rounds
+    if rounds < 1:
+        raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
+    chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
+    return Plan(
+        mechanism="touched-weights",
+        task=task,
+        reason=f"{rounds} rounds over 2^{chosen.universe:.0f} cells, of which lists touch few",
+        parameters=chosen,
+        steps=chosen.steps(task, "choose the list that is answered worst"),
+        mean_error=min(0.5, chosen.noise / task.rows + 0.02 / math.sqrt(rounds)),
+        max_error=min(1.0, 3 * chosen.noise / task.rows + chosen.found(task) + 0.3 / math.sqrt(rounds)),
+        seconds=2.0 + rounds * len(lists.cells) * 2e-8,
+        bytes=64 * len(lists.cells) + 64 * lists.size,
+    )
+
+
+def _belief(plan: Plan[TouchedParameters], curator: Curator) -> TouchedLists:
+    weights = TouchedWeights(2.0**plan.parameters.universe)
+    return TouchedLists(lists_of(plan.task.workload), weights, floor=0.5 / plan.task.rows)
+
+
+def _outcome(
+    plan: Plan[TouchedParameters],
+    replied: Iterator[TouchedLists],
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Outcome:
+    held, workload = last(replied), plan.task.workload
+    lists, named = held.lists, np.unique(held.lists.cells)
+    fractions = held.weights.answers(np.arange(len(named) + 1), named)
+    place = np.searchsorted(lists.catalogue.cells, named)
+    deviation = np.full(len(named), max(plan.mean_error, 1 / plan.task.rows))  # a guess
+    catalogue = Catalogue(named, lists.catalogue.texts[place])
+    artefact = CellFractions(lists.domain, catalogue, fractions, deviation)
+    return Outcome(artefact=artefact, answers=np.clip(held.answers(workload), 0.0, 1.0))
+
+
+TOUCHED_WEIGHTS = learner(
+    "touched-weights",
+    "multiplicative weights over the cells that lists touch, and one weight for all others (Blum, Roth 2013)",
+    RoundsWishes,
+    _plan_learner,
+    _belief,
+    _outcome,
+    plays=("codes",),
+)

@@ -1,0 +1,1 @@
+"""Kinds of tables: records, graphs, points, codes; each is one value of `Kind`."""

@@ -1,0 +1,130 @@
+"""What a kind of table is: everything that asks "which kind?" asks a value of `Kind`.
+
+A table is a table of records unless its schema has a section of another kind, [graph], [points], [codes], or one that
+a package adds (`register`). Its records are encoded, kept, counted and owned by persons as any records are, by the
+columns of its domain. What is asked of them, what plays, what leaves and what the report says of it belong to the
+kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from dualquery.errors import DualQueryError
+from dualquery.example import Example
+from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, Artefact, BareAnswers, SyntheticRecords
+from dualquery.mechanisms.wishes import MECHANISMS
+from dualquery.plots import Figure
+from dualquery.privacy.budget import Accounting
+from dualquery.queries.workload import Grammar
+from dualquery.register import KINDS
+from dualquery.table.domain import Domain
+
+if TYPE_CHECKING:
+    from dualquery.mechanisms.mechanism import AnyMechanism, Plan, Task
+
+TIGHTEST_FIRST = (Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE)  # where nobody names a mechanism
+Preferences = Sequence[
+    tuple[str, str]
+]  # names of mechanisms from the best on, each with the reason in a sentence
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How an artefact is kept in a folder: its files, how they are read again, and what the report says of them."""
+
+    files: tuple[str, ...]
+    read: Callable[[Any, dict[str, pa.Table]], Artefact]  # of a domain and the tables of these files
+    use: str  # what they are; code between backquotes
+    title: str = ""  # over the pictures
+    figures: Callable[[Any], list[Figure]] = lambda artefact: []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of table. A new one is a `Domain`, groups of queries, a grammar, mechanisms and what they release."""
+
+    registered_in: ClassVar[str] = "kinds"
+
+    domain: type[Domain]  # reads and writes the section of a schema, which has the name of the kind
+    grammar: Grammar
+    prefers: Callable[
+        [Task], Preferences
+    ]  # what plays where nobody names a mechanism: the first that can be paid
+    stored: tuple[Stored, ...] = ()  # what may leave besides synthetic records and bare answers
+    record: str = "record"
+    records: str = "records"
+    table: str = "a table"
+    protects: str  # where one record is protected, and not a person
+    fractions: str = "fractions of the table"  # what answers and errors are
+    example: Callable[[Path], Example] | None = None  # for `dualquery demo`, with files in that folder
+
+    @property
+    def name(self) -> str:
+        return self.domain.kind
+
+    def stored_in(self, files: Mapping[str, object]) -> Stored | None:
+        """What these files hold; None where they hold nothing that is known."""
+        known = (*self.stored, RECORDS_STORED, ANSWERS_STORED)
+        return next((each for each in known if all(name in files for name in each.files)), None)
+
+
+RECORDS_STORED = Stored(
+    (SYNTHETIC,),
+    SyntheticRecords.of_files,
+    f"`{SYNTHETIC}` is an ordinary table: open it with whatever you would have opened the real one with. Count "
+    "shares in it, not people: its number of rows was chosen. Asking it anything costs no privacy, as often as you "
+    "like.",
+)
+ANSWERS_STORED = Stored(
+    (ANSWERS,),
+    BareAnswers.of_files,
+    f"`{ANSWERS}` holds the questions and their answers. Reading them costs no privacy.",
+)
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of this name; a certificate of a kind that is not known here speaks of records."""
+    found: Kind = KINDS[name if name in KINDS else "records"]
+    return found
+
+
+def choose(task: Task, options: Mapping[str, object]) -> Plan[Any]:
+    """The plan of the mechanism that suits a task best, with one sentence that says why.
+
+    It is the first of those that its kind of table prefers that makes a plan. Options decide nothing: one that the
+    mechanism whose turn it is does not have is refused, with the names of those that have it.
+    """
+    refused: list[str] = []
+    for name, why in kind_named(task.domain.kind).prefers(task):
+        mechanism = MECHANISMS[name]
+        for option in options:
+            if not mechanism.accepts([option]):
+                raise DualQueryError("; ".join([*refused, _not_of_all(option, mechanism, task)]))
+        try:
+            plan = mechanism.plan_for(task, options)
+        except DualQueryError as problem:
+            refused.append(f"{name}: {problem}")
+            continue
+        return replace(plan, reason=f"{why} {plan.reason[:1].upper()}{plan.reason[1:]}")
+    raise DualQueryError(f"no mechanism fits: {'; '.join(refused)}")
+
+
+def _not_of_all(option: str, mechanism: AnyMechanism, task: Task) -> str:
+    """Which mechanisms of this kind of table have an option that the one to be chosen does not have."""
+    kind = task.domain.kind
+    having = [
+        each.name
+        for each in MECHANISMS.values()
+        if each.accepts([option]) and (each.plays is None or kind in each.plays)
+    ]
+    given = "--" + option.replace("_", "-")
+    return (
+        f"{given} means nothing to the mechanism '{mechanism.name}', which would be chosen here; leave it out, or "
+        f"name a mechanism that has it with --mechanism: {', '.join(having) or 'none plays this kind of table'}"
+    )

@@ -1,0 +1,60 @@
+"""Points: each record is a point between public bounds, and questions are mean distances."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+
+from dualquery import example, plots
+from dualquery.kinds.kind import Kind, Stored
+from dualquery.mechanisms.distances import FILE, DistanceCurves
+from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.queries.language.distances import DISTANCES
+from dualquery.table.points import Points
+
+
+def figures(artefact: DistanceCurves) -> list[plots.Figure]:
+    """The curves with their 95% bands, column by column."""
+    measured = np.flatnonzero(~np.isnan(artefact.distance[:, 0]))
+    return [_figure(artefact, j) for j in measured[: plots.MOST_COLUMNS].tolist()]
+
+
+def _figure(artefact: DistanceCurves, j: int) -> plots.Figure:
+    column = artefact.domain.coordinates[j]
+    curve = column.width * artefact.distance[j]
+    band = NormalDist().inv_cdf((1 + LEVEL) / 2) * column.width * artefact.deviation[j]
+    at = column.low + np.linspace(0, column.width, len(curve))
+    lowest = int(np.argmin(curve))
+    title = f"Mean distance to each place of {column.name}"
+    caption = f"least at about {at[lowest]:.4g}, where it is {curve[lowest]:.4g}"
+    return plots.Figure(column.name, plots.banded_curve(at, curve, band, title), caption)
+
+
+POINTS = Kind(
+    domain=Points,
+    grammar=DISTANCES,
+    # The evidence is in docs/learners.md, made by `experiments/distances.py`.
+    prefers=lambda task: (
+        (
+            "distance-curves",
+            "Chosen because Gaussian noise can be paid for, where curves answer every point.",
+        ),
+        ("coordinate-wise", "Chosen because Gaussian noise cannot be paid for."),
+    ),
+    stored=(
+        Stored(
+            (FILE,),
+            DistanceCurves.of_files,
+            f"`{FILE}` holds, for every column, the mean distance of all points to each place in it. The mean "
+            "distance to a point is the sum over its columns; asking for it costs no privacy, as often as you like.",
+            "The mean distance, column by column",
+            figures,
+        ),
+    ),
+    record="point",
+    records="points",
+    protects="It protects one point. A person with several points in the table is protected less.",
+    fractions="fractions of the diameter",
+    example=example.customers,
+)

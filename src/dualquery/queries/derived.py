@@ -1,0 +1,296 @@
+"""Numbers that are worked out from the counts of queries and tables, each with how far neighbours move it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.queries.countable import ONE_CELL, Bound, Countable, Derived
+from dualquery.queries.group import Group
+from dualquery.queries.tables import Tables, centred, signed, signed_shape
+from dualquery.queries.workload import Workload
+from dualquery.table.domain import Domain
+from dualquery.types import Cells, Integers, Set
+
+SHORT = 16  # values; along longer attributes an interaction is not centred before noise is added
+
+
+def number_of_records(domain: Domain) -> Tables:
+    """The length of the table: the one cell of the table over no attributes."""
+    return Tables(domain, ((),))
+
+
+@dataclass(frozen=True)
+class Multiplied(Derived):
+    """Numbers, each times a whole number, so that noise can be finer than one."""
+
+    what: Countable
+    multiplier: int
+    kept: bool = False
+
+    def counted(self) -> Countable:
+        return self.what
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return self.multiplier * counts
+
+    def bound(self) -> Bound:
+        return self.what.bound().times(self.multiplier)
+
+
+@dataclass(frozen=True)
+class Balance(Derived):
+    """count(q) − count(¬q) of one query of a workload: 2·count − unit·rows.
+
+    Every record adds a number between −unit and +unit. Half of the balance tells the count in a table of
+    known length, and where a record is added or removed with half the noise that the count itself would need.
+    """
+
+    workload: Workload
+    query: int
+
+    kept = True
+
+    def counted(self) -> Workload:
+        return self.workload
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return 2 * counts[[self.query]] - self.workload.unit * rows
+
+    def bound(self) -> Bound:
+        unit = self.workload.unit
+        return Bound((unit, unit**2), (2 * unit, (2 * unit) ** 2))
+
+
+@dataclass(frozen=True)
+class GroupBalances(Derived):
+    """count(q) − count(¬q) of every query of a group: 2·count − unit·rows. Of parities Σ_x Π_{j ∈ S} (−1)^{x_j}.
+
+    Every record adds a number between −unit and +unit to each of the group's queries, whether it satisfies it or not:
+    L1 size·unit alone, and twice the unit for each query on which two records differ. Half of them tell counts with
+    half the noise; where few of the queries hold at once, counts themselves move less.
+    """
+
+    group: Group
+
+    def counted(self) -> Group:
+        return self.group
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return 2 * counts - self.group.unit * rows
+
+    def bound(self) -> Bound:
+        unit, size, apart = self.group.unit, self.group.size, self.group.most_differing()
+        return Bound((size * unit, size * unit**2), (2 * apart * unit, apart * (2 * unit) ** 2))
+
+
+@dataclass(frozen=True)
+class TableCells(Derived):
+    """The cells of one of several tables. A record lies in one of them, and two records in two.
+
+    (Of a table with a single cell the latter exceeds the truth; one price serves all tables.)
+    """
+
+    tables: Tables
+    table: int
+
+    kept = True
+
+    def counted(self) -> Tables:
+        return self.tables
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return counts[self.tables.cells_of(self.table)]
+
+    def bound(self) -> Bound:
+        return ONE_CELL
+
+
+@dataclass(frozen=True, eq=False)
+class Misfits(Derived):
+    """How far each of several tables lies from public whole numbers: Σ_cells max(0, |count − expected| − slack).
+
+    One number a table, and no sum over records. The hinge is 1-Lipschitz, and a record lies in one cell of a table:
+    adding it moves each sum by at most 1, exchanging it for another, which leaves one cell and enters one, by at most
+    2. Of m tables that is m and 2m in L1, m and 4m in squared L2; K records of a person move a sum at most K times as
+    far, step by step. (Of a table with a single cell the price exceeds the truth.)
+    """
+
+    tables: Tables
+    expected: Integers  # of every cell
+    slack: Integers  # of every table
+
+    kept = True
+
+    def counted(self) -> Tables:
+        return self.tables
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        wrong = np.abs(counts - self.expected)
+        wrong -= np.repeat(self.slack, np.diff(self.tables.starts))
+        misfits: Integers = np.add.reduceat(np.maximum(wrong, 0), self.tables.starts[:-1])
+        return misfits
+
+    def bound(self) -> Bound:
+        return misfit_bound(len(self.tables.sets))
+
+
+def misfit_bound(tables: int) -> Bound:
+    """Of the misfits of so many tables, whatever they are."""
+    return Bound((tables, tables), (2 * tables, 4 * tables))
+
+
+@dataclass(frozen=True)
+class Interactions(Derived):
+    """What the tables of smaller sets do not say, of several sets, each times an integer of its own.
+
+    The interaction of a set S is its table of counts, centred along each attribute (the residual of Xiao et
+    al., *ResidualPlanner*, 2023). Centring along the *short* attributes alone, those of at most `SHORT`
+    values, and multiplying by the product of their sizes gives integers,
+
+        I_S = ⊗_{j short} (k_j·Id − 𝟙𝟙ᵀ) ⊗_{j long} Id · counts_S,
+
+    to which noise can be added exactly; dividing again, and centring along the long attributes, is
+    post-processing. (Along a long attribute centring would hardly lower the sensitivity.)
+
+    One record at cell x adds ⊗ (k_j·e_{x_j} − 𝟙) ⊗ e_{x_j}: squared length Π_short k_j (k_j − 1), L1 length
+    Π_short 2(k_j − 1). The inner product of two that differ exactly in the attributes D has a factor k_j² −
+    k_j for each short and 1 for each long attribute outside D, −k_j for each short and 0 for each long one in
+    D. Several sets side by side are charged the sum of theirs, which one record attains when it is added; two
+    records need not be farthest apart in all sets at once, and in L1 twice the length of one is charged:
+    upper bounds, both.
+
+    With noise of one variance V the multipliers share the budget: set S then has noise of variance V /
+    (multiplier · Π_short k_j)² a cell, in records, before centring.
+    """
+
+    domain: Domain
+    sets: tuple[Set, ...]
+    multipliers: tuple[int, ...]
+
+    def counted(self) -> Tables:
+        return Tables(self.domain, self.sets)
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        parts = [
+            multiplier * integer_interaction(table).ravel()
+            for table, multiplier in zip(self.counted().split(counts), self.multipliers, strict=True)
+        ]
+        return np.concatenate(parts) if parts else counts
+
+    def bound(self) -> Bound:
+        l1, alone, apart = 0, 0, 0
+        for members, multiplier in zip(self.sets, self.multipliers, strict=True):
+            sizes = self.sizes_of(members)
+            l1 += multiplier * prod(2 * (k - 1) for k in sizes if k <= SHORT)
+            alone += multiplier**2 * interaction_length(sizes)
+            apart += multiplier**2 * interaction_distance(sizes)
+        return Bound((l1, alone), (2 * l1, apart))
+
+    def sizes_of(self, members: Set) -> tuple[int, ...]:
+        """The number of values of each attribute of a set."""
+        return tuple(int(self.domain.sizes[j]) for j in members)
+
+    def scale(self, place: int) -> int:
+        """By how much the integers of a set are larger than its interaction in records."""
+        return self.multipliers[place] * interaction_scale(self.sizes_of(self.sets[place]))
+
+    def in_records(self, noisy: Integers) -> dict[Set, Cells]:
+        """The noisy interactions in records, centred along every attribute: post-processing."""
+        tables = self.counted().split(noisy)
+        return {
+            members: centred(table / self.scale(t))
+            for t, (members, table) in enumerate(zip(self.sets, tables, strict=True))
+        }
+
+
+def interaction_scale(sizes: Sequence[int]) -> int:
+    """By how much the integer interaction of a set is larger than the interaction in records: Π_short k_j."""
+    return prod(k for k in sizes if k <= SHORT)
+
+
+def interaction_length(sizes: Sequence[int]) -> int:
+    """The squared L2 length of what one record adds to the integer interaction of a set."""
+    return prod(k * (k - 1) for k in sizes if k <= SHORT)
+
+
+@lru_cache(maxsize=4096)
+def interaction_distance(sizes: tuple[int, ...]) -> int:
+    """The largest squared L2 distance between what two records add."""
+
+    def factor(k: int, differs: bool) -> int:
+        if k > SHORT:
+            return 0 if differs else 1
+        return -k if differs else k * (k - 1)
+
+    movable = [i for i, k in enumerate(sizes) if k > 1]
+    inner = [
+        prod(factor(k, i in differing) for i, k in enumerate(sizes))
+        for order in range(1, len(movable) + 1)
+        for differing in map(set, combinations(movable, order))
+    ]
+    return max((2 * interaction_length(sizes) - 2 * value for value in inner), default=0)
+
+
+def integer_interaction(table: Integers) -> Integers:
+    """I_S of a table of counts."""
+    for axis, size in enumerate(table.shape):
+        if size <= SHORT:
+            table = size * table - table.sum(axis=axis, keepdims=True)
+    return table
+
+
+@dataclass(frozen=True)
+class SignedTables(Derived):
+    """The signed tables of several sets, each times a positive integer of its own.
+
+    They are what Laplace noise is best added to: one record adds ±1 to a single entry of a signed table, L1 length
+    one, where the centred interaction of the same set has Π 2(k_j − 1)/k_j and says no more.
+
+    One record adds ± its multiplier to one entry of each: L1 Σ m, L2² Σ m². Two records add to the same entry with
+    opposite signs, or to two entries, or the same: L1 2m at most, where any attribute of the set has two values; L2²
+    4m² where one of them is binary, 2m² where none is. Several sets side by side are charged the sum, which two
+    records need not attain: if they differ in both of two binary attributes, the sign over both is the same.
+
+    With noise of one scale b the multipliers share the budget: set S then has noise of scale b / m, in records.
+    """
+
+    domain: Domain
+    sets: tuple[Set, ...]
+    multipliers: tuple[int, ...]
+
+    def counted(self) -> Tables:
+        return Tables(self.domain, self.sets)
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        parts = [
+            multiplier * signed(table).ravel()
+            for table, multiplier in zip(self.counted().split(counts), self.multipliers, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def bound(self) -> Bound:
+        alone, apart = [0, 0], [0, 0]
+        for members, multiplier in zip(self.sets, self.multipliers, strict=True):
+            sizes = {int(self.domain.sizes[j]) for j in members}
+            alone = [alone[0] + multiplier, alone[1] + multiplier**2]
+            if sizes - {1}:
+                squared = (4 if 2 in sizes else 2) * multiplier**2
+                apart = [apart[0] + 2 * multiplier, apart[1] + squared]
+        return Bound((alone[0], alone[1]), (apart[0], apart[1]))
+
+    def in_records(self, noisy: Integers) -> dict[Set, NDArray[np.float64]]:
+        """The noisy signed tables in records."""
+        out, start = {}, 0
+        for members, multiplier in zip(self.sets, self.multipliers, strict=True):
+            shape = signed_shape([int(self.domain.sizes[j]) for j in members])
+            stop = start + int(np.prod(shape))
+            out[members] = noisy[start:stop].reshape(shape) / multiplier
+            start = stop
+        return out
