@@ -261,7 +261,7 @@ def main() -> None:
     some = [
         name
         for name in every
-        if not options.names or any(wanted in (name, *name.split(".")) for wanted in options.names)
+        if not options.names or any(f".{wanted}." in f".{name}." for wanted in options.names)
     ]
     plain = errors(None, list(CASES), options.seeds)
     for case, found in plain.items():

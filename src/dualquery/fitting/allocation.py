@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.fitting.measured import HALF_NORMAL
+from dualquery.fitting.measured import HALF_NORMAL, LEAST
 from dualquery.fitting.posteriors import one_thread
 from dualquery.types import Cells, Reals, Set
 
@@ -34,7 +34,6 @@ STEPS = 4  # of dropping larger sets that are not worth it, and of weights withi
 BISECTIONS = 30
 POWER = 1.3  # of L_T in the sum: a little more weight on the tables that are worst
 BIN = 0.2  # of logarithms of fractions
-RAREST = 1e-8
 _DEVIATIONS = np.geomspace(1e-9, 1.0, 181)[::-1]  # s, from large to small: shares then grow
 
 
@@ -111,8 +110,8 @@ def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float
 
 def _histogram(fractions: Cells) -> Reals:
     """How many values have −log p in each bin. Products of tables are convolutions of these."""
-    place = np.rint(-np.log(np.maximum(fractions, RAREST)) / BIN).astype(np.int64)
-    return np.bincount(place, minlength=math.ceil(-math.log(RAREST) / BIN) + 1).astype(np.float64)
+    place = np.rint(-np.log(np.maximum(fractions, LEAST)) / BIN).astype(np.int64)
+    return np.bincount(place, minlength=math.ceil(-math.log(LEAST) / BIN) + 1).astype(np.float64)
 
 
 def _convolved(members: Set, bins: Mapping[int, Reals], known: dict[Set, Reals]) -> Reals:

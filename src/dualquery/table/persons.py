@@ -130,13 +130,15 @@ def _places(owner: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _seeds(owners: Owners, owner: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A hash of each row's id, public and the same on every machine."""
+    """A public hash of each row's id."""
     needed, index = np.unique(owner, return_inverse=True)
-    seeds = [
-        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"records kept").digest(), "big")
-        for text in owners.ids.take(pa.array(needed)).to_pylist()
-    ]
-    return np.array(seeds, np.uint64)[index]
+    return hashes_of(owners.ids.take(pa.array(needed)), b"records kept")[index]
+
+
+def hashes_of(ids: pa.Array, purpose: bytes) -> NDArray[np.uint64]:
+    """64 bits for each id, the same on any machine; for another purpose others."""
+    digests = (hashlib.blake2b(each.encode(), digest_size=8, person=purpose) for each in ids.to_pylist())
+    return np.array([int.from_bytes(each.digest(), "big") for each in digests], np.uint64)
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
