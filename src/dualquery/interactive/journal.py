@@ -21,7 +21,7 @@ LONGEST_NOTE = 500
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """One change of state. Its kind is the name of its class in small letters."""
 
     kind: ClassVar[str]
@@ -31,14 +31,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Planned(Entry):
+class Planned(JournalEntry):
     """A release will be made for this table, and is paid for. Nothing is counted before this is durable."""
 
     units: int
 
 
 @dataclass(frozen=True)
-class Opened(Entry):
+class Opened(JournalEntry):
     """What is asked about, under which promise, by which rule: the first entry, or the one behind `Planned`.
 
     Every later opening must say the same.
@@ -58,7 +58,7 @@ class Opened(Entry):
 
 
 @dataclass(frozen=True)
-class Prepaid(Entry):
+class Prepaid(JournalEntry):
     """One fire and its measurement, paid for. No test is drawn before this is durable."""
 
     slot: int
@@ -66,7 +66,7 @@ class Prepaid(Entry):
 
 
 @dataclass(frozen=True)
-class Answered(Entry):
+class Answered(JournalEntry):
     """An answer that cost nothing: a silent test, a published release, or nothing left to test with."""
 
     question: str
@@ -78,7 +78,7 @@ class Answered(Entry):
 
 
 @dataclass(frozen=True)
-class Fired(Entry):
+class Fired(JournalEntry):
     """A test spoke, and what was measured then. The slot is used up; the hypothesis hears it."""
 
     slot: int
@@ -90,7 +90,7 @@ class Fired(Entry):
 
 
 @dataclass(frozen=True)
-class Charged(Entry):
+class Charged(JournalEntry):
     """A purchase, paid for. Nothing is counted before this is durable."""
 
     purchase: int
@@ -102,7 +102,7 @@ class Charged(Entry):
 
 
 @dataclass(frozen=True)
-class Bought(Entry):
+class Bought(JournalEntry):
     """What a purchase measured. The hypothesis hears it."""
 
     purchase: int
@@ -112,7 +112,7 @@ class Bought(Entry):
 
 
 @dataclass(frozen=True)
-class Fixed(Entry):
+class Fixed(JournalEntry):
     """Which records are asked: their digest under a secret key. Both are secret, and stay in the journal.
 
     Whoever opens a journal over other records says so, and that is another entry of this kind.
@@ -123,12 +123,12 @@ class Fixed(Entry):
 
 
 @dataclass(frozen=True)
-class Serving(Entry):
+class Serving(JournalEntry):
     """From here on a test may be under way. No test is drawn before this is durable."""
 
 
 @dataclass(frozen=True)
-class Rested(Entry):
+class Rested(JournalEntry):
     """No test is under way, and all that were drawn stand before this.
 
     *What an unclean stop burns.* The slot, if the last of `Serving`, `Rested`, `Closed` on disk is `Serving`; nothing
@@ -148,7 +148,7 @@ class Rested(Entry):
 
 
 @dataclass(frozen=True)
-class Burned(Entry):
+class Burned(JournalEntry):
     """A test was open when something stopped uncleanly: it may have fired with nobody told.
 
     Or an epoch of the sparse vector was, at any stop: nobody knows the noise of its threshold any more, and another
@@ -159,16 +159,16 @@ class Burned(Entry):
 
 
 @dataclass(frozen=True)
-class Closed(Entry):
+class Closed(JournalEntry):
     """A clean stop: no test is under way, and the open slot stays good."""
 
 
 @dataclass(frozen=True)
-class Reopened(Entry):
+class Reopened(JournalEntry):
     """Somebody goes on from here."""
 
 
-KINDS: dict[str, type[Entry]] = {each.kind: each for each in Entry.__subclasses__()}
+KINDS: dict[str, type[JournalEntry]] = {each.kind: each for each in JournalEntry.__subclasses__()}
 
 
 @dataclass
@@ -201,7 +201,7 @@ class Account:
         """How many the rest pays for, the one that is paid for included."""
         return (self.left // self.price if self.price else 0) + self.unused
 
-    def hear(self, entry: Entry, analyst: str = "") -> None:
+    def hear(self, entry: JournalEntry, analyst: str = "") -> None:
         self.running = not isinstance(entry, Closed)
         if not isinstance(entry, Answered | Fired | Prepaid | Charged | Bought):
             self.serving = isinstance(entry, Serving)
@@ -226,7 +226,7 @@ class Account:
             self.answers["bought"] += 1
 
 
-def units_of(entry: Entry) -> int:
+def units_of(entry: JournalEntry) -> int:
     """What an entry spends: the release, a prepaid fire, a purchase."""
     return entry.units if isinstance(entry, Planned | Opened | Prepaid | Charged) else 0
 
@@ -234,10 +234,10 @@ def units_of(entry: Entry) -> int:
 class Journal(Protocol):
     """An ordered log with durable prefixes: no entry is on disk before one that was appended earlier."""
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[JournalEntry]:
         """All entries so far, in order. Asked once, before anything is appended."""
 
-    def append(self, *entries: Entry) -> int:
+    def append(self, *entries: JournalEntry) -> int:
         """Put entries behind all others, quickly; the position of the last. They need not be durable yet."""
 
     def sync(self, position: int) -> None:
@@ -247,14 +247,14 @@ class Journal(Protocol):
 class MemoryJournal:
     """A journal for the life of a process: whoever needs more has a database."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._entries: list[Entry] = list(entries)
+    def __init__(self, entries: Iterable[JournalEntry] = ()) -> None:
+        self._entries: list[JournalEntry] = list(entries)
         self._lock = Lock()
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[JournalEntry, ...]:
         return tuple(self._entries)
 
-    def append(self, *entries: Entry) -> int:
+    def append(self, *entries: JournalEntry) -> int:
         with self._lock:
             self._entries.extend(entries)
             return len(self._entries)
@@ -263,13 +263,13 @@ class MemoryJournal:
         assert position <= len(self._entries)
 
 
-def written(entry: Entry) -> str:
+def written(entry: JournalEntry) -> str:
     """An entry as one line of JSON; equal entries are equal lines."""
     row = {each.name: getattr(entry, each.name) for each in fields(entry)}
     return json.dumps({"kind": entry.kind, **row}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def read(text: str) -> Entry:
+def read(text: str) -> JournalEntry:
     """The entry that a line holds, or LedgerError."""
     try:
         row = json.loads(text)

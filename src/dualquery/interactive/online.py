@@ -35,9 +35,9 @@ from dualquery.interactive.journal import (
     Bought,
     Charged,
     Closed,
-    Entry,
     Fired,
     Journal,
+    JournalEntry,
     Prepaid,
     Rested,
     Serving,
@@ -304,7 +304,7 @@ class Online:
         self._state.slot = slot
         return position
 
-    def _append(self, *entries: Entry) -> int:
+    def _append(self, *entries: JournalEntry) -> int:
         """Write entries down, and let the state follow."""
         self._touched = True
         position = self.journal.append(*entries)

@@ -36,8 +36,8 @@ from dualquery.interactive.journal import (
     Bought,
     Burned,
     Charged,
-    Entry,
     Fired,
+    JournalEntry,
     Opened,
     Planned,
     Prepaid,
@@ -341,7 +341,7 @@ class State:
         moved = self.rule.budget.neighbours.sensitivity(question.group.bound())
         return GaussianMeasurement(Fraction(moved.l2_squared), variance)
 
-    def replay(self, entry: Entry) -> None:
+    def replay(self, entry: JournalEntry) -> None:
         """What an entry of an earlier life did, the ledger's part included."""
         if isinstance(entry, Planned | Opened):
             self.pay_release(entry)
@@ -363,7 +363,7 @@ class State:
         if entry.units:
             self.ledger.charge(EarlierRelease(Fraction(entry.units, UNITS * self.rule.order)))
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: JournalEntry) -> None:
         """Everything but the ledger."""
         self.account.hear(entry)
         if isinstance(entry, Answered):
