@@ -20,7 +20,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple, NoReturn, Protocol
+from typing import ClassVar, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -346,6 +346,22 @@ class Listed:
 
     def in_parts(self: Group, cells: int) -> Iterator[Group]:
         yield self
+
+
+class NotProducts(Listed):
+    """Kinds of query that are no products of one-attribute predicates; each asks about all columns."""
+
+    noun: ClassVar[str]
+    predicates = NO_PREDICATES
+
+    def scope(self: Group) -> NDArray[np.int32]:
+        return padded([tuple(range(self.domain.width))])
+
+    def add_answers(self: Group, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+        answers += self.counts(Records.from_rows(self.domain, record[None, :])).astype(np.int32)
+
+    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+        refuse_products(self.noun)
 
 
 PAD = np.iinfo(np.int32).max  # sorts behind every literal
