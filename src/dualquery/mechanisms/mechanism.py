@@ -28,8 +28,11 @@ from dualquery.privacy.accounting import refuse_nothing
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
-from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
+from dualquery.privacy.noise import Gaussian, Noise
+from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
+from dualquery.queries.countable import Bound
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 from dualquery.types import Fractions, Progress
@@ -209,6 +212,14 @@ def affordable(budget: Budget, steps: Iterable[Step]) -> bool:
     except BudgetError:
         return False
     return True
+
+
+def least_noise(budget: Budget, bound: Bound) -> Noise:
+    """The noise of one measurement that costs the whole budget: Laplace under pure ε, else Gaussian."""
+    moved = budget.neighbours.sensitivity(bound)
+    if budget.accounting is Accounting.PURE:
+        return equal_prices(budget, 1).noise(moved)
+    return Gaussian(smallest_gaussian_scale(budget, [Gaussian(Fraction(1)).event(moved)]))
 
 
 Chosen = TypeVar("Chosen", bound=Enum)

@@ -34,7 +34,8 @@ from dualquery.interactive.journal import (
     written,
 )
 from dualquery.ledger.chain import TOLD, Head, Line, NewLine, Promise, Witness, chained
-from dualquery.ledger.journal import AwayError, FencedError, Storage
+from dualquery.ledger.journal import Storage
+from dualquery.ledger.storage import AwayError, FencedError
 from dualquery.privacy.budget import decimal
 from dualquery.service.settings import Settings
 from dualquery.service.tokens import GRANTED, REVOKED, Tokens, draft_of
@@ -66,8 +67,8 @@ class LedgerJournal:
         """All entries, once every line has been found to follow from the one before, up to the head last seen."""
         self.storage.hold()
         promise = self.storage.promise()
-        if promise.dataset != self._dataset:
-            raise LedgerError(f"this is the ledger of '{promise.dataset}', not of '{self._dataset}'")
+        if promise.name != self._dataset:
+            raise LedgerError(f"this is the ledger of '{promise.name}', not of '{self._dataset}'")
         found = []
         self.origin, self.account, self.tokens = promise.origin, Account(promise.cap), Tokens()
         self.head = Head(length=0, hash=promise.origin, spent=0)
@@ -204,7 +205,7 @@ def ledger_status(settings: Settings, *, trust: bool = False) -> LedgerStatus:
     """LedgerError where anything was edited, or rolled back behind what this service has seen."""
     promise, lines = _verified(settings, trust=trust)
     start = Head(length=0, hash=promise.origin, spent=0)
-    found = LedgerStatus(cap=promise.cap, dataset=promise.dataset, head=start)
+    found = LedgerStatus(cap=promise.cap, dataset=promise.name, head=start)
     for line in lines:
         found.head = line.head
         if (entry := entry_in(line)) is not None:

@@ -51,7 +51,7 @@ from pathlib import Path
 from typing import Any
 
 from dualquery.errors import SchemaError
-from dualquery.register import KINDS
+from dualquery.registry import KINDS
 from dualquery.table.columns import Categorical, Items
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_in

@@ -58,6 +58,7 @@ from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 from dualquery.types import Cells, Reals, Set
 
+LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
 ROUGH_STEPS = 4  # of expectation and maximisation, where only shares follow from it
 SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
 MOST_CHOSEN = 32  # sets that the last stage measures
@@ -105,13 +106,16 @@ class StagedTables:
         return predicted_curves(self.sets, ones, rows, np.array(units))
 
     def allocation(self, curves: Curves) -> Allocation:
-        """Shares of both halves together."""
+        """Shares of both halves together; pairs alone where larger sets would gain next to nothing."""
         assert self.halves is not None
         budget = sum(stage.share for stage in self.halves)
         best = allocate(curves, self.workload, budget)
         pairs = np.array([len(members) == 2 for members in self.sets])
         if not best.shares[~pairs].any():
             return best
+        alone = allocate(curves, self.workload, budget, allowed=pairs)
+        if best.tables.mean() >= (1 - LEAST_GAIN) * alone.tables.mean():
+            return alone
         worked = self._within_work(curves, best)
         return best if worked.all() else allocate(curves, self.workload, budget, allowed=pairs | worked)
 
@@ -154,8 +158,8 @@ class StagedTables:
         settled[2] = self._shares(self._second_half(task, known, ones, curves, wanted, half))
         known = known.joined(measured(2, settled[2]))
         if self.last is not None:
-            noise = float(np.mean([known.deviation(s) for s in known.of_order(2)]))
-            picked = self._picked(curator, task, known, allowances[3], effort.shorter(noise), rng)
+            scout = Effort.of(max(1, effort.rows // 3))
+            picked = self._picked(curator, task, known, allowances[3], scout, rng)
             settled[4] = picked or self._shares(wanted.shares)
             known = known.joined(measured(4, settled[4]))
         return known, self._at_once(task, known), replace(self, settled=settled)
