@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from threading import Thread
 
@@ -16,6 +17,7 @@ from dualquery.interactive.answers import Badge
 from dualquery.interactive.journal import Answered, Closed, Fired, MemoryJournal, Prepaid, Reopened
 from dualquery.interactive.rule import OnlineRule
 from dualquery.privacy.conversion import units
+from dualquery.randomness import SeededEntropy
 from tests.interactive.conftest import BUDGET, DOMAIN, ROWS, records, release_of
 
 TRUTH = records()
@@ -145,7 +147,7 @@ def test_a_question_that_was_tested_is_told_again_without_another_test(open_tabl
         online._curator._counter.true_counts(None)
     # A stricter test is a new one, and so is any test once the hypothesis has moved.
     online._curator._counter.true_counts = counts
-    strict = online.rule.tolerances[0]
+    strict = online.rule.tolerances()[0]
     assert online.quote("sex = m", tolerance=strict).most.units == online.price.units
     assert online.ask("sex = m", tolerance=strict).bound == strict
     assert online.quote("sex = m", tolerance=strict).most.units == 0
@@ -512,3 +514,71 @@ def test_a_question_takes_at_most_a_millisecond_on_100_000_rows() -> None:
         online.ask(text)
         taken.append(time.thread_time() - begun)
     assert np.median(taken[100:]) < 0.001
+
+
+# The textbook's test
+
+
+def test_the_sparse_vector_tests_questions_and_the_certificate_says_so(open_table) -> None:
+    """A good hypothesis stays uncontradicted and free, a bad one is measured: at a wider bound than the hazard's."""
+    online, usual = open_table(test="sparse-vector"), open_table()
+    answer = online.ask("region = south")
+    assert (answer.badge, answer.cost.units) == (Badge.NOT_CONTRADICTED, 0)
+    assert abs(answer.value - truth("region = south")) <= answer.bound
+    assert answer.bound > 2 * usual.ask("region = south").bound
+    assert online.certificate()["test"]["name"] == "sparse-vector"
+    assert usual.certificate()["test"]["name"] == "hazard"
+    stale = open_table(lean=0.4, share=0.5, test="sparse-vector")
+    before = stale.status()
+    answer = stale.ask("by region")
+    assert answer.badge is Badge.MEASURED
+    assert answer.cost.units == stale.price.units
+    assert (
+        max(abs(np.array(answer.values) - [truth(f"region = {each}") for (each,) in answer.labels]))
+        <= answer.bound
+    )
+    assert stale.status().spent == before.spent + stale.price.units
+
+
+def test_a_test_that_nobody_knows_is_refused(open_table) -> None:
+    with pytest.raises(BudgetError, match="tested by hazard or sparse-vector, and 'sparse' is neither"):
+        open_table(test="sparse")
+
+
+def test_what_the_sparse_vector_bounds_and_how_often_it_fires_falsely() -> None:
+    """Of a thousand tests: silence beyond the bound in no more than 5%, a false fire in no more than one of k."""
+    rule = OnlineRule.of(BUDGET, rows=ROWS, questions=20, test="sparse-vector")
+    law, entropy = rule.test, SeededEntropy(3)
+    beyond = math.floor(law.bound(0.05)) + 1
+
+    def fires(x: int) -> int:
+        noise = [law.threshold_noise(entropy) for _ in range(1000)]
+        return sum(law.draw(np.array([x]), entropy, each) is not None for each in noise)
+
+    assert fires(beyond) >= 950
+    assert fires(0) <= 1000 / 20
+    assert fires(law.threshold) > 300
+
+
+def test_an_epoch_that_was_tested_ends_with_the_process_and_another_is_paid() -> None:
+    """Nobody knows the noise of its threshold any more; one that no test was drawn against goes on."""
+    journal = MemoryJournal()
+
+    def opened() -> dualquery.Online:
+        return dualquery.online(
+            records(), schema=DOMAIN, budget=BUDGET, release=release_of(), journal=journal, seed=5,
+            test="sparse-vector",
+        )  # fmt: skip
+
+    first = opened()
+    first.close()
+    untested = opened()
+    assert untested.status().spent == first.status().spent
+    untested.ask("sex = m")
+    untested.close()
+    again = opened()
+    assert again.status().spent == first.status().spent + again.price.units
+    with pytest.raises(LedgerError, match="another table, release, budget or rule"):
+        dualquery.online(
+            records(), schema=DOMAIN, budget=BUDGET, release=release_of(), journal=journal, seed=5
+        )

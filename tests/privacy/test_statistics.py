@@ -54,10 +54,10 @@ from dualquery.queries.binary import (
     CrossSums,
     Held,
     HeldItems,
-    HeldLengths,
     HeldPairs,
     Lengths,
     SecondMoments,
+    held_lengths,
 )
 from dualquery.queries.countable import Countable, Together
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
@@ -232,7 +232,7 @@ WIDE_STATISTICS = [
     Case("one-way balances", WIDE, Balances(LOOKED_AT)),
     Case("lengths", WIDE, Lengths(Centred(LOOKED_AT, ASKEW), np.array([150, 250]))),
     Case("lengths in classes", WIDE, Lengths(IN_CLASSES, np.array([100, 200, 300]))),
-    Case("items held", WIDE, HeldLengths(LOOKED_AT, np.array([0, 1, 2]))),
+    Case("items held", WIDE, held_lengths(LOOKED_AT, np.array([0, 1, 2]))),
     Case(
         "moments",
         WIDE,

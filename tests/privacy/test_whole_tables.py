@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Slot, Table, tabulate
+from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Slot, SparseVector, Table, tabulate
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
@@ -302,3 +304,59 @@ def test_an_earlier_release_costs_its_rho() -> None:
     zcdp = Ledger(Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP))
     zcdp.charge(event, GaussianMeasurement(Fraction(1), Fraction(1000)))
     assert zcdp.spent().rho_units == 20_000_000_000 + 500_000_000
+
+
+# ── Epochs of the sparse vector in a slot ───────────────────────────────────────────────────────────────────────
+
+VECTOR = SparseVector(Fraction(1), threshold=2)
+
+
+def laplace_at_least(k: Any, scale: float) -> Any:
+    """P(X ≥ k) of the discrete Laplace distribution, of which P(X = x) is as e^−|x|/s."""
+    q = np.exp(-1 / scale)
+    k = np.asarray(k, np.float64)
+    return np.where(k > 0, q ** np.maximum(k, 0) / (1 + q), 1 - q ** np.maximum(1 - k, 0) / (1 + q))
+
+
+def law_of_an_epoch(asked: list[list[int]]) -> dict[tuple[int, int] | None, float]:
+    """The chance of every question and cell to fire first, and of silence, summed over the noise of the threshold."""
+    two, four = float(VECTOR.threshold_scale), float(VECTOR.query_scale)
+    noise = np.arange(-200, 201)
+    silent = laplace_at_least(noise, two) - laplace_at_least(noise + 1, two)
+    found: dict[tuple[int, int] | None, float] = {}
+    for question, cells in enumerate(asked):
+        for cell, x in enumerate(cells):
+            above = laplace_at_least(VECTOR.threshold + noise - abs(x), four)
+            found[question, cell] = float((silent * above).sum())
+            silent = silent * (1 - above)
+    return {**found, None: float(silent.sum())}
+
+
+@pytest.mark.parametrize("moved", [[1, -1], [-1, 1], [1, 1], [0, -1]])
+def test_an_epoch_of_whole_tables_keeps_its_epsilon(moved: list[int]) -> None:
+    """Every cell is a question of its own, up to the first "above": no outcome is likelier by more than e^ε."""
+    told = [[0, 2], [1, -1], [3, 0], [2, 2]]
+    neighbour = [[x + step for x, step in zip(cells, moved, strict=True)] for cells in told]
+    one, other = law_of_an_epoch(told), law_of_an_epoch(neighbour)
+    assert sum(one.values()) == pytest.approx(1)
+    losses = [abs(math.log(one[outcome] / other[outcome])) for outcome in one]
+    assert 0.2 < max(losses) <= float(VECTOR.epsilon) * (1 + 1e-9)
+
+
+def test_a_slot_draws_the_law_of_an_epoch() -> None:
+    """One noise of the threshold for all questions of a slot, fresh noise for every cell."""
+    asked = [[0, 2], [1, -1], [3, 0]]
+    law, runs, entropy = law_of_an_epoch(asked), 4000, SeededEntropy(11)
+    rich = Budget(epsilon=1e6, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
+    ledger, times = Ledger(rich), dict.fromkeys(law, 0)
+    for _ in range(runs):
+        slot, outcome = Slot(ledger, VECTOR.event, MEASURED), None
+        for question, cells in enumerate(asked):
+            found = slot.law(VECTOR).pay(ledger, entropy, MEASURED)(np.array(cells))
+            if found is not None:
+                outcome = (question, found.cell)
+                break
+        assert slot.closed == (outcome is not None)
+        times[outcome] += 1
+    for outcome, chance in law.items():
+        assert times[outcome] / runs == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / runs))

@@ -18,9 +18,9 @@ from dualquery.queries.binary import (
     ClassSums,
     Clip,
     CrossSums,
-    HeldLengths,
     Lengths,
     SecondMoments,
+    held_lengths,
 )
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems, as_lists
@@ -89,7 +89,7 @@ def countables(domain: Domain) -> list[tuple[object, np.ndarray]]:
             np.bincount(np.searchsorted(edges, (y**2).sum(axis=1)), minlength=4),
         ),
         (
-            HeldLengths(binary, held),
+            held_lengths(binary, held),
             np.bincount(np.searchsorted(held, X[:, ATTRIBUTES].sum(axis=1)), minlength=4),
         ),
         (

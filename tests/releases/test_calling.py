@@ -81,7 +81,7 @@ def test_a_schema_in_every_form(schema: Schema, tmp_path: Path) -> None:
     }
     assert schema_from(small).domain.width == 2
     for wrong, part in (
-        (3, "a schema is a Schema"),
+        (3, "expected a schema as a Schema.*got int"),
         ({}, "names no attribute"),
         ({"attribute": {"name": "a"}}, "sections"),
         ({"attribute": [{"name": "a", "values": [1]}]}, "list of texts"),

@@ -75,7 +75,7 @@ def test_other_frames(release: Release) -> None:
     assert isinstance(release.table("sex", frame="arrow"), pa.Table)
     assert isinstance(release.table("sex", frame="polars"), polars.DataFrame)
     assert isinstance(release.answers([]), pandas.DataFrame)
-    with pytest.raises(DualQueryError, match="frames are one of pandas, polars, arrow"):
+    with pytest.raises(DualQueryError, match="frame must be one of pandas, polars, arrow"):
         release.table("sex", frame="excel")
 
 

@@ -19,10 +19,11 @@ import dualquery
 from dualquery import cli
 from dualquery.errors import DualQueryError
 from dualquery.interactive import opening
+from dualquery.interactive.answers import Badge
 from dualquery.releases.release import Release
 from dualquery.service import create
 from dualquery.service.journal import LedgerJournal, ledger_status, log_of
-from dualquery.service.run import serve
+from dualquery.service.run import opened, serve
 from dualquery.service.settings import ServiceError, read_settings
 
 SOURCE = str(Path(dualquery.__file__).resolve().parents[1])
@@ -247,6 +248,19 @@ def test_what_cannot_be_begun_leaves_nothing_behind(
     assert cli.run([*begin, *wrong]) == 2
     assert "between 0 and 1" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_service_names_its_test(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, schema, out = files / "people.csv", files / "schema.toml", tmp_path / "service.toml"
+    begin = ["serve", "init", str(table), "--schema", str(schema), "--epsilon", "1", "--out", str(out)]
+    assert cli.run([*begin, "--test", "sparse"]) == 2
+    assert "question is tested by hazard or sparse-vector, and 'sparse' is neither" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert cli.run([*begin, "--quiet", "--test", "sparse-vector"]) == 0
+    assert 'test = "sparse-vector"' in out.read_text()
+    with opened(read_settings(out)) as service:
+        assert service.known("people")["promise"]["test"]["name"] == "sparse-vector"
+        assert service.online.ask("colour = c0").badge is Badge.NOT_CONTRADICTED
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_a_source_is_one_value_more(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = write(tmp_path / "a.colours", "red\ngreen\n")
     write(tmp_path / "b.colours", "green\n")
     refused(path, DOMAIN, "unsupported file type")
-    monkeypatch.setattr("dualquery.table.reading.SOURCES", [*SOURCES, file_source({".colours"}, batches)])
+    monkeypatch.setitem(SOURCES, "colours", file_source({".colours"}, batches, name="colours"))
     assert encode(path, DOMAIN).to_rows().tolist() == [[0, 0], [1, 0]]
     assert encode(str(tmp_path / "*.colours"), DOMAIN).rows == 3
     assert len(list(record_blocks(path, Schema(DOMAIN), rows=1))) == 2

@@ -106,7 +106,7 @@ class MemoryCounter(Counter):
         return counted_by(self._engine, what, self.records)
 
 
-class _Numbers:
+class StoredNumbers:
     """Numbers of one type, one behind the other in a file without a name."""
 
     def __init__(self, kind: Any) -> None:
@@ -145,8 +145,8 @@ class _Column:
 
     def __init__(self, column: Any) -> None:
         self._items = isinstance(column, Items)
-        self._codes = _Numbers(np.int32 if self._items else smallest_type(len(column.labels)))
-        self._starts = _Numbers(np.int64) if self._items else None
+        self._codes = StoredNumbers(np.int32 if self._items else smallest_type(len(column.labels)))
+        self._starts = StoredNumbers(np.int64) if self._items else None
         if self._starts is not None:
             self._starts.append(np.zeros(1, np.int64))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import CPU, Counter, Engine, MemoryCounter, SpilledCounter
+from dualquery.counting.counter import CPU, Counter, Engine, MemoryCounter, SpilledCounter, StoredNumbers
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DualQueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
@@ -159,8 +158,6 @@ def _records_of(counter: Counter) -> Records:
 
 def on_disk(numbers: NDArray[Any]) -> NDArray[Any]:
     """The same numbers in a file without a name, mapped into memory: the system keeps of it what fits."""
-    if numbers.nbytes == 0:
-        return numbers
-    with tempfile.TemporaryFile(buffering=0) as file:
-        np.ascontiguousarray(numbers).tofile(file)
-        return np.asarray(np.memmap(file, numbers.dtype, "r", shape=numbers.shape))
+    kept = StoredNumbers(numbers.dtype)
+    kept.append(numbers)
+    return kept.mapped()

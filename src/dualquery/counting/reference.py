@@ -24,7 +24,6 @@ from dualquery.queries.binary import (
     CrossSums,
     Held,
     HeldItems,
-    HeldLengths,
     HeldPairs,
     Lengths,
     SecondMoments,
@@ -202,12 +201,6 @@ def _(what: Balances, x: Integers, block: Records) -> Integers:
 def _(what: Lengths, x: Integers, block: Records) -> Integers:
     y = _vector(what.centred, x)
     return _one_of(len(what.edges) + 1, int((what.edges < y @ y).sum()))
-
-
-@contribution.register
-def _(what: HeldLengths, x: Integers, block: Records) -> Integers:
-    held = x[what.binary.attributes].sum()
-    return _one_of(len(what.edges) + 1, int((what.edges < held).sum()))
 
 
 @contribution.register

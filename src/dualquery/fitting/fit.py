@@ -40,7 +40,7 @@ Tick = Callable[[], None]  # after every pass
 
 LIKELY = 0.6  # of a pair's target, where all pairs are measured
 CERTAIN = (
-    40.0  # a cell of so many deviations is half as much what it is likely to be: shrinking holds it back
+    40.0  # of a cell of so many deviations half as much is what it is likely to be: shrinking holds it back
 )
 LEANING = 1.5  # temperature of a fit that leans to a tree, or to nothing, in units of a cell's noise
 AT_ONCE = 0.25  # temperature of a fit to everything at once, in units of how noise pulls at it
@@ -51,9 +51,7 @@ LARGE = 30.0  # a cell of so many deviations gets half of what the temperature t
 
 @dataclass(frozen=True)
 class PairTargets:
-    """What rows should answer: one-way tables, pairs as they are likely to be, and the noise (τ) of a pair's
-    cell.
-    """
+    """What rows should answer: one-way tables, pairs as they are likely to be, and the noise (τ) of a pair's cell."""
 
     measured: MeasuredTables
     ones: Mapping[int, Cells]

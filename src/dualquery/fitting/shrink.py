@@ -151,7 +151,7 @@ def in_bins(
 # Cells around a mean that is known
 
 RATIOS = np.array([0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0])  # deviations of θ in units of the mean
-FAR = np.array([4.0, 12.0])  # deviations of θ in units of the noise
+FAR = np.array([4.0, 12.0])  # deviations of θ in units of the noise. Halved: adult +3.0%
 BINS = 40  # of cells of alike mean
 LEAST_CELLS = 50  # of a bin
 MOST_CELLS = 6_000  # that the law of a bin is learned from
@@ -185,7 +185,6 @@ def relative_posterior(mean: Cells, residual: Cells, deviation: Cells, rng: np.r
 
 # Small cells that are a multiple of what is expected
 
-SMALL = 4.0  # deviations of the noise: cells whose mean lies below are shrunk, larger ones stay as they were measured
 MULTIPLES = np.concatenate([[0.0], np.geomspace(0.003, 300.0, 150)])
 
 
@@ -196,7 +195,7 @@ def multiples(noisy: Cells, mean: Cells, deviation: float, rng: np.random.Genera
     independence teaches u = 1.
     """
     positive = np.maximum(mean, 1e-7 * max(1.0, float(mean.max(initial=0.0))))
-    small = np.flatnonzero(positive < SMALL * deviation)
+    small = np.flatnonzero(positive < CLEAR * deviation)
     if len(small) == 0:
         return noisy.copy()
     order = small[np.argsort(positive[small], kind="stable")]

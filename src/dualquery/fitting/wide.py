@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,11 +80,6 @@ class Spectrum:
         scaled: Reals = self.directions * self.strengths**-0.25
         return scaled
 
-    def own_noise(self, spread: Reals) -> Reals:
-        """The variance along each scaled axis that the attributes' own chance brings, given each one's p(1 − p)."""
-        own: Reals = (self.scaled**2 * spread[:, None]).sum(axis=0)
-        return own
-
 
 def spectrum_of(upper: Reals, deviation: float, spread: Reals, total: float) -> Spectrum:
     """The eigenvalues of the covariances that stand out of their noise.
@@ -106,44 +102,34 @@ def spectrum_of(upper: Reals, deviation: float, spread: Reals, total: float) -> 
     return Spectrum(values, vectors)
 
 
-@dataclass(frozen=True)
-class CentreTotals:
+class CentreTotals(NamedTuple):
     """Noisy sums of a round of k-means: records and places of each centre, and the squared length of all places."""
 
     counts: Reals
     sums: Reals  # centres × axes
     squares: float
     count_noise: float
-    sum_noise: float
-
-    @staticmethod
-    def averaged(rounds: Sequence[CentreTotals]) -> CentreTotals:
-        """Several rounds around about the same centres."""
-        root = np.sqrt(len(rounds))
-        return CentreTotals(
-            np.mean([each.counts for each in rounds], axis=0),
-            np.mean([each.sums for each in rounds], axis=0),
-            float(np.mean([each.squares for each in rounds])),
-            rounds[0].count_noise / root,
-            rounds[0].sum_noise / root,
-        )
-
-    def centres(self, before: Reals, spread: float) -> Centres:
-        """Means where there are records enough for one; other centres stay where they were."""
-        means = Centres(
-            self.sums / np.maximum(self.counts, 1.0)[:, None], self.counts, self.count_noise, self.sum_noise
-        )
-        return replace(means, places=np.where(means.alive(spread)[:, None], means.places, before))
+    sum_noise: float  # along one axis
 
 
 @dataclass(frozen=True)
 class Centres:
-    """Where records lie along the axes: centres, how many records each has, and the noise of both."""
+    """Where records lie along the axes: centres, how many records each has, and the noise of their sums."""
 
     places: Reals  # centres × axes
     counts: Reals
+    squares: float
     count_noise: float
-    sum_noise: float  # of the sum over the records of a centre, along one axis
+    sum_noise: float
+
+    @staticmethod
+    def of(rounds: Sequence[CentreTotals], before: Reals, spread: float) -> Centres:
+        """Means over several rounds around about the same centres; those with few records stay where they were."""
+        counts, sums, squares = (np.mean([each[k] for each in rounds], axis=0) for k in range(3))
+        places, root = sums / np.maximum(counts, 1.0)[:, None], np.sqrt(len(rounds))
+        noise = rounds[0].count_noise / root, rounds[0].sum_noise / root
+        found = Centres(places, counts, float(squares), *noise)
+        return replace(found, places=np.where(found.alive(spread)[:, None], places, before))
 
     @property
     def noise(self) -> Reals:
@@ -210,8 +196,9 @@ class Around:
 
     @property
     def own(self) -> Reals:
-        """The variance along each axis that is the attributes' own chance."""
-        return self.spectrum.own_noise(self.fractions * (1 - self.fractions))
+        """The variance along each scaled axis that the attributes' own chance, p(1 − p) each, brings."""
+        own: Reals = (self.spectrum.scaled**2 * (self.fractions * (1 - self.fractions))[:, None]).sum(axis=0)
+        return own
 
     @property
     def variances(self) -> Reals:
@@ -292,7 +279,6 @@ def consistent(shares: Reals, means: Measured, others: Measured) -> Reals:
 NEWTON_STEPS = 8
 LONGEST_STEP = 1.0
 RIDGE = 1e-4
-FARTHEST = 15.0  # a log-odds beyond this is as good as certain
 AT_ONCE = 1 << 22  # numbers of a batch of attributes
 PULL = np.float32(
     1 / 32
@@ -306,7 +292,6 @@ class Mixture:
     attributes: NDArray[np.int64]
     shares: Reals
     means: NDArray[np.float32]  # attributes × classes
-    noise: NDArray[np.float32]  # of the means of each class
 
     def rows(self, number: int, rng: np.random.Generator) -> Words:
         """So many rows in bits, an attribute a row of words, and at the end one that says which rows exist.
@@ -323,11 +308,6 @@ class Mixture:
         seeds = rng.integers(0, 1 << 63, len(self.attributes), dtype=np.uint64)
         draw_rows(rng.permutation(group), np.clip(self.means, 0, 1), seeds, words)
         return words
-
-    def again(self, rng: np.random.Generator) -> Mixture:
-        """The mixture as it might have come out, had it been measured with the same noise."""
-        shaken = self.means + self.noise * rng.standard_normal(self.means.shape, dtype=np.float32)
-        return Mixture(self.attributes, self.shares, shaken, self.noise)
 
 
 @njit(cache=True, parallel=True)
@@ -429,7 +409,7 @@ def _matched(theta: Reals, target: Reals, with_one: Reals, products: Reals) -> R
 
 
 def _chance(theta: Reals, with_one: Reals) -> Reals:
-    chance: Reals = 1 / (1 + np.exp(-np.clip(theta @ with_one.T, -FARTHEST, FARTHEST)))
+    chance: Reals = (1 + np.tanh(theta @ with_one.T / 2)) / 2  # the logistic, and nowhere too large
     return chance
 
 

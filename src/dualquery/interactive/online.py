@@ -23,6 +23,7 @@ from dualquery.interactive.answers import (
     Badge,
     Cost,
     Json,
+    Left,
     OnlineAnswer,
     Published,
     Quote,
@@ -34,9 +35,9 @@ from dualquery.interactive.journal import (
     Bought,
     Charged,
     Closed,
-    Entry,
     Fired,
     Journal,
+    JournalEntry,
     Prepaid,
     Rested,
     Serving,
@@ -45,6 +46,7 @@ from dualquery.interactive.rule import (
     Known,
     OnlineRule,
     State,
+    Test,
     purchase_quote,
     quote_of,
     too_dear,
@@ -54,7 +56,7 @@ from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.thresholds import HazardTest, Slot
+from dualquery.privacy.thresholds import Slot
 from dualquery.queries.question import MOST_CELLS, Question
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
@@ -85,11 +87,10 @@ class Online:
         # Held while counting, drawing and appending; never while waiting for the disk, but to pay.
         self._lock = Lock()
         self._stopped: str | None = None
-        self._touched = (
-            False  # the table looked at, the ledger charged or a line written, since a request began
-        )
+        # Whether, since a request began, the table was looked at, the ledger charged or a line written.
+        self._touched = False
         self._published = Published(published or {})
-        self._prepared: tuple[HazardTest, ...] = ()
+        self._prepared: tuple[Test, ...] = ()
         self._bars = AnswerBars(release)
         self.journal = journal
         self.release = release
@@ -109,6 +110,11 @@ class Online:
     @property
     def rule(self) -> OnlineRule:
         return self._state.rule
+
+    @property
+    def left(self) -> Left:
+        with self._lock:
+            return self._state.left()
 
     @property
     def price(self) -> Cost:
@@ -148,12 +154,12 @@ class Online:
         with self._lock:
             return self._untested(question, release)
 
-    def unprepared(self, text: str, *, tolerance: float | None = None) -> HazardTest | None:
+    def unprepared(self, text: str, *, tolerance: float | None = None) -> Test | None:
         """The test of a question, where its table is still to be made (`prepare`), which may take seconds."""
         test = self.rule.test_of(self._state.reader.read(text), tolerance)
-        return None if test in self._prepared else test
+        return None if test in self._prepared or not test.rows else test
 
-    def prepare(self, test: HazardTest) -> None:
+    def prepare(self, test: Test) -> None:
         """Make the table of a test. Looks at no data; on any thread, one at a time."""
         test.prepare()
         self._prepared = (*self._prepared[-PREPARED + 1 :], test)
@@ -238,7 +244,7 @@ class Online:
                 left=state.left(),
                 price=self.price,
                 bound=rule.bound(rule.test),
-                tolerances=rule.tolerances,
+                tolerances=rule.tolerances(),
                 updates=state.updates,
                 answers=dict(state.account.answers),
             )
@@ -265,7 +271,7 @@ class Online:
             self._stopped = STOPPED
         self.journal.sync(position)
 
-    def _test(self, question: Question, test: HazardTest, slot: Slot, note: str) -> tuple[OnlineAnswer, int]:
+    def _test(self, question: Question, test: Test, slot: Slot, note: str) -> tuple[OnlineAnswer, int]:
         """One test, and where it fires what was measured; the slot behind it is paid for before anybody goes on."""
         state = self._state
         mass, total = state.hypothesis.mass(question), state.hypothesis.total
@@ -298,7 +304,7 @@ class Online:
         self._state.slot = slot
         return position
 
-    def _append(self, *entries: Entry) -> int:
+    def _append(self, *entries: JournalEntry) -> int:
         """Write entries down, and let the state follow."""
         self._touched = True
         position = self.journal.append(*entries)

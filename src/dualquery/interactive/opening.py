@@ -16,9 +16,9 @@ from dualquery.interactive.answers import Json, named, refuse_not_private, words
 from dualquery.interactive.journal import (
     FORMAT,
     Burned,
-    Entry,
     Fixed,
     Journal,
+    JournalEntry,
     MemoryJournal,
     Opened,
     Planned,
@@ -73,6 +73,7 @@ def online(
     workload: Workload | str | None = None,
     questions: int = QUESTIONS,
     tolerance: float | None = None,
+    test: str = "hazard",
     published: Mapping[str, Release] | None = None,
     journal: Journal | None = None,
     records: int | None = None,
@@ -86,13 +87,17 @@ def online(
     All that is ever told together keeps the `budget` (by renyi accounting). Without `release` one is made
     with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.
     `tolerance` is how far off, as a fraction of the table, an answer may be before it should be noticed; without it,
-    what a fire of 1% of the budget can notice. `journal` keeps what happened; without it, for the life of the
-    process. A journal that has entries goes on from them, with the release that it began with, and with the same
-    records unless `table_changed`: what is told of the old and the new ones together keeps the budget, too. A table
-    that takes more than `memory` bytes lies on disk while it is asked, and so do the bit columns that questions need.
+    what a fire of 1% of the budget can notice. `test` is how questions are tested: by the "hazard" test, or by the
+    textbook's "sparse-vector", which costs several times as much.
+
+    `journal` keeps what happened; without it, for the life of the process. A journal that has entries goes on from
+    them, with the release that it began with, and with the same records unless `table_changed`: what is told of the
+    old and the new ones together keeps the budget, too. A table that takes more than `memory` bytes lies on disk
+    while it is asked, and so do the bit columns that questions need.
     """
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
-    check_wishes(budget, share=share if release is None else None, questions=questions, tolerance=tolerance)
+    first = share if release is None else None
+    check_wishes(budget, share=first, questions=questions, tolerance=tolerance, test=test)
     private, others = seed is None and (release is None or release.certificate.private), published or {}
     if private:
         refuse_not_private(others)
@@ -112,7 +117,7 @@ def online(
     rows = shared_rows(counter, budget.neighbours)  # n as the public knows it
     if rows is None:
         rows = int(release.certificate["records"]["rows"]) if records is None else records
-    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance)
+    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance, test=test)
     fixed = _fixed(counter, entries, changed=table_changed)
     state = State(rule, WeightedRows(release.records), QuestionReader(public.domain))
     opened = _opened(state, release, entries)
@@ -133,7 +138,11 @@ def online(
         "rows": rows,
         "release": opened.release,
         "release_units": opened.units,
-        "test": {"epsilon": str(rule.test.epsilon), "threshold": rule.test.threshold},
+        "test": {
+            "name": rule.test_name,
+            "epsilon": str(rule.test.epsilon),
+            "threshold": rule.test.threshold,
+        },
         "measurement_rho": str(rule.measurement),
         "price": rule.price,
         "private": private and release.certificate.private,
@@ -223,7 +232,7 @@ def _default_workload(domain: Domain) -> Workload:
     return marginals(domain, 1)
 
 
-def _opened(state: State, release: Release, entries: Sequence[Entry]) -> Opened:
+def _opened(state: State, release: Release, entries: Sequence[JournalEntry]) -> Opened:
     """What this opening says; a journal that began with something else is refused by whoever compares."""
     rule = state.rule
     cost = _release_units(_budget_on(release, rule.budget), rule.order)
@@ -247,7 +256,7 @@ def _opened(state: State, release: Release, entries: Sequence[Entry]) -> Opened:
     )
 
 
-def _fixed(counter: Counter, entries: Sequence[Entry], *, changed: bool = False) -> list[Fixed]:
+def _fixed(counter: Counter, entries: Sequence[JournalEntry], *, changed: bool = False) -> list[Fixed]:
     """What fixes the records of a journal: nothing new, where they are those that were asked before."""
     before = [entry for entry in entries if isinstance(entry, Fixed)]
     if before and hmac.compare_digest(true_digest(counter, before[-1].key), before[-1].digest):
@@ -262,7 +271,7 @@ def _fixed(counter: Counter, entries: Sequence[Entry], *, changed: bool = False)
 
 
 def _replay(
-    state: State, journal: Journal, entries: Sequence[Entry], opened: Opened, fixed: Sequence[Fixed]
+    state: State, journal: Journal, entries: Sequence[JournalEntry], opened: Opened, fixed: Sequence[Fixed]
 ) -> None:
     """The state of a journal; what an unclean stop has left open is burned. New entries are durable at the end."""
     earlier = [entry for entry in entries if isinstance(entry, Opened)]
@@ -272,13 +281,18 @@ def _replay(
         )
     for entry in entries:
         state.replay(entry)
-    added: list[Entry] = []
+    added: list[JournalEntry] = []
     if not earlier:
         state.pay_release(opened)
         added.append(opened)
     else:
         added.append(Reopened())
-        if state.open_slot is not None and state.account.serving:  # a test may be open (`journal.Rested`)
+        lost = (
+            state.account.tested and state.rule.test_name == "sparse-vector"
+        )  # the threshold (`journal.Burned`)
+        if state.open_slot is not None and (
+            lost or state.account.serving
+        ):  # a test may be open (`journal.Rested`)
             state.open_slot.close()
             added.append(Burned(state.account.slot))
     added.extend(fixed)

@@ -4,7 +4,8 @@
     a fire      at most 1% of the cap for the test and 1% for the measurement after it, σ² = Δ²/(2 · 1% of ρ)
     bound τ     the larger of the owner's tolerance and what such a test can guarantee
     test        θ = ln(2k)/ε and ε = (ln 2k + ln ln 20)/(τ − ½): one false fire in k questions, and a
-                hypothesis that is off by more than τ stays unnoticed with probability 5% at the most
+                hypothesis that is off by more than τ stays unnoticed with probability 5% at the most; or
+                the textbook's sparse vector, an epoch for a fire: ε = 6 (ln 2k + ln 40)/(τ − ½)
     table       of c cells: θ + ln(c)/ε, so that all of its cells together fire falsely as often as one question
 
 With a tolerance of the owner above what 1% buys, tests are cheaper and fires are more. Who asks may name a tolerance:
@@ -19,11 +20,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
+from typing import TypeAlias
 
 from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
 from dualquery.errors import BudgetError, LedgerError, QueryError
@@ -34,8 +36,8 @@ from dualquery.interactive.journal import (
     Bought,
     Burned,
     Charged,
-    Entry,
     Fired,
+    JournalEntry,
     Opened,
     Planned,
     Prepaid,
@@ -45,9 +47,11 @@ from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_ca
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.thresholds import HazardTest, Slot
+from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector
 from dualquery.queries.question import Question, QuestionReader
 
+Test: TypeAlias = HazardTest | SparseVector
+TESTS: dict[str, type[Test]] = {"hazard": HazardTest, "sparse-vector": SparseVector}
 SHARE = Fraction(9, 10)  # of the cap, for the release
 EACH = Fraction(1, 100)  # of the cap, for a test that fires, and for what is measured then
 QUESTIONS = 2000
@@ -71,13 +75,20 @@ class OnlineRule:
     budget: Budget
     rows: int
     questions: int
-    test: HazardTest  # of a single question, where no tolerance is named
+    test: Test  # of a single question, where no tolerance is named
     measurement: Fraction  # ρ of what follows a fire
 
     @staticmethod
     def of(
-        budget: Budget, *, rows: int, questions: int = QUESTIONS, tolerance: float | None = None
+        budget: Budget,
+        *,
+        rows: int,
+        questions: int = QUESTIONS,
+        tolerance: float | None = None,
+        test: str = "hazard",
     ) -> OnlineRule:
+        if test not in TESTS:
+            raise BudgetError(f"a question is tested by {' or '.join(TESTS)}, and '{test}' is neither")
         if budget.accounting is not Accounting.RENYI:
             raise BudgetError(
                 f"questions one at a time are paid for by renyi accounting, not by {budget.accounting.value}; "
@@ -92,12 +103,15 @@ class OnlineRule:
         order, moved = order_of(budget), budget.neighbours.largest(alone=1, apart=1)
         share = Fraction(cap_of(budget)) * EACH
 
-        def test(bound: int) -> HazardTest:
-            return HazardTest.for_bound(bound, beta=BETA, questions=questions, order=order, sensitivity=moved)
+        def of_bound(bound: int) -> Test:
+            kind = TESTS[test]
+            return kind.for_bound(bound, beta=BETA, questions=questions, order=order, sensitivity=moved)
 
         wanted = 0 if tolerance is None else math.floor(tolerance * rows)
-        bound = min(max(_least(test, share), wanted), MOST_BOUND)
-        return OnlineRule(budget, rows, questions, test(bound), Fraction(math.floor(share / order), UNITS))
+        bound = min(max(_least(of_bound, share, order), wanted), MOST_BOUND)
+        return OnlineRule(
+            budget, rows, questions, of_bound(bound), Fraction(math.floor(share / order), UNITS)
+        )
 
     @cached_property
     def cap(self) -> int:
@@ -108,6 +122,11 @@ class OnlineRule:
     def order(self) -> int:
         return order_of(self.budget)
 
+    @property
+    def test_name(self) -> str:
+        """Of its kind: what somebody may name."""
+        return next(name for name, kind in TESTS.items() if isinstance(self.test, kind))
+
     @cached_property
     def measured(self) -> GaussianMeasurement:
         """What follows a fire, as the ledger pays for it; a table is measured with more noise for the same ρ."""
@@ -116,34 +135,34 @@ class OnlineRule:
     @cached_property
     def price(self) -> int:
         """Of a fire and its measurement, in units."""
-        return units(self.test.event.cost) + units(self.measured.renyi(self.order))
+        return units(self.test.event.renyi(self.order)) + units(self.measured.renyi(self.order))
 
     def noise(self, question: Question) -> Gaussian:
         """Of the measurement after a fire: Δ²/(2ρ)."""
         moved = self.budget.neighbours.sensitivity(question.group.bound())
         return Gaussian(moved.l2_squared / (2 * self.measurement))
 
-    def test_of(self, question: Question, tolerance: float | None) -> HazardTest:
+    def test_of(self, question: Question, tolerance: float | None) -> Test:
         """The test of a question: of all on the menu the one of the largest threshold within the tolerance."""
         if tolerance is None:
-            return self._menu(question.cells)[MENU.index(Fraction(1))]
-        within = [test for test in self._menu(question.cells) if self.bound(test) <= tolerance]
+            return menu(self.test, question.cells)[MENU.index(Fraction(1))]
+        within = [test for test in menu(self.test, question.cells) if self.bound(test) <= tolerance]
         if not (within and 0 < tolerance <= 1):
-            least = self.bound(self._menu(question.cells)[0])
+            least = self.bound(menu(self.test, question.cells)[0])
             raise QueryError(
                 f"a tolerance of this question lies between {rounded_up(least)} and 1; buy the answer at a precision "
                 "instead, or leave the tolerance out"
             )
         return within[-1]
 
-    def menus(self, cells: Iterable[int]) -> Iterator[HazardTest]:
+    def menus(self, cells: Iterable[int]) -> Iterator[Test]:
         """Tests to be asked for: all of single questions, and the usual one of tables of so many cells."""
-        single = [test for test in self._menu(1) if self.bound(test) <= 1]
+        single = [test for test in menu(self.test, 1) if self.bound(test) <= 1]
         yield from sorted(single, key=lambda test: test != self.test)  # the usual one first
         for each in cells:
-            yield self._menu(each)[MENU.index(Fraction(1))]
+            yield menu(self.test, each)[MENU.index(Fraction(1))]
 
-    def bound(self, test: HazardTest) -> float:
+    def bound(self, test: Test) -> float:
         """What a silent test guarantees, as a fraction of the table."""
         return test.bound(BETA) / self.rows
 
@@ -156,34 +175,16 @@ class OnlineRule:
         records = NormalDist().inv_cdf(1 - BETA / (2 * cells)) * float(variance) ** 0.5 + 1
         return min(1.0, records / self.rows)
 
-    def _menu(self, cells: int) -> tuple[HazardTest, ...]:
-        known = self._menus.get(cells)
-        if known is None:
-            more = math.ceil(math.log(cells) / self.test.epsilon)
-            known = self._menus[cells] = tuple(
-                replace(self.test, threshold=math.ceil(self.test.threshold * multiple) + more)
-                for multiple in MENU
-            )
-        return known
-
-    @cached_property
-    def _menus(self) -> dict[int, tuple[HazardTest, ...]]:
-        """Made once for each number of cells."""
-        return {}
-
-    @cached_property
-    def tolerances(self) -> tuple[float, ...]:
-        """The bounds on the menu of a single question."""
-        return self.tolerances_of(1)
-
-    def tolerances_of(self, cells: int) -> tuple[float, ...]:
+    def tolerances(self, cells: int = 1) -> tuple[float, ...]:
         """The bounds on the menu of a question of so many cells."""
-        return tuple(self.bound(test) for test in self._menu(cells))
+        return tuple(self.bound(test) for test in menu(self.test, cells))
 
     def to_json(self) -> str:
-        """The rule as the journal writes it."""
+        """The rule as the journal writes it. The hazard test has no name there: once it was the only one."""
+        named = {} if self.test_name == "hazard" else {"test": self.test_name}
         return json.dumps(
             {
+                **named,
                 "questions": self.questions,
                 "epsilon": str(self.test.epsilon),
                 "threshold": self.test.threshold,
@@ -195,6 +196,13 @@ class OnlineRule:
             sort_keys=True,
             separators=(",", ":"),
         )
+
+
+@lru_cache(maxsize=1024)
+def menu(test: Test, cells: int) -> tuple[Test, ...]:
+    """What may be asked for of a question of so many cells, by the price of one test: rising thresholds."""
+    more = math.ceil(math.log(cells) / test.sharpness)
+    return tuple(replace(test, threshold=math.ceil(test.threshold * each) + more) for each in MENU)
 
 
 def order_of(budget: Budget) -> int:
@@ -218,9 +226,11 @@ def budget_of_release(budget: Budget, share: Fraction) -> Budget:
     return replace(budget, epsilon=epsilon, accounting=Accounting.ZCDP)
 
 
-def check_wishes(budget: Budget, *, share: float | None, questions: int, tolerance: float | None) -> None:
+def check_wishes(
+    budget: Budget, *, share: float | None, questions: int, tolerance: float | None, test: str
+) -> None:
     """Refuse what no rule can be made of, before a release is paid for. Without a share, none is made."""
-    OnlineRule.of(budget, rows=1, questions=questions, tolerance=tolerance)
+    OnlineRule.of(budget, rows=1, questions=questions, tolerance=tolerance, test=test)
     if share is not None:
         budget_of_release(budget, decimal(share))
 
@@ -234,12 +244,12 @@ def variance_of(error: float, rows: int) -> Fraction:
     return (decimal(error) * rows) ** 2
 
 
-def _least(test_of_bound, share: Fraction) -> int:  # type: ignore[no-untyped-def]
+def _least(test_of_bound: Callable[[int], Test], share: Fraction, order: int) -> int:
     """The smallest bound, in records, whose test costs at most a share of the cap."""
 
     def affordable(bound: int) -> bool:
         try:
-            return bool(test_of_bound(bound).event.cost * UNITS <= share)
+            return bool(test_of_bound(bound).event.renyi(order) * UNITS <= share)
         except BudgetError:  # a test so fine has no price at this order
             return False
 
@@ -331,7 +341,7 @@ class State:
         moved = self.rule.budget.neighbours.sensitivity(question.group.bound())
         return GaussianMeasurement(Fraction(moved.l2_squared), variance)
 
-    def replay(self, entry: Entry) -> None:
+    def replay(self, entry: JournalEntry) -> None:
         """What an entry of an earlier life did, the ledger's part included."""
         if isinstance(entry, Planned | Opened):
             self.pay_release(entry)
@@ -353,7 +363,7 @@ class State:
         if entry.units:
             self.ledger.charge(EarlierRelease(Fraction(entry.units, UNITS * self.rule.order)))
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: JournalEntry) -> None:
         """Everything but the ledger."""
         self.account.hear(entry)
         if isinstance(entry, Answered):
@@ -396,7 +406,7 @@ def _inconsistent(what: str) -> LedgerError:
     return LedgerError(f"the journal does not follow from itself: {what} was not paid for as it says")
 
 
-def quote_of(state: State, question: Question, test: HazardTest) -> Quote:
+def quote_of(state: State, question: Question, test: Test) -> Quote:
     """Of a question that is tested, known already, or beyond what is left."""
     rule, known = state.rule, state.known.get(question.text)
     if known is not None:
@@ -409,7 +419,7 @@ def quote_of(state: State, question: Question, test: HazardTest) -> Quote:
         return Quote.free(question, None, words)
     most = Cost.of(rule.price, rule.cap)
     words = f"usually free, at most {percent(most.share)} of the budget"
-    return Quote(question.text, FREE, most, bound, words, rule.tolerances_of(question.cells))
+    return Quote(question.text, FREE, most, bound, words, rule.tolerances(question.cells))
 
 
 def purchase_quote(state: State, question: Question, error: float, buyer: str) -> Quote:

@@ -188,7 +188,7 @@ def _folded(answers: Fractions) -> Fractions:
 
 
 if TYPE_CHECKING:  # a release that is read again needs the tables, and no mechanism
-    from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
+    from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan
 
 MOST_DRAWN = 1_000_000  # rows, and bytes; of a larger table each row drawn stands for several records
 MOST_BYTES = 100_000_000
@@ -241,11 +241,6 @@ def made_replicas(
         out.append(Replica.of(table, _released_again(mechanism, shorter, table, draw.seed + number)))
     progress("estimating errors", REPLICAS, REPLICAS)
     return tuple(out)
-
-
-def replica_bytes(task: Task) -> int:
-    """What the tables drawn take in memory, at a byte a value."""
-    return REPLICAS * min(MOST_BYTES, task.rows * task.domain.width)
 
 
 def tables_drawn(released: Records, draw: Draw) -> Iterator[Records]:

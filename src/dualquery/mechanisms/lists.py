@@ -30,14 +30,13 @@ from dualquery.beliefs.universes import TouchedLists, TouchedWeights
 from dualquery.errors import QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, least_noise
 from dualquery.mechanisms.outcomes import last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator, LazyCells
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.prices import equal_prices, least_gaussian
 from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.group import Group
 from dualquery.queries.lists import Catalogue, Lists, joined
@@ -136,21 +135,13 @@ def lists_of(workload: Workload) -> Lists:
     return joined(groups)
 
 
-def _law(task: Task) -> Noise:
-    """All of the budget on one histogram."""
-    moved = task.budget.neighbours.sensitivity(ONE_CELL)
-    if task.budget.accounting is Accounting.PURE:
-        return equal_prices(task.budget, 1).noise(moved)
-    return least_gaussian(task.budget, [moved])
-
-
 def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
     """One histogram for the whole budget."""
     lists = lists_of(task.workload)
     cells = len(np.unique(lists.cells))
     if cells > MOST_CELLS:
         raise QueryError(f"the lists name {cells:,} records; at most {MOST_CELLS:,} are read")
-    law = _law(task)
+    law = least_noise(task.budget, ONE_CELL)
     moved = task.budget.neighbours.sensitivity(ONE_CELL)
     longest, incidence = lists.longest, lists.most_satisfied()
     notes = []

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from dualquery.errors import DualQueryError
-from dualquery.register import Registry
+from dualquery.registry import Registry
 
 if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import AnyMechanism

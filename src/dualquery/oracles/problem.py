@@ -49,18 +49,8 @@ class Problem(NamedTuple):
     use: Ints  # predicate → clauses that ask for it, 2·clause + negated
 
 
-Forward = tuple[
-    int,
-    Ints,
-    Ints,
-    Integers,
-    Integers,
-    Ints,
-    Ints,
-    Ints,
-    Ints,
-    Ints,
-]  # the fields of a problem up to `accepted`, which determine the others
+# the fields of a problem up to `accepted`, which determine the others
+Forward = tuple[int, Ints, Ints, Integers, Integers, Ints, Ints, Ints, Ints, Ints]
 
 
 def chance_from(rng: np.random.Generator) -> Words:

@@ -102,6 +102,11 @@ class HazardTest:
         return HazardTest(Fraction(billionths, 10**9), threshold, order, sensitivity)
 
     @property
+    def sharpness(self) -> Fraction:
+        """How fast the chance of a false fire falls: by e for every 1/sharpness records of the threshold."""
+        return self.epsilon
+
+    @property
     def event(self) -> Fire:
         """What a fire costs; silence costs nothing, but the fire must be reserved before the draw."""
         return Fire(self.epsilon, self.sensitivity, self.order)
@@ -292,12 +297,14 @@ def _log_log(beta: float) -> float:
 class Slot:
     """Made by `reserve`, which pays; closed by the first fire, or by whoever cannot tell whether one happened."""
 
-    def __init__(self, ledger: Ledger, fire: Fire, follow_up: Concentrated) -> None:
-        self._reservation = ledger.reserve(
-            fire, follow_up
-        )  # BudgetError where it is too much: then there is no slot
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, fire: Fire | Epoch, follow_up: Concentrated) -> None:
+        """BudgetError where it is too much: then there is no slot."""
+        self._reservation = ledger.reserve(fire, follow_up) if isinstance(fire, Fire) else None
+        if isinstance(fire, Epoch):
+            ledger.charge(fire, follow_up)
+        self._ledger, self._fire, self._follow_up = ledger, fire, follow_up
         self._closed = False
+        self._noise: int | None = None  # of the threshold of an epoch, drawn once
         self._busy = Lock()  # held by the test in flight
 
     @property
@@ -308,26 +315,30 @@ class Slot:
         """Count the fire as happened. It stays paid."""
         if not self._closed:
             self._closed = True
-            self._reservation.settle(fired=True)
+            if self._reservation is not None:
+                self._reservation.settle(fired=True)
 
-    def law(self, test: HazardTest) -> SlotTest:
+    def law(self, test: HazardTest | SparseVector) -> SlotTest:
         """A test that this slot has paid for, for the curator."""
         return SlotTest(self, test)
 
     def pay(
-        self, test: HazardTest, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
+        self, test: HazardTest | SparseVector, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
     ) -> Callable[[Integers], Found | None]:
         """The one test in flight, or BudgetError where this slot does not pay for it."""
-        paid = self._reservation
         require(ledger is self._ledger, "This slot was paid for by another ledger.")
-        require(test.event == paid.fire, "This slot was paid for another test.")
-        dearest = max(event.rho for event in paid.follow_up)
-        require(follow_up.rho <= dearest, "This slot pays for a cheaper measurement only.")
+        require(test.event == self._fire, "This slot was paid for another test.")
+        require(follow_up.rho <= self._follow_up.rho, "This slot pays for a cheaper measurement only.")
         require(not self._closed, "The test of this slot has fired; pay for another slot.")
         require(self._busy.acquire(blocking=False), "A test of this slot is under way; one slot, one test.")
 
         def drawn(x: Integers) -> Found | None:
-            found = test.draw(x, entropy)
+            if isinstance(test, HazardTest):
+                found = test.draw(x, entropy)
+            else:
+                if self._noise is None:
+                    self._noise = test.threshold_noise(entropy)
+                found = test.draw(x, entropy, self._noise)
             if found is not None:
                 self.close()
             self._busy.release()
@@ -338,10 +349,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class SlotTest:
-    """A hazard test that is paid for by a slot: a law for the curator's `exceeds`."""
+    """A test that is paid for by a slot: a law for the curator's `exceeds`."""
 
     slot: Slot
-    test: HazardTest
+    test: HazardTest | SparseVector
 
     @property
     def sensitivity(self) -> int:
@@ -366,9 +377,53 @@ class SparseVector:
         if self.sensitivity < 1:
             raise BudgetError("The sensitivity of a test is a whole number of at least 1.")
 
+    @staticmethod
+    def for_bound(
+        bound: int, *, beta: float, questions: int, order: int = 0, sensitivity: int = 1
+    ) -> SparseVector:
+        """About the cheapest test whose `bound(beta)` is at most this bound; one false fire in so many questions.
+
+        Noise of scale s exceeds a with a chance below e^−a/s. So a hypothesis without error fires with a chance
+        below 1/k, where both noises stay below s ln 2k each, (2Δ + 4Δ)/ε · ln 2k in all: θ. What is off by more than
+        θ + 6Δ/ε · ln(2/β) stays unnoticed with a chance below β. (A table of c cells is c questions.)
+        """
+        require(questions >= 1, "A test is for one question or more.")
+        quiet, sure, room = math.log(2 * questions), math.log(2 / beta), bound - 0.5
+        threshold = math.floor(room * quiet / (quiet + sure))
+        require(threshold >= 1, "A bound of so few records leaves no room for a threshold.")
+        epsilon = 6 * sensitivity * max(quiet / threshold, sure / (room - threshold))
+        return SparseVector(Fraction(math.ceil(epsilon * 10**9) + 1, 10**9), threshold, sensitivity)
+
     @property
     def event(self) -> Epoch:
         return Epoch(self.epsilon)
+
+    @property
+    def sharpness(self) -> Fraction:
+        """How fast the chance of a false fire falls: by e for every 1/sharpness records of the threshold."""
+        return 1 / self.query_scale
+
+    rows = 0  # it needs no table
+
+    def prepare(self) -> None:
+        """Nothing is to be made before the first draw."""
+
+    def bound(self, beta: float) -> float:
+        """For each question: P(silence) ≤ β if |count − n h| exceeds θ + ½ + (2Δ + 4Δ)/ε · ln(2/β)."""
+        return self.threshold + 0.5 + 6 * self.sensitivity / float(self.epsilon) * math.log(2 / beta)
+
+    def threshold_noise(self, entropy: Entropy) -> int:
+        """Drawn once for an epoch."""
+        return int(discrete_laplace(1, scale=self.threshold_scale, entropy=entropy)[0])
+
+    def draw(self, x: Integers, entropy: Entropy, noise: int) -> Found | None:
+        """The first number whose size with fresh noise reaches the threshold of the epoch, which ends with it.
+
+        The numbers are the cells of a table, asked one after the other; all are drawn, whatever fires.
+        """
+        fresh = discrete_laplace(len(x), scale=self.query_scale, entropy=entropy)
+        above = np.abs(x) + fresh >= self.threshold + noise
+        return Found(int(above.argmax()), FarSide.FAR) if above.any() else None
 
     @property
     def threshold_scale(self) -> Fraction:

@@ -174,14 +174,6 @@ def fits(sizes: NDArray[np.integer], members: NDArray[np.integer]) -> bool:
     return len(members) >= LEAST_TABLES and members.shape[1] <= MOST_ORDER and bool(np.all(sizes == 2))
 
 
-def bit_rows(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
-    """Codes 0 and 1, a row an attribute, as 64 records a word."""
-    attributes, rows = codes.shape
-    padded = np.zeros((attributes, -(-rows // 64) * 64), np.uint8)
-    padded[:, :rows] = codes
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
-
-
 @njit(cache=True, parallel=True)
 def count_binary_tables(bits, rows, members, starts, counts):  # type: ignore[no-untyped-def]
     """counts[starts[t] : starts[t + 1]] becomes the table over members[t], the last attribute varying
@@ -280,19 +272,9 @@ class Lengths:
         return ONE_CELL
 
 
-@dataclass(frozen=True, eq=False)
-class HeldLengths:
-    """How many records hold up to so many of the attributes, as `Lengths` of x itself."""
-
-    binary: Binary
-    edges: NDArray[np.int64]
-
-    def counts(self, records: Records) -> Integers:
-        whole = np.zeros((1, self.binary.width), np.int64)
-        return Lengths(Centred(self.binary, whole), GRID**2 * self.edges).counts(records)
-
-    def bound(self) -> Bound:
-        return ONE_CELL
+def held_lengths(binary: Binary, edges: NDArray[np.int64]) -> Lengths:
+    """How many records hold up to so many of the attributes: lengths of x itself."""
+    return Lengths(Centred(binary, np.zeros((1, binary.width), np.int64)), GRID**2 * edges)
 
 
 @dataclass(frozen=True, eq=False)

@@ -210,21 +210,6 @@ def count_parities(bits, rows, attributes, counts):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, parallel=True)
-def count_tables(codes, weights, sizes, members, start, counts):  # type: ignore[no-untyped-def]
-    """counts[start[t] + cell] += the weight of the records in that cell, for each set of columns members[t]."""
-    tables, width = members.shape
-    for t in prange(tables):
-        cells = counts[start[t] : start[t + 1]]
-        for r in range(weights.shape[0]):
-            cell = np.int64(0)
-            for k in range(width):
-                j = members[t, k]
-                if j >= 0:
-                    cell = cell * sizes[j] + codes[j, r]
-            cells[cell] += weights[r]
-
-
-@njit(cache=True, parallel=True)
 def add_truth(truth, literals, complement, answers):  # type: ignore[no-untyped-def]
     """answers[q] += q(x), where truth[literal] says which literals hold of the record x (last: padding)."""
     queries, width = literals.shape

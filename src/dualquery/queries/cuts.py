@@ -20,7 +20,10 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.queries.countable import Bound
-from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
+from dualquery.queries.group import (
+    Digest,
+    NotProducts,
+)
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.table.graph import Graph
 from dualquery.table.records import Records, pack_bits, unpack_bits
@@ -32,14 +35,14 @@ AT_ONCE = 1 << 24  # vertices of all cuts that are unpacked at once
 
 
 @dataclass(frozen=True, eq=False)
-class Cuts(Listed):
+class Cuts(NotProducts):
     """Cut q goes from the vertices of row sources[q] to those of row targets[q]."""
 
     domain: Graph
     sources: Bits
     targets: Bits
 
-    predicates = NO_PREDICATES
+    noun = "cuts"
 
     @property
     def size(self) -> int:
@@ -64,13 +67,6 @@ class Cuts(Listed):
         for first in range(0, self.size, step):
             rows = slice(first, first + step)
             yield first, unpack_bits(self.sources[rows], number), unpack_bits(self.targets[rows], number)
-
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
-        edge = Records.from_rows(self.domain, record[None, :])
-        answers += self.counts(edge).astype(np.int32)
-
-    def scope(self) -> NDArray[np.int32]:
-        return padded([tuple(range(len(self.domain.columns)))])
 
     def most_satisfied(self) -> int:
         return self._incidence
@@ -118,9 +114,6 @@ class Cuts(Listed):
         if len(held) > 2 and held[-1] - held[0] == len(held) - 1:
             return "{" + f"{_name(names[held[0]])} .. {_name(names[held[-1]])}" + "}"
         return "{" + ", ".join(_name(names[i]) for i in held) + "}"
-
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
-        refuse_products("cuts")
 
 
 def cuts_of(domain: Graph, sources: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Cuts:

@@ -24,20 +24,17 @@ matrix of the column (`mechanisms.distances`); and at the end the number of reco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.group import (
-    NO_PREDICATES,
     Digest,
-    Listed,
-    ProductRows,
+    NotProducts,
     bound_of_queries,
     padded,
-    refuse_products,
 )
 from dualquery.table.points import GRID, Points
 from dualquery.table.records import Records
@@ -47,7 +44,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Distances(Derived, Listed):
+class Distances(Derived, NotProducts):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
@@ -57,7 +54,7 @@ class Distances(Derived, Listed):
     grid: int = GRID  # the last position of a column
 
     unit = UNIT
-    predicates = NO_PREDICATES
+    noun = "distances"
 
     @property
     def size(self) -> int:
@@ -87,10 +84,6 @@ class Distances(Derived, Listed):
             total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j], self.grid)
         return total
 
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
-        apart = np.abs(self.positions - record)
-        answers += ((self.shares[self.which] * apart).sum(axis=1) // self.grid).astype(np.int32)
-
     def scope(self) -> NDArray[np.int32]:
         used = self.shares[np.unique(self.which)]
         return padded(sorted({tuple(np.flatnonzero(row).tolist()) for row in used}))
@@ -114,14 +107,6 @@ class Distances(Derived, Listed):
         column = self.domain.coordinates[j]
         name = column.name if column.name.isidentifier() else "'" + column.name.replace("'", "''") + "'"
         return f"{name} = {column.low + column.width * int(self.positions[query, j]) / self.grid:.7g}"
-
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
-        refuse_products("distances")
-
-    @cached_property
-    def diameters(self) -> NDArray[np.float64]:
-        """The largest distance that each query could have, in the unit of the columns."""
-        return ((self.shares > 0) @ self.domain.widths)[self.which]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,10 @@ A workload is public, and so is the seed that draws it (random_families.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import inf
 from os.path import isfile
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from dualquery.queries.workload import (
     check_tables,
     number_of_sets_up_to,
 )
-from dualquery.register import KINDS
+from dualquery.registry import KINDS
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 
 
@@ -97,7 +98,7 @@ FAMILIES = (
     "marginals:K, marginals:K:ATTRIBUTE, random:K:COUNT, random-literals:K:COUNT, parities:K, disjunctions:K, "
     "ranges:ATTRIBUTE:COUNT"
 )
-DRAWN = {"random": random_conjunctions, "random-literals": random_literals}
+Make = Callable[[Domain, list[str], str], Workload]  # of the fields of a SPEC, and the SPEC itself
 
 
 def marginals(domain: Domain, k: int, attribute: str | None = None) -> Workload:
@@ -228,26 +229,27 @@ def _from_one_spec(domain: Domain, spec: str) -> Workload:
 def _family_of(domain: Domain, spec: str) -> Workload | None:
     """The workload of a family of a table of records; None where the SPEC is something else."""
     family, colon, rest = spec.partition(":")
+    if not colon or family not in SPECS:
+        return None
+    reads, least, most, make = SPECS[family]
     fields = rest.split(":")
-    if colon and family == "marginals":
-        number, _, attribute = rest.partition(":")
-        return _affordable_marginals(domain, _integer(number, "K", spec), attribute or None)
-    if colon and family == "parities":
-        if len(fields) != 1:
-            raise QueryError(f"'{spec}' should read parities:K")
-        return parities(domain, _integer(fields[0], "K", spec))
-    if colon and family in DRAWN:
-        if len(fields) not in (2, 3):
-            raise QueryError(f"'{spec}' should read {family}:K:COUNT or {family}:K:COUNT:SEED")
-        k, count = _integer(fields[0], "K", spec), _integer(fields[1], "COUNT", spec)
-        return DRAWN[family](domain, k, count, _integer(fields[2], "SEED", spec) if fields[2:] else 0)
-    if colon and family == "disjunctions":
-        if len(fields) > 3:
-            raise QueryError(f"'{spec}' should read disjunctions:K, or disjunctions:K:COUNT:SEED")
-        return disjunctions(domain, *(_integer(text, "K, COUNT or SEED", spec) for text in fields))
-    if colon and family == "ranges":
-        return _ranges_from_spec(domain, fields, spec)
-    return None
+    if not least <= len(fields) <= most:
+        raise QueryError(f"'{spec}' should read {reads}")
+    return make(domain, fields, spec)
+
+
+def _of_numbers(make: Callable[..., Workload]) -> Make:
+    """Of a family whose fields are K, COUNT and SEED, or the first of them."""
+
+    def read(domain: Domain, fields: list[str], spec: str) -> Workload:
+        names = ("K", "COUNT", "SEED")
+        return make(domain, *(_integer(text, name, spec) for text, name in zip(fields, names, strict=False)))
+
+    return read
+
+
+def _marginals_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:
+    return _affordable_marginals(domain, _integer(fields[0], "K", spec), ":".join(fields[1:]) or None)
 
 
 def _affordable_marginals(domain: Domain, k: int, attribute: str | None) -> Workload:
@@ -301,5 +303,17 @@ def _example(domain: Domain) -> str:
             literals.append(Literal(first, (1,), False))
     return Query(tuple(literals)).text(domain) if literals else ""
 
+
+# How the SPEC of each family reads, how many fields it has at least and at most, and what reads them.
+SPECS: dict[str, tuple[str, int, float, Make]] = {
+    "marginals": ("marginals:K or marginals:K:ATTRIBUTE", 1, inf, _marginals_from_spec),
+    "random": ("random:K:COUNT or random:K:COUNT:SEED", 2, 3, _of_numbers(random_conjunctions)),
+    "random-literals": (
+        "random-literals:K:COUNT or random-literals:K:COUNT:SEED", 2, 3, _of_numbers(random_literals)
+    ),
+    "parities": ("parities:K", 1, 1, _of_numbers(parities)),
+    "disjunctions": ("disjunctions:K, or disjunctions:K:COUNT:SEED", 1, 3, _of_numbers(disjunctions)),
+    "ranges": ("ranges:ATTRIBUTE:COUNT or ranges:ATTRIBUTE:COUNT:SEED", 2, inf, _ranges_from_spec),
+}  # fmt: skip
 
 QUERIES = Grammar("queries", FAMILIES, _example, _read, _family_of)  # of a table of records

@@ -20,7 +20,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple, NoReturn, Protocol
+from typing import ClassVar, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,30 +62,6 @@ class Predicates:
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.array([v for _, values in pairs for v in values], np.int32),
         )
-
-    @staticmethod
-    def equalities(domain: Domain) -> Predicates:
-        """`attribute = value` for every attribute and value, in the order of `first_value(domain)`."""
-        sizes = domain.sizes
-        total = int(sizes.sum())
-        attribute = np.repeat(np.arange(domain.width, dtype=np.int32), sizes)
-        values = (np.arange(total) - np.repeat(first_value(domain), sizes)).astype(np.int32)
-        return Predicates(attribute, np.arange(total + 1, dtype=np.int64), values)
-
-
-def first_value(domain: Domain) -> NDArray[np.int64]:
-    """The number of each attribute's first value when all values of all attributes are numbered in a row."""
-    return np.concatenate([[0], np.cumsum(domain.sizes[:-1], dtype=np.int64)])
-
-
-def positive(predicate: int) -> int:
-    """The literal that asks for a predicate."""
-    return 2 * predicate
-
-
-def negative(predicate: int) -> int:
-    """The literal that asks for its negation."""
-    return 2 * predicate + 1
 
 
 def equalities(domain: Domain, attributes: NDArray[np.integer]) -> tuple[Predicates, NDArray[np.int64]]:
@@ -346,6 +322,22 @@ class Listed:
 
     def in_parts(self: Group, cells: int) -> Iterator[Group]:
         yield self
+
+
+class NotProducts(Listed):
+    """Kinds of query that are no products of one-attribute predicates; each asks about all columns."""
+
+    noun: ClassVar[str]
+    predicates = NO_PREDICATES
+
+    def scope(self: Group) -> NDArray[np.int32]:
+        return padded([tuple(range(self.domain.width))])
+
+    def add_answers(self: Group, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+        answers += self.counts(Records.from_rows(self.domain, record[None, :])).astype(np.int32)
+
+    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+        refuse_products(self.noun)
 
 
 PAD = np.iinfo(np.int32).max  # sorts behind every literal

@@ -1,32 +1,30 @@
 """Records that are asked one question at a time: their bit columns are kept, so that a question is a few ANDs.
 
-What is kept depends on which questions were asked, never on what the records hold; counting runs over all words.
-
-Compiled loops over kept bit columns: which records a question holds for, how many, and what they weigh.
-
-Every loop runs over all words, whatever they hold, and none runs in parallel: the time of a count does not depend on
-what is counted, and several threads may count at once.
+What is kept depends on which questions were asked, never on what the records hold. Every loop runs over all words,
+whatever they hold, and none runs in parallel: the time of a count does not depend on what is counted, and several
+threads may count at once.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, popcount
-from dualquery.queries.bit_columns import ALL_ONES, predicate_bits
+from dualquery.compiled import njit
+from dualquery.queries.bit_columns import predicate_bits
 from dualquery.queries.group import NONE, Group, Predicates, ProductRows
 from dualquery.queries.tables import Tables
-from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
+from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, unpack_bits
 from dualquery.types import Integers
 
 MOST_BYTES = 256 << 20  # kept at once
 MOST_ROWS = 1 << 22  # whose cells are kept; of more they are worked out some at a time
 
 Mask = NDArray[np.uint64]
+_ONE = np.ones(1, np.int32)
 
 
 class KeptColumns:
@@ -95,45 +93,49 @@ class KeptColumns:
         """The codes of some records, the first a multiple of 64."""
         codes = self.records.columns[self.records.domain.column_of(attribute)[0]]
         if isinstance(codes, SparseItems | BitItems):
-            bits = self._keep((attribute, (1,)), lambda: self._bits(attribute, (1,))).view(np.uint64)
+            bits = self._column(attribute, _ONE)
             return unpack_bits(bits[None, first // 64 : -(-last // 64)], last - first)[0]
         return codes[first:last]
 
     def _masks(self, rows: ProductRows) -> list[tuple[int, Mask, int]]:
         """Of each query its place, its mask and its count."""
-        found = []
-        words = -(-self.records.rows // 64)
+        everyone = self._everyone()
+        masks: list[tuple[int, Mask]] = []
         for place, literals, complement in zip(
             rows.positions.tolist(), rows.literals.tolist(), rows.complement.tolist(), strict=True
         ):
-            used = [literal for literal in literals if literal != NONE]
-            columns = self._columns(rows.predicates, [literal >> 1 for literal in used])
-            negated = np.array([literal & 1 for literal in used], np.uint8)
-            mask = np.empty(words, np.uint64)
-            count = product_mask(columns, negated, np.uint8(complement), self.records.rows, mask)
-            found.append((place, mask, int(count)))
+            mask = everyone.copy()
+            for literal in literals:
+                if literal != NONE:
+                    p = literal >> 1
+                    column = self._column(int(rows.predicates.attribute[p]), rows.predicates.accepted(p))
+                    mask &= ~column if literal & 1 else column
+            masks.append((place, everyone ^ mask if complement else mask))
         for place, attributes in zip(rows.parity_positions.tolist(), rows.parities.tolist(), strict=True):
-            ones = Predicates.of([(j, (1,)) for j in attributes if j != NONE])
-            mask = np.empty(words, np.uint64)
-            count = parity_mask(self._columns(ones, range(len(ones))), self.records.rows, mask)
-            found.append((place, mask, int(count)))
-        return found
+            mask = everyone.copy()
+            for j in attributes:
+                if j != NONE:
+                    mask ^= self._column(j, _ONE)
+            masks.append((place, mask))
+        return [(place, mask, int(np.bitwise_count(mask).sum())) for place, mask in masks]
 
-    def _columns(self, predicates: Predicates, wanted: Sequence[int]) -> Mask:
-        out = np.empty((len(wanted), -(-self.records.rows // 64)), np.uint64)
-        for place, p in enumerate(wanted):
-            attribute, values = int(predicates.attribute[p]), tuple(predicates.accepted(p).tolist())
-            out[place] = self._keep((attribute, values), lambda a=attribute, v=values: self._bits(a, v))  # type: ignore[misc]
-        return out
+    def _everyone(self) -> Mask:
+        return self._keep("all", lambda: pack_bits(np.ones((1, self.records.rows), np.bool_))[0]).view(
+            np.uint64
+        )
+
+    def _column(self, attribute: int, accepted: NDArray[np.int32]) -> Mask:
+        """The records whose value is one of these, one bit each."""
+        values = tuple(accepted.tolist())
+        return self._keep((attribute, values), lambda: self._bits(attribute, values)).view(np.uint64)
 
     def _bits(self, attribute: int, values: tuple[int, ...]) -> Mask:
-        codes = self.records.columns[self.records.domain.column_of(attribute)[0]]
+        codes, rows = self.records.columns[self.records.domain.column_of(attribute)[0]], self.records.rows
         if isinstance(codes, SparseItems | BitItems):
-            one = Predicates.of([(attribute, values)])
-            return predicate_bits(one, self.records, 0, self.records.rows)[0]
+            return predicate_bits(Predicates.of([(attribute, values)]), self.records, 0, rows)[0]
         accepted = np.zeros(int(self.records.domain.sizes[attribute]), np.uint64)
         accepted[list(values)] = 1
-        bits = np.empty(-(-self.records.rows // 64), np.uint64)
+        bits = np.empty(-(-rows // 64), np.uint64)
         accepted_bits(codes, accepted, bits)
         return bits
 
@@ -147,55 +149,6 @@ class KeptColumns:
         while self._bytes > self._most_bytes and len(self._kept) > 1:
             self._bytes -= self._kept.popitem(last=False)[1].nbytes
         return made
-
-
-@njit(cache=True, nogil=True)
-def product_mask(columns, negated, complement, rows, mask):  # type: ignore[no-untyped-def]
-    """mask = the AND of columns, each flipped where negated, all flipped where complement; its ones are counted."""
-    number, words = columns.shape
-    total = np.uint64(0)
-    flip_all = np.uint64(0) - np.uint64(complement)
-    for w in range(words):
-        joint = ALL_ONES
-        for k in range(number):
-            joint &= columns[k, w] ^ (np.uint64(0) - np.uint64(negated[k]))
-        joint ^= flip_all
-        beyond = 64 * (w + 1) - rows
-        if beyond > 0:
-            joint &= ALL_ONES >> np.uint64(beyond)
-        mask[w] = joint
-        total += popcount(joint)
-    return np.int64(total)
-
-
-@njit(cache=True, nogil=True)
-def accepted_bits(codes, accepted, bits):  # type: ignore[no-untyped-def]
-    """Bit r says whether the code of record r is accepted (1, of all codes 0 or 1)."""
-    rows = codes.shape[0]
-    for w in range(bits.shape[0]):
-        word = np.uint64(0)
-        first = 64 * w
-        for b in range(min(64, rows - first)):
-            word |= accepted[codes[first + b]] << np.uint64(b)
-        bits[w] = word
-
-
-@njit(cache=True, nogil=True)
-def parity_mask(columns, rows, mask):  # type: ignore[no-untyped-def]
-    """mask = the records with an even number of ones among the columns; they are counted."""
-    number, words = columns.shape
-    total = np.uint64(0)
-    for w in range(words):
-        odd = np.uint64(0)
-        for k in range(number):
-            odd ^= columns[k, w]
-        even = ~odd
-        beyond = 64 * (w + 1) - rows
-        if beyond > 0:
-            even &= ALL_ONES >> np.uint64(beyond)
-        mask[w] = even
-        total += popcount(even)
-    return np.int64(total)
 
 
 @njit(cache=True, nogil=True)
@@ -226,3 +179,15 @@ def add_ones(cells, sums):  # type: ignore[no-untyped-def]
     """sums[cell of row r] += 1."""
     for r in range(cells.shape[0]):
         sums[cells[r]] += 1
+
+
+@njit(cache=True, nogil=True)
+def accepted_bits(codes, accepted, bits):  # type: ignore[no-untyped-def]
+    """Bit r says whether the code of record r is accepted (1, of all codes 0 or 1)."""
+    rows = codes.shape[0]
+    for w in range(bits.shape[0]):
+        word = np.uint64(0)
+        first = 64 * w
+        for b in range(min(64, rows - first)):
+            word |= accepted[codes[first + b]] << np.uint64(b)
+        bits[w] = word

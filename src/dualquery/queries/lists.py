@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.queries.countable import ONE_CELL, Bound
-from dualquery.queries.group import NO_PREDICATES, Digest, Listed, ProductRows, padded, refuse_products
+from dualquery.queries.group import (
+    Digest,
+    NotProducts,
+)
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.records import Records
 from dualquery.types import Integers, Words
@@ -28,7 +31,7 @@ class Catalogue:
 
 
 @dataclass(frozen=True, eq=False)
-class Lists(Listed):
+class Lists(NotProducts):
     """Lists of cells, how each is written, and what the cells are called."""
 
     domain: CodeTable
@@ -37,8 +40,7 @@ class Lists(Listed):
     said: tuple[str, ...] = field(repr=False)
     catalogue: Catalogue = field(repr=False)
 
-    unit = 1
-    predicates = NO_PREDICATES
+    noun = "lists of records"
 
     @property
     def size(self) -> int:
@@ -53,9 +55,6 @@ class Lists(Listed):
         cell = cells_of([np.array([code], np.uint64) for code in record.tolist()], 1)[0]
         hits = np.concatenate([[0], np.cumsum(self.cells == cell)])
         answers += (hits[self.start[1:]] - hits[self.start[:-1]]).astype(np.int32)
-
-    def scope(self) -> NDArray[np.int32]:
-        return padded([tuple(range(self.domain.width))])
 
     @cached_property
     def _times(self) -> NDArray[np.int64]:
@@ -88,9 +87,6 @@ class Lists(Listed):
 
     def texts(self, indices: NDArray[np.int64]) -> list[str]:
         return [self.said[i] for i in indices.tolist()]
-
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
-        refuse_products("lists of records")
 
 
 def record_cells(records: Records) -> Words:

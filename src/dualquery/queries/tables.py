@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
-from dualquery.queries.binary import bit_rows, count_binary_tables, fits
-from dualquery.queries.bit_columns import count_tables
+from dualquery.queries.binary import count_binary_tables, fits
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.countable import Bound
 from dualquery.queries.group import (
@@ -47,7 +46,7 @@ from dualquery.queries.group import (
 )
 from dualquery.queries.language.canonical import texts_of
 from dualquery.table.domain import Domain
-from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
+from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, unpack_bits
 from dualquery.types import Integers, Set
 
 WORTH_COVERING = 20_000_000  # records times tables: from here on the search for a cover pays
@@ -101,7 +100,7 @@ class Tables:
         where = {j: i for i, j in enumerate(used)}
         members = padded([tuple(where[j] for j in members) for members in self.sets])
         if fits(self.domain.sizes[used], members):
-            bits = bit_rows(attribute_codes(records, used))
+            bits = pack_bits(attribute_codes(records, used) != 0)
             count_binary_tables(bits, records.rows, members, self.starts, counts)
             return counts
         codes, weights = distinct_rows(attribute_codes(records, used))
@@ -359,7 +358,7 @@ def count_covered(
     cells = [prod(int(sizes[j]) for j in members) for members in cover.sets]
     begins = np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
     together = np.zeros(int(begins[-1]), np.int64)
-    _count(codes, weights, np.asarray(sizes, np.int64), rows, begins, together)
+    count_tables(codes, weights, np.asarray(sizes, np.int64), rows, begins, together)
     for members, first, last, places in zip(cover.sets, begins, begins[1:], cover.read_off, strict=False):
         table = together[first:last].reshape([int(sizes[j]) for j in members])
         for place in places:
@@ -368,8 +367,11 @@ def count_covered(
 
 
 @njit(cache=True, parallel=True)
-def _count(codes, weights, sizes, members, start, counts):  # type: ignore[no-untyped-def]
-    """As `kernels.count_tables`, the cells of some records at once so that the loop becomes vector instructions."""
+def count_tables(codes, weights, sizes, members, start, counts):  # type: ignore[no-untyped-def]
+    """counts[start[t] + cell] += the weight of the records in that cell, for each set of columns members[t].
+
+    The cells of some records are worked out at once, so that the loop becomes vector instructions.
+    """
     tables, width = members.shape
     rows = weights.shape[0]
     for t in prange(tables):

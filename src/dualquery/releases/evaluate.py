@@ -8,14 +8,13 @@ the whole budget, as if it were the only one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dualquery import plots
 from dualquery.counting.counter import Counter, MemoryCounter
@@ -24,7 +23,6 @@ from dualquery.errors import DualQueryError, QueryError, ReleaseError
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.plots import Figure
 from dualquery.queries.families import from_spec
-from dualquery.queries.group import Group
 from dualquery.queries.workload import Workload
 from dualquery.releases.arguments import (
     GivenBudget,
@@ -43,7 +41,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.types import Progress, silent
+from dualquery.types import Progress, Reals, silent
 
 STAMP = "not private: internal, do not publish"
 WORST = 5
@@ -57,6 +55,10 @@ class L1Errors:
     tables: int
     mean_l1: float
     max_l1: float
+
+    @staticmethod
+    def of(sums: Reals) -> L1Errors:
+        return L1Errors(len(sums), float(sums.mean()), float(sums.max()))
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,14 @@ def evaluate(
         raise ReleaseError("give the release first, and the table that it was made from second")
     asked = workload_of(release, workload)
     errors = np.empty(asked.size, np.float64)
-    per_table: list[NDArray[np.float64]] = []
+    per_table: list[Reals] = []
     worst: list[tuple[float, int, float, float]] = []
     begin = 0
     counter = _counter(table, release.certificate.schema, progress)
-    for group in _in_parts(asked):
+    parts = (
+        part for group in asked.groups for part in group.in_parts(_CELLS_AT_ONCE)
+    )  # memory stays bounded
+    for group in parts:
         progress("comparing", begin, asked.size)
         truth = counter.true_counts(group) / (group.unit * counter.true_rows)
         answers = release.artefact.fractions(group)
@@ -135,7 +140,7 @@ def evaluate(
         workload=asked.spec,
         predicted_mean_error=predicted.mean,
         predicted_max_error=predicted.maximum,
-        tables=_table_errors(per_table),
+        tables=L1Errors.of(np.concatenate(per_table)) if per_table else None,
         worst=tuple(WorstQuery(asked.text(i), truth, answer) for _, i, truth, answer in worst[:WORST]),
     )
 
@@ -168,19 +173,6 @@ def workload_of(release: Release, workload: GivenWorkload | None) -> Workload:
             "name the ones to evaluate with --queries"
         )
     return again
-
-
-def _in_parts(workload: Workload) -> Iterator[Group]:
-    """The groups in order, long groups of tables cut so that the memory needed stays bounded."""
-    for group in workload.groups:
-        yield from group.in_parts(_CELLS_AT_ONCE)
-
-
-def _table_errors(per_table: list[NDArray[np.float64]]) -> L1Errors | None:
-    if not per_table:
-        return None
-    sums = np.concatenate(per_table)
-    return L1Errors(tables=len(sums), mean_l1=float(sums.mean()), max_l1=float(sums.max()))
 
 
 USUAL = ("projection", "dualquery", "mwem", "gaussian", "laplace", "uniform")

@@ -51,13 +51,14 @@ OLD = 24 * 3600  # seconds after which what cannot be locked at all counts as le
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
     """A folder beside `path`, on the same file system; whatever is left of it at the end is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path)
-    while True:
-        with _made(path.parent / f".{path.name}.{secrets.token_hex(8)}.partial") as aside:
-            if aside is not None:
-                yield aside
-                return
+    with _in_a_sentence(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path)
+        while True:
+            with _made(path.parent / f".{path.name}.{secrets.token_hex(8)}.partial") as aside:
+                if aside is not None:
+                    yield aside
+                    return
 
 
 @contextmanager
@@ -144,7 +145,7 @@ def refuse_occupied(folder: str | os.PathLike[str]) -> None:
             raise ReleaseError(f"the folder '{path}' is not empty; choose another one for the release")
         if path.exists() and not path.is_dir():
             raise ReleaseError(f"'{path}' is a file; choose a folder for the release")
-    with _written_aside(path):
+    with written_aside(path):
         pass
 
 
@@ -162,7 +163,7 @@ def save(
     key = None if sign is None else read_private_key(sign)
     refuse_occupied(path)
     table = release.to_arrow()
-    with _written_aside(path) as aside:
+    with written_aside(path) as aside:
         for name, each in release.artefact.files().items():
             pyarrow.parquet.write_table(each, aside / name, compression="zstd")
         if release.replicas:
@@ -278,13 +279,6 @@ def flat(table: pa.Table) -> pa.Table:
         else:
             columns.append(column)
     return pa.table(columns, names=table.column_names)
-
-
-@contextmanager
-def _written_aside(path: Path) -> Iterator[Path]:
-    """A folder beside `path` that is gone at the end, unless it was renamed."""
-    with _in_a_sentence(path), written_aside(path) as aside:
-        yield aside
 
 
 @contextmanager

@@ -6,8 +6,8 @@ of the pairs of attributes that go together most.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import combinations
@@ -125,7 +125,7 @@ def _certificate(certificate: Certificate) -> str:
 
 def _use(release: Release, certificate: Certificate) -> str:
     example = grammar_of(release.domain).example(release.domain)
-    commands = f"dualquery answer THIS_FOLDER {_shell_quoted(example)}"
+    commands = f"dualquery answer THIS_FOLDER {shlex.quote(example)}"
     python = (
         "from dualquery import Release\n\n"
         'release = Release.load("THIS_FOLDER")\n'
@@ -161,10 +161,6 @@ def _coded(text: str) -> str:
     return "".join(f"<code>{escape(part)}</code>" if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
-def _shell_quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
 def _rules(release: Release) -> str:
     rules = release.domain.rules
     if not rules or release.records is None:
@@ -178,8 +174,7 @@ def _records(release: Release) -> str:
     records = release.records
     if records is None:
         stored = _stored(release)
-        shown = "".join(map(_figure, stored.figures(release.artefact)))
-        return _section(stored.title, f'<div class="columns">{shown}</div>') if shown else ""
+        return _gallery(stored.title, "", "columns", stored.figures(release.artefact))
     shown = histograms(records)
     note = (
         f"Shares among the {records.rows:,} synthetic records. These are pictures of the release, not of the "
@@ -188,22 +183,14 @@ def _records(release: Release) -> str:
     hidden = len(records.domain.columns) - len(shown)
     if hidden > 0:
         note += f" {hidden:,} further columns are not shown."
-    text = _section(
-        "The synthetic records, attribute by attribute",
-        f'<p class="note">{note}</p><div class="columns">{"".join(map(_figure, shown))}</div>',
+    pairs = (
+        "The pairs of attributes that tell most about each other among the synthetic records, measured in bits of "
+        "information: the answer to a question with two equally likely answers is one bit. Darker cells hold more "
+        "records; numbers are percentages."
     )
-    pairs = heat_maps(records)
-    if pairs:
-        note = (
-            "The pairs of attributes that tell most about each other among the synthetic records, measured in "
-            "bits of information: the answer to a question with two equally likely answers is one bit. Darker "
-            "cells hold more records; numbers are percentages."
-        )
-        text += _section(
-            "What goes together",
-            f'<p class="note">{note}</p><div class="grid">{"".join(map(_figure, pairs))}</div>',
-        )
-    return text
+    return _gallery("The synthetic records, attribute by attribute", note, "columns", shown) + _gallery(
+        "What goes together", pairs, "grid", heat_maps(records)
+    )
 
 
 def _errors(certificate: Certificate) -> str:
@@ -286,6 +273,13 @@ def _listed(texts: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
+def _gallery(title: str, note: str, kind: str, figures: Sequence[Figure]) -> str:
+    """A section of pictures under a note; nothing where there are none."""
+    said = f'<p class="note">{note}</p>' if note else ""
+    shown = "".join(map(_figure, figures))
+    return _section(title, f'{said}<div class="{kind}">{shown}</div>') if shown else ""
+
+
 def _figure(picture: Figure) -> str:
     caption = f"<span>{escape(picture.caption)}</span>" if picture.caption else ""
     return f"<figure><figcaption>{escape(picture.title)}{caption}</figcaption>{picture.svg}</figure>"
@@ -296,33 +290,24 @@ def histograms(records: Records) -> list[Figure]:
     pictures = []
     for position, column in enumerate(records.domain.columns[: plots.MOST_COLUMNS]):
         codes = records.columns[position]
+        labels: Sequence[object]
         if isinstance(column, Items):
-            shares = _item_counts(codes, column.count) / records.rows
-            labels = _Labels(column.first, column.count)
+            counts, labels = (
+                _item_counts(codes, column.count),
+                range(column.first, column.first + column.count),
+            )
         else:
             assert isinstance(codes, np.ndarray), "only blocks of items are stored otherwise"
-            shares = np.bincount(codes, minlength=len(column.labels)) / records.rows
-            labels = column.labels  # type: ignore[assignment]
+            counts, labels = np.bincount(codes, minlength=len(column.labels)), column.labels
+        shares, caption = counts / records.rows, ""
         kept = np.arange(len(shares))
-        caption = ""
         if len(shares) > MOST_BARS:
             kept = np.argsort(-shares, kind="stable")[:MOST_BARS]
             what = "items" if isinstance(column, Items) else "values"
             caption = f"the {MOST_BARS} most frequent of {len(shares):,} {what}"
-        svg = plots.histogram([labels[int(i)] for i in kept], shares[kept], name=column.name)
+        svg = plots.histogram([str(labels[i]) for i in kept.tolist()], shares[kept], name=column.name)
         pictures.append(Figure(column.name, svg, caption))
     return pictures
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """The ids of a block of items, made on the way."""
-
-    first: int
-    count: int
-
-    def __getitem__(self, item: int) -> str:
-        return str(self.first + item)
 
 
 def _item_counts(codes: ColumnCodes, count: int) -> NDArray[np.int64]:
@@ -338,21 +323,20 @@ def heat_maps(records: Records) -> list[Figure]:
     attributes = _candidates(records)
     codes = attribute_codes(records, attributes).astype(np.int64)
     sizes = [int(domain.sizes[j]) for j in attributes]
-    ranked = []
-    for a, b in combinations(range(len(attributes)), 2):
-        joint = np.bincount(codes[a] * sizes[b] + codes[b], minlength=sizes[a] * sizes[b])
-        joint = joint.reshape(sizes[a], sizes[b])
-        ranked.append((information(joint), a, b))
+
+    def joint(a: int, b: int) -> NDArray[np.int64]:
+        counts = np.bincount(codes[a] * sizes[b] + codes[b], minlength=sizes[a] * sizes[b])
+        return counts.reshape(sizes[a], sizes[b])
+
+    ranked = [(information(joint(a, b)), a, b) for a, b in combinations(range(len(attributes)), 2)]
     ranked.sort(key=lambda entry: -entry[0])
     pictures = []
     for bits, a, b in ranked[:PAIRS]:
         if bits < LEAST_BITS:
             break
-        down, across = (
-            (a, b) if sizes[a] > sizes[b] else (b, a)
-        )  # the longer list of values reads better downwards
-        joint = np.bincount(codes[down] * sizes[across] + codes[across], minlength=sizes[a] * sizes[b])
-        shares = joint.reshape(sizes[down], sizes[across]) / records.rows
+        # The longer list of values reads better downwards.
+        down, across = (a, b) if sizes[a] > sizes[b] else (b, a)
+        shares = joint(down, across) / records.rows
         title, svg = _map(domain, attributes[down], attributes[across], shares, plots.MOST_CELLS_A_SIDE)
         pictures.append(Figure(title, svg, f"{bits:.2f} bits in common"))
     return pictures
@@ -431,6 +415,7 @@ def in_short(release: Release) -> str:
     certificate, width = release.certificate, release.domain.width
     rows = certificate["synthetic_rows"]
     what = "answers" if rows is None else f"{rows:,} synthetic records"
+    what = release.artefact.words or what
     budget = certificate["budget"]
     private = "" if certificate.private else ", NOT PRIVATE"
     return (
@@ -442,7 +427,7 @@ def in_short(release: Release) -> str:
 def card(release: Release) -> str:
     """What a notebook shows: what it is, what is promised, how good it is, and what to ask next."""
     certificate = release.certificate
-    budget, predicted = certificate["budget"], certificate.predicted_error
+    predicted = certificate.predicted_error
     expected = (
         "unknown"
         if predicted.mean is None
@@ -451,8 +436,7 @@ def card(release: Release) -> str:
     facts = {
         "released": words.headline(certificate),
         "mechanism": certificate["mechanism"],
-        "privacy": f"ε = {words.number(budget['epsilon'])}, δ = {words.number(budget['delta'])}, "
-        f"neighbours {words.relation(certificate)}",
+        "privacy": words.cost(certificate),
         "expected error": expected,
         "attributes": _attributes(release),
     }

@@ -258,13 +258,16 @@ def _duckdb() -> Any:
     return duckdb
 
 
+def _keys(table: pa.Table, computed: Sequence[int]) -> list[Row]:
+    """What tells the rows apart: the columns that nothing was computed for."""
+    others = [table.column(i).to_pylist() for i in range(table.num_columns) if i not in computed]
+    return list(zip(*others, strict=True)) if others else [()] * table.num_rows
+
+
 def _by_key(table: pa.Table, computed: Sequence[int]) -> dict[Row, Row] | None:
-    """The computed numbers of each row by the other columns; None where these do not tell rows apart."""
-    columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
-    keys = zip(*(columns[i] for i in range(len(columns)) if i not in computed), strict=True)
-    listed = list(keys) if len(columns) > len(computed) else [()] * table.num_rows
-    rows = list(zip(*(columns[i] for i in computed), strict=True))
-    found = dict(zip(listed, rows, strict=True))
+    """The computed numbers of each row by its key; None where keys do not tell rows apart."""
+    rows = zip(*(table.column(i).to_pylist() for i in computed), strict=True)
+    found = dict(zip(_keys(table, computed), rows, strict=True))
     return found if len(found) == table.num_rows else None
 
 
@@ -308,11 +311,7 @@ def _with_bars(
 ) -> pa.Table:
     """The result with a bar behind each computed number: null where replicas cannot tell, of counts >= `least`."""
     known = [each for each in errors if each is not None]
-    columns = [found.column(i).to_pylist() for i in range(found.num_columns)]
-    keys: list[Row] = [
-        tuple(columns[i][row] for i in range(len(columns)) if i not in computed)
-        for row in range(found.num_rows)
-    ]
+    keys = _keys(found, computed)
     told = len(known) == len(errors) > 0 and len(set(keys)) == len(keys)
     nothing = _nothing(asked, computed)
     out: dict[str, Any] = {}

@@ -48,6 +48,7 @@ def begin(
     release: Path | None = None,
     questions: int = 2000,
     tolerance: float | None = None,
+    test: str = "hazard",
     resume: bool = False,
     progress: Progress = silent,
 ) -> Settings:
@@ -94,10 +95,11 @@ def begin(
         public_rows=public_rows,
         questions=questions,
         tolerance=tolerance,
+        test=test,
         published={published: place},
     )
     first = share if release is None else None
-    check_wishes(made.budget, share=first, questions=questions, tolerance=tolerance)
+    check_wishes(made.budget, share=first, questions=questions, tolerance=tolerance, test=test)
     books = None if book is None else Books(book)
     if not resume:
         if books is not None:
@@ -177,7 +179,7 @@ def _ledger(made: Settings, books: Books | None) -> Storage:
     found = storage.promise()
     said = json.loads(found.promise)
     said.pop("book", None)  # the entry of the book that has paid for it
-    if (found.dataset, said, found.cap) != (made.dataset, promise, cap):
+    if (found.name, said, found.cap) != (made.dataset, promise, cap):
         raise LedgerError(
             "this ledger was begun for another dataset, budget or neighbours; give --resume with the same command as "
             "the first time"

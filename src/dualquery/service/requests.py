@@ -18,7 +18,7 @@ from typing import Any
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
-from dualquery.privacy.thresholds import HazardTest
+from dualquery.interactive.rule import Test
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.question import QuestionReader
 from dualquery.releases.release import Release
@@ -41,7 +41,7 @@ _FREE = 'ask with "free": true (`--free`) for an answer that is not checked'
 class _UnpreparedError(DualQueryError):
     """The table of a test must be made first, elsewhere: the worker has no time for it."""
 
-    def __init__(self, test: HazardTest) -> None:
+    def __init__(self, test: Test) -> None:
         super().__init__("a test is not prepared yet")
         self.test = test
 
@@ -247,7 +247,7 @@ class Service:
 
     def _refuse_unaffordable(self, asked: PendingRequest, quote: Quote) -> None:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
-        quota, left = self._quota(asked.holder), self.online.status().left
+        quota, left = self._quota(asked.holder), self.online.left
         price = self.online.rule.price if quote.bound is None else quote.most.units
         details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
         if price > quota["left"]:

@@ -35,7 +35,7 @@ from dualquery.service.journal import LedgerJournal
 from dualquery.service.requests import Service
 from dualquery.service.settings import Settings
 from dualquery.table.domain import Domain
-from dualquery.table.reading.source import Source
+from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, read_schema
 from dualquery.types import Progress, silent
@@ -80,7 +80,7 @@ def opened(
 
 def table_of(
     settings: Settings,
-    table: Source | Counter,
+    table: AnyTable | Counter,
     schema: Schema,
     release: Release,
     journal: LedgerJournal,
@@ -94,6 +94,7 @@ def table_of(
         release=release,
         questions=settings.questions,
         tolerance=settings.tolerance,
+        test=settings.test,
         records=settings.public_rows,
         journal=journal,
         **more,

@@ -52,6 +52,7 @@ class Settings:
     public_rows: int | None = None
     questions: int = 2000
     tolerance: float | None = None
+    test: str = "hazard"
     published: Mapping[str, str] = field(default_factory=dict)
     http: Http = field(default_factory=Http)
 

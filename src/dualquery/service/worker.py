@@ -21,8 +21,8 @@ from typing import Any, Generic, TypeVar
 
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive.online import Online
-from dualquery.ledger.journal import AwayError
-from dualquery.privacy.thresholds import HazardTest
+from dualquery.interactive.rule import Test
+from dualquery.ledger.storage import AwayError
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import not_ready, problem_of
 
@@ -90,7 +90,7 @@ class Worker:
         with suppress(DualQueryError):
             await self.do(probe)
 
-    async def prepare(self, test: HazardTest) -> None:
+    async def prepare(self, test: Test) -> None:
         """Make the table of a test, while others go on asking."""
         await asyncio.get_running_loop().run_in_executor(self._making, self._online.prepare, test)
 

@@ -57,6 +57,25 @@ _READ = {
 }
 _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 _OF_A_KIND = {"d": "d", "m": "m", "b": "m", "Y": "Y", "y": "Y", "H": "H", "M": "M", "S": "S"}
+PERIODS = ("year", "quarter", "month", "week", "day", "hour")
+_EPOCH = datetime(1970, 1, 1)
+_MONTHS_IN = {"year": 12, "quarter": 3, "month": 1}
+_SHORTEST = {
+    by: timedelta(hours=hours)
+    for by, hours in zip(PERIODS, (365 * 24, 90 * 24, 28 * 24, 7 * 24, 24, 1), strict=True)
+}
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
+_PATTERNS = {
+    "year": re.compile(r"(\d{4})"),
+    "quarter": re.compile(r"(\d{4})-?[Qq]([1-4])"),
+    "month": re.compile(r"(\d{4})-(\d{2})"),
+    "week": re.compile(r"(\d{4})-?[Ww](\d{2})"),
+    "day": re.compile(r"(\d{4})-(\d{2})-(\d{2})"),
+    "hour": re.compile(r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2})"),
+}
+_MOMENT = re.compile(
+    r"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}):(?:[0-5]\d)(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?"
+)
 
 
 def check_format(format: str, where: str, first: int, last: int) -> None:
@@ -125,26 +144,6 @@ def _pattern(format: str) -> re.Pattern[str]:
     return re.compile("".join([*parts, re.escape(format[end:])]), re.IGNORECASE | re.ASCII)
 
 
-PERIODS = ("year", "quarter", "month", "week", "day", "hour")
-_EPOCH = date(1970, 1, 1)
-_SHORTEST = {
-    by: timedelta(hours=hours)
-    for by, hours in zip(PERIODS, (365 * 24, 90 * 24, 28 * 24, 7 * 24, 24, 1), strict=True)
-}
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
-_PATTERNS = {
-    "year": re.compile(r"(\d{4})"),
-    "quarter": re.compile(r"(\d{4})-?[Qq]([1-4])"),
-    "month": re.compile(r"(\d{4})-(\d{2})"),
-    "week": re.compile(r"(\d{4})-?[Ww](\d{2})"),
-    "day": re.compile(r"(\d{4})-(\d{2})-(\d{2})"),
-    "hour": re.compile(r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2})"),
-}
-_MOMENT = re.compile(
-    r"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}):(?:[0-5]\d)(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?"
-)
-
-
 @dataclass(frozen=True)
 class Period:
     """What a text names: the days (or hours, `unit`) from `first` until before `end`."""
@@ -159,11 +158,9 @@ class Period:
 
 def following(start: datetime, kind: str) -> datetime:
     """The beginning of the next period."""
-    if kind in ("week", "day", "hour"):
-        step = {"week": timedelta(days=7), "day": timedelta(days=1), "hour": timedelta(hours=1)}
-        return start + step[kind]
-    months = {"year": 12, "quarter": 3, "month": 1}[kind]
-    place = start.year * 12 + start.month - 1 + months
+    if kind not in _MONTHS_IN:
+        return start + _SHORTEST[kind]
+    place = start.year * 12 + start.month - 1 + _MONTHS_IN[kind]
     return start.replace(year=place // 12, month=place % 12 + 1)
 
 
@@ -249,11 +246,10 @@ class Dates(Numeric):
 
     def number(self, moment: datetime) -> int:
         """A moment in units since 1970."""
-        return (moment.date() - _EPOCH).days * self.per_day + (moment.hour if self.per_day > 1 else 0)
+        return (moment - _EPOCH) // timedelta(hours=24 // self.per_day)
 
     def moment(self, number: float) -> datetime:
-        days, hours = divmod(int(number), self.per_day)
-        return datetime.combine(_EPOCH + timedelta(days=days), datetime.min.time()) + timedelta(hours=hours)
+        return _EPOCH + timedelta(hours=int(number) * 24 // self.per_day)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -332,7 +328,7 @@ class Dates(Numeric):
         absent = np.array(count.is_null().to_numpy(zero_copy_only=False))
         since = as_numpy(count.fill_null(0))
         for moment in self.absent:
-            exact = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1) * ticks
+            exact = (moment - _EPOCH) // timedelta(microseconds=1) * ticks
             absent |= since == exact // 10**6 if exact % 10**6 == 0 else False
         units = since // (86_400 // self.per_day * ticks)
         return np.where(absent, np.nan, units.astype(np.float64)), ~absent & (days and self.per_day > 1)
@@ -369,8 +365,7 @@ def period_of(moment: datetime, kind: str) -> Period:
     start = moment.replace(hour=moment.hour if kind == "hour" else 0, minute=0, second=0, microsecond=0)
     if kind == "week":
         start -= timedelta(days=start.weekday())
-    elif kind in ("year", "quarter", "month"):
-        months = {"year": 12, "quarter": 3, "month": 1}[kind]
+    elif months := _MONTHS_IN.get(kind):
         start = start.replace(day=1, month=(start.month - 1) // months * months + 1)
     return Period(kind, start)
 

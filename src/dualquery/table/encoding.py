@@ -13,7 +13,6 @@ of them is left when the process ends, however it ends.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -39,12 +38,14 @@ from dualquery.table.cells import (
     texts_of,
 )
 from dualquery.table.domain import Categorical, Column, Dependency, Domain, Items, Numeric, Sum
-from dualquery.table.persons import baskets, kept_rows, owners_of
+from dualquery.table.persons import baskets, hashes_of, kept_rows, owners_of
 from dualquery.table.reading import AnyTable, batches, is_transaction_file, read_table
 from dualquery.table.reading.delimited import transactions
 from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type, taken
 from dualquery.table.schema import Schema
+
+BINS = 64  # of persons: each is encoded at once
 
 
 def encode(source: AnyTable, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
@@ -165,9 +166,6 @@ def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
     return SparseItems(start.astype(np.int64), (key % column.count).astype(np.int32))
 
 
-BINS = 64  # of persons: each is encoded at once
-
-
 def record_blocks(
     source: AnyTable,
     schema: Schema,
@@ -203,15 +201,8 @@ def _person_by_person(read: Iterator[pa.Table], unit: str) -> Iterator[pa.Table]
 def bin_of(ids: pa.ChunkedArray, unit: str, bins: int) -> NDArray[np.int64]:
     """A bin for each row, by a hash of its person: the same in any batch, on any machine. Blank ids go first."""
     owners = owners_of(ids, unit)
-    digests = [
-        int.from_bytes(
-            hashlib.blake2b(text.encode(), digest_size=8, person=b"bin of a person").digest(), "big"
-        )
-        % bins
-        for text in owners.ids.to_pylist()
-    ]
-    known = np.array([*digests, 0], np.int64)
-    return known[np.minimum(owners.of, len(digests))]
+    known = np.append(hashes_of(owners.ids, b"bin of a person") % np.uint64(bins), np.uint64(0))
+    return known[np.minimum(owners.of, len(owners.ids))].astype(np.int64)
 
 
 class _Bin:

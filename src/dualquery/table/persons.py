@@ -38,6 +38,20 @@ from dualquery.table.toml_text import quoted
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _EXACT = 2.0**53  # from here on floats skip whole numbers
+FEW = 20  # ids of places and kinds: regions, products
+EACH = 100  # rows: an id with more is rather that of a place, unless its name says otherwise
+_PERSON = (
+    r"(patient|person|subject|client|customer|participant|respondent|employee|student|pupil|member|donor|user|"
+    r"household|hh)"
+)
+_SHORT = r"(subj|cust|resp|emp|family|case|account|card)"
+_ID = r"(id|key|uuid|guid|code)"
+PERSONS = re.compile(
+    rf"id|ids|uuid|guid|ssn|pid|uid|({_PERSON}|{_SHORT})[_\W]?{_ID}|id[_\W]?{_PERSON}", re.IGNORECASE
+)
+IDS = re.compile(
+    rf"(?i:(^|[_\W])(id|ids|nr|no|number|key|uuid|guid|ssn|serial)$|^id[_\W]|^{_PERSON}$)|[a-z](Id|ID)$|^id(?=[A-Z])"
+)
 
 
 def check_unit(domain: Domain, unit: str | None, *, long: bool, drops_rows: bool) -> None:
@@ -130,13 +144,15 @@ def _places(owner: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _seeds(owners: Owners, owner: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A hash of each row's id, public and the same on every machine."""
+    """A public hash of each row's id."""
     needed, index = np.unique(owner, return_inverse=True)
-    seeds = [
-        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"records kept").digest(), "big")
-        for text in owners.ids.take(pa.array(needed)).to_pylist()
-    ]
-    return np.array(seeds, np.uint64)[index]
+    return hashes_of(owners.ids.take(pa.array(needed)), b"records kept")[index]
+
+
+def hashes_of(ids: pa.Array, purpose: bytes) -> NDArray[np.uint64]:
+    """64 bits for each id, the same on any machine; for another purpose others."""
+    digests = (hashlib.blake2b(each.encode(), digest_size=8, person=purpose) for each in ids.to_pylist())
+    return np.array([int.from_bytes(each.digest(), "big") for each in digests], np.uint64)
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -171,23 +187,6 @@ def baskets(owners: Owners, items: SparseItems, count: int) -> SparseItems:
     key = np.unique(np.repeat(basket, np.diff(items.start)) * count + items.ids)
     start = np.searchsorted(key, np.arange(len(present) + 1) * count)
     return SparseItems(start.astype(np.int64), (key % count).astype(np.int32))
-
-
-FEW = 20  # ids of places and kinds: regions, products
-EACH = 100  # rows: an id with more is rather that of a place, unless its name says otherwise
-
-_PERSON = (
-    r"(patient|person|subject|client|customer|participant|respondent|employee|student|pupil|member|donor|user|"
-    r"household|hh)"
-)
-_SHORT = r"(subj|cust|resp|emp|family|case|account|card)"
-_ID = r"(id|key|uuid|guid|code)"
-PERSONS = re.compile(
-    rf"id|ids|uuid|guid|ssn|pid|uid|({_PERSON}|{_SHORT})[_\W]?{_ID}|id[_\W]?{_PERSON}", re.IGNORECASE
-)
-IDS = re.compile(
-    rf"(?i:(^|[_\W])(id|ids|nr|no|number|key|uuid|guid|ssn|serial)$|^id[_\W]|^{_PERSON}$)|[a-z](Id|ID)$|^id(?=[A-Z])"
-)
 
 
 def looks_like_id(name: str) -> bool:

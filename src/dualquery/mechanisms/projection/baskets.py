@@ -38,7 +38,7 @@ from dualquery.mechanisms.shares import (
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.queries.binary import Binary, HeldItems, HeldLengths, HeldPairs
+from dualquery.queries.binary import Binary, HeldItems, HeldPairs, held_lengths
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
@@ -201,7 +201,7 @@ def measured_lengths(purse: Purse, domain: Domain, total: float) -> MeasuredLeng
     width = domain.width
     beyond = np.geomspace(FINE_LENGTHS, max(width, FINE_LENGTHS + 1), 40).astype(np.int64)
     edges = np.unique(np.append(np.arange(min(width, FINE_LENGTHS) + 1), beyond[beyond <= width]))
-    lengths = HeldLengths(Binary(domain, np.arange(width, dtype=np.int64)), edges)
+    lengths = held_lengths(Binary(domain, np.arange(width, dtype=np.int64)), edges)
     noisy = purse.measure(lengths, "held")
     return MeasuredLengths(noisy.values, noisy.deviation, edges, total)
 

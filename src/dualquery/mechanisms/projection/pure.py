@@ -77,7 +77,6 @@ PRECISE = 0.12  # x up to which all pairs are measured at once
 MOST_CHOSEN = 0.55  # of the pairs: beyond it choosing does not pay
 SHARE_OF_CHOOSING = Fraction(15, 100)  # of what a round costs
 LEAST_RECORDS = 50  # per round, in units of Δ/ε: a chosen pair should not drown
-MOST_CANDIDATES = 50_000
 MOST_CANDIDATE_CELLS = 20_000_000
 
 
@@ -215,7 +214,7 @@ def _rounds(sets: list[Set], number: int, share: Fraction, task: Task) -> Rounds
     sizes, neighbours = task.domain.sizes.tolist(), task.budget.neighbours
     smallest = sorted(sets, key=lambda members: (math.prod(sizes[j] for j in members), members))
     cells = np.cumsum([math.prod(sizes[j] for j in members) for members in smallest])
-    most = min(MOST_CANDIDATES, int(np.searchsorted(cells, MOST_CANDIDATE_CELLS, side="right")))
+    most = int(np.searchsorted(cells, MOST_CANDIDATE_CELLS, side="right"))
     candidates = Tables(task.domain, tuple(sorted(smallest[: max(1, most)])))
     number = min(number, len(candidates.sets))
     measuring = equal_prices(task.budget, number, share * (1 - SHARE_OF_CHOOSING))

@@ -56,19 +56,16 @@ MOST_OF_ONES = 0.80
 TOTAL_OF_ONES = 0.05  # of the share of the one-way tables, for the number of records where that is private
 CAUTION = 0.5  # deviations by which the number of records is taken lower than measured: too many would leave records
 # in empty cells, while too few are mended where tables are made distributions
-LIKELY = 1.0  # of a pair's target: of many that were chosen in vain, what was measured is noise
 PENALTY = 0.4  # for the noise that measuring a pair brings
 HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
-PAIR_OF_ONES = (
-    1.12  # the error of a product of two tables, in errors of one, of which .8 counts: pairs mend the
-)
-# worst tables, which the mean hardly shows
+# the error of a product of two tables, in errors of one, of which .8 counts: pairs mend the worst tables, which the
+# mean hardly shows
+PAIR_OF_ONES = 1.12
 SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what others may be, in deviations
 MEAN_ERROR, MAX_ERROR = (
     0.35,
     6.5,
-)  # as in `plans`, in units of a one-way cell's noise (benchmarks/small_tables.py)
-PAIR_SECONDS = 3e-4  # whatever its size: to choose, to measure, to put together
+)  # as in `shares`, in units of a one-way cell's noise (benchmarks/small_tables.py)
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,8 @@ class ByChosenPairs:
         def fitted(effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
             known = denoised(measured)
             if known.of_order(2):
-                return fit(known, effort, rng, progress, at_once=False, likely=LIKELY)
+                # of many pairs that were chosen in vain, what was measured is noise
+                return fit(known, effort, rng, progress, at_once=False, likely=1.0)
             long = replace(effort, chains=1, chain_rows=effort.rows)
             rows = product_start(known.domain, known.ones(), long, rng)  # whose attributes are independent
             progress(1, 1)
@@ -319,7 +317,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
     candidates = Tables(task.domain, tuple(rule.pairs))
     fit = cost_of_fit(task, rule.pairs[: rule.chosen], effort, noise, rule.pairs)
-    counting = number * (task.rows * COUNT_SECONDS + PAIR_SECONDS)
+    counting = number * task.rows * COUNT_SECONDS
     return built(
         task,
         ByChosenPairs(

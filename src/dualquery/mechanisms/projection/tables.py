@@ -63,7 +63,6 @@ ROUGH_STEPS = 4  # of expectation and maximisation, where only shares follow fro
 SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at once
 MOST_CHOSEN = 32  # sets that the last stage measures
 CLEAR = 1.5  # deviations of its noise that a score must exceed, and those of a chosen set that an error must
-SCOUT_ROWS = 40_000  # fitted before the scores are asked for
 MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
 Shares = Mapping[Set, float]  # of the budget
 
@@ -159,7 +158,7 @@ class StagedTables:
         settled[2] = self._shares(self._second_half(task, known, ones, curves, wanted, half))
         known = known.joined(measured(2, settled[2]))
         if self.last is not None:
-            scout = Effort.of(min(SCOUT_ROWS, max(1, effort.rows // 3)))
+            scout = Effort.of(max(1, effort.rows // 3))
             picked = self._picked(curator, task, known, allowances[3], scout, rng)
             settled[4] = picked or self._shares(wanted.shares)
             known = known.joined(measured(4, settled[4]))
@@ -233,14 +232,11 @@ class StagedTables:
 
 MOST_OF_TOTAL = 0.05
 CLEAR_TOTAL = 0.01  # of the records: more of the budget is spent where the noise of their number exceeds it
-LEAST_OF_ONES = 0.05
 PRECISE = 0.015  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
 SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
 CLEAR_SCORES = 0.006  # of the records: scores are asked for where their noise stays below
 MOST_UNIT = 3.0  # variance at sensitivity one: they are asked for from ε = 3 or so on
-LEFT_OUT = 0.05  # of the larger sets: where fewer are left out, there is nothing to choose
 MOST_CELLS = 4_000_000  # of all larger sets that may be measured
-LONG_WORK = 0.6  # of a fit of long chains, beside one of short ones that looks at as many values
 STEEPNESS = 1.5  # of the one-way tables that a plan assumes
 
 
@@ -332,7 +328,7 @@ def _share_of_total(task: Task, unit: float) -> float:
 def _share_of_ones(ones: int, unit: float, rows: int) -> float:
     """The usual share; less where one-way noise is already far below what sampling does."""
     noise = math.sqrt(unit * ones / SHARE_OF_ONES / rows)
-    return SHARE_OF_ONES * min(1.0, max(LEAST_OF_ONES / SHARE_OF_ONES, math.sqrt(noise / PRECISE)))
+    return SHARE_OF_ONES * min(1.0, math.sqrt(noise / PRECISE))
 
 
 def _scores_pay(task: Task, made: StagedTables) -> bool:
@@ -340,9 +336,7 @@ def _scores_pay(task: Task, made: StagedTables) -> bool:
     squared = task.budget.neighbours.largest_squared(alone=len(made.larger), apart=4 * len(made.larger))
     if made.unit > MOST_UNIT or math.sqrt(squared * made.unit / SHARE_OF_SCORES) > CLEAR_SCORES * task.rows:
         return False
-    expected = expectation(task, made)
-    found = sum(len(members) > 2 for members in expected.sets)
-    return found < (1 - LEFT_OUT) * len(made.larger)
+    return sum(len(members) > 2 for members in expectation(task, made).sets) < len(made.larger)
 
 
 def assumed_ones(task: Task) -> dict[int, Cells]:
@@ -374,9 +368,7 @@ def expectation(task: Task, made: StagedTables) -> Expected:
 
 
 def cells_within(task: Task, effort: Effort, memory: int | None) -> int:
-    """So many cells of larger sets may be measured in this much memory; a cell of three attributes has three
-    views.
-    """
+    """How many cells of larger sets this memory has room for; a cell of three attributes has three views."""
     if memory is None:
         return MOST_CELLS
     spare = memory - effort.bytes(task.domain.width, 0)
@@ -389,7 +381,7 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) 
     held = (*(s for s in made.ones if s), *made.sets)
     seconds, need, largest = cost_of_fit(task, pairs, effort, expected.cell_noise, held)
     if any(len(s) > 2 for s in expected.sets):
-        seconds += LONG_WORK * cost_of_fit(task, expected.sets, effort, expected.cell_noise).seconds
+        seconds += cost_of_fit(task, expected.sets, effort, expected.cell_noise).seconds
     if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
     counted = 24 * sum(math.prod(task.domain.sizes[list(s)].tolist()) for s in made.larger)

@@ -92,12 +92,11 @@ from dualquery.table.domain import Domain
 from dualquery.types import Done, Reals, Words
 
 FEW = 400  # public random attributes on which structure is looked for
-ROUNDS = 8  # of noisy k-means
-LATE = 4  # of them, at the end, are averaged
+ROUNDS = 8  # of noisy k-means; the later half of them are averaged
 LEAST_CENTRES = 16
 MOST_WEIGHT = 64  # F, where the room allows it
 PURE = 1.3  # of the attributes' own chance: up to there, what is left within classes is nothing else
-COUNT_PART = 0.3  # length of a class's count beside its vector, in k-means
+COUNT_PART = 0.3  # length of a class's count beside its vector, in k-means. Halved: classes +3.7%
 CLASS_COUNT_PART = 0.12  # and where all attributes are summed up
 LATENT_CLASSES = 1024  # draws of a place, where there are no classes
 LATENT_CELLS = 1 << 26  # chances held at once
@@ -204,11 +203,11 @@ class Measuring:
         late: list[CentreTotals] = []
         for i, name in enumerate(CENTRES):
             late = [*late, self._round(around, Classes(around.axes, on_grid(places)), name)]
-            late = late[-1:] if i <= ROUNDS - LATE else late
-            centres = CentreTotals.averaged(late).centres(places, around.length)
-            searching = i < ROUNDS - LATE
+            late = late[-1:] if i <= ROUNDS // 2 else late
+            centres = Centres.of(late, places, around.length)
+            searching = i < ROUNDS // 2
             places = centres.reseeded(around.length, spread, self.rng) if searching else centres.places
-        return centres, CentreTotals.averaged(late).squares / self.total - centres.between(around.length)
+        return centres, centres.squares / self.total - centres.between(around.length)
 
     def _round(self, around: Around, classes: Classes, name: str) -> CentreTotals:
         count_factor = max(1, round(COUNT_PART * math.sqrt(around.longest)))
@@ -251,7 +250,7 @@ class Measuring:
     def _independent(self, ones: Measured) -> Mixture:
         spare = ("first sums", "class lengths", "totals", "sums", *CENTRES)
         totals = self._totals(ones, *spare)
-        return self._made(np.ones(1), settled(totals)[:, None], np.sqrt(totals.variance)[None])
+        return self._made(np.ones(1), settled(totals)[:, None])
 
     def _by_classes(self, ones: Measured, classes: Classes) -> Mixture:
         likely = settled(ones)
@@ -268,7 +267,7 @@ class Measuring:
         )
         others = ones.joined(Measured("totals", totals.values[0], totals.variance[0]))
         means = first.joined(sums.means(centred.centre / GRID))
-        return self._made(shares, consistent(shares, means, others).T, np.sqrt(means.variance))
+        return self._made(shares, consistent(shares, means, others).T)
 
     def _by_axes(self, ones: Measured, around: Around, centres: Centres) -> Mixture:
         totals = self._totals(ones, "first sums", "class lengths", "totals")
@@ -291,22 +290,19 @@ class Measuring:
         covariances = shrunk_by_axis(covariances, noisy.deviation / unit)
         number = int(np.clip(LATENT_CELLS // self.binary.width, 128, LATENT_CLASSES))
         t = latent_places(around.spectrum, centres, number, self.rng)
-        noise = np.full(number, math.sqrt(totals.variance))
-        return self._made(np.full(number, 1 / number), matched(fractions, covariances, t), noise)
+        return self._made(np.full(number, 1 / number), matched(fractions, covariances, t))
 
-    def _made(self, shares: Reals, means: NDArray[np.floating], noise: Reals) -> Mixture:
-        return Mixture(
-            self.binary.attributes, shares, np.ascontiguousarray(means, np.float32), noise.astype(np.float32)
-        )
+    def _made(self, shares: Reals, means: NDArray[np.floating]) -> Mixture:
+        return Mixture(self.binary.attributes, shares, np.ascontiguousarray(means, np.float32))
 
 
-MOST_WHOLE = 20_000  # attributes; of more, and where few are asked about, only those are measured
+MANY = (
+    20_000  # attributes, of which only those asked about are measured; sets of them that tables can deal with
+)
 NARROW = 200  # attributes that tables can deal with, whatever is asked
-FEW_SETS = 20_000  # attribute sets that tables can deal with
-TABLE_BYTES = 2_000_000_000
 PREFERRED = 1.5  # tables find any structure: they may be predicted to be this much worse
 SHARE_OF_LENGTHS = 0.005  # where it is not declared how many items records hold
-ROW_BYTES = 1_000_000_000  # that the released rows may take
+MOST_BYTES = 1_000_000_000  # that the released rows, or tables instead of classes, may take
 SAMPLING = 0.135  # mean error of a 3-way conjunction by chance alone, times √records (benchmarks/wide.py)
 NOISE = 0.54  # and by noise, in units of that of the totals
 LARGEST = 8.0  # the largest of 100,000 errors, in means
@@ -371,7 +367,7 @@ def is_wide(domain: Domain) -> bool:
 def measured_attributes(task: Task) -> NDArray[np.int64]:
     """All of them, where at least half are asked about and they are not too many; else those asked about."""
     asked, width = task.workload.attributes, task.domain.width
-    return np.arange(width, dtype=np.int64) if width <= min(MOST_WHOLE, 2 * len(asked)) else asked
+    return np.arange(width, dtype=np.int64) if width <= min(MANY, 2 * len(asked)) else asked
 
 
 def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
@@ -386,13 +382,13 @@ def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
 
 def rather(wide: Plan[Any], tables: Callable[[], Plan[Any]]) -> Plan[Any]:
     """The plan for a wide table, or that for tables, which measures few sets best, whatever their structure."""
-    if isinstance(wide.parameters, ByItems) or len(wide.task.workload.scope) > FEW_SETS:
+    if isinstance(wide.parameters, ByItems) or len(wide.task.workload.scope) > MANY:
         return wide
     try:
         other = tables()
     except DualQueryError:
         return wide
-    good = other.bytes <= TABLE_BYTES and other.mean_error <= PREFERRED * wide.mean_error
+    good = other.bytes <= MOST_BYTES and other.mean_error <= PREFERRED * wide.mean_error
     if not good:
         return wide
     notes = plainer(wide.task, wide.parameters.shares, other.mean_error)
@@ -404,7 +400,7 @@ def _plan_for_classes(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
     undecided = is_transactions(task.domain)
     asked = len(measured_attributes(task))
-    rows = wanted.synthetic_rows or min(Effort.of(None).rows, max(1000, 8 * ROW_BYTES // asked))
+    rows = wanted.synthetic_rows or min(Effort.of(None).rows, max(1000, 8 * MOST_BYTES // asked))
     effort = Effort.of(rows)
     parts = {"total": SHARE_OF_TOTAL} if measures_total(task) else {}
     parts |= {"held": SHARE_OF_LENGTHS} if undecided else {}
