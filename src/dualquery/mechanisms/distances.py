@@ -66,9 +66,7 @@ class DistanceCurves:
     distance: Curves
     deviation: Curves
 
-    @property
-    def rows(self) -> None:
-        return None
+    rows = None
 
     def fractions(self, group: Group) -> Fractions:
         return self._summed(group, self.distance, 1)

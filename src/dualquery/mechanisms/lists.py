@@ -58,9 +58,7 @@ class CellFractions:
     fraction: NDArray[np.float64]
     deviation: NDArray[np.float64]
 
-    @property
-    def rows(self) -> None:
-        return None
+    rows = None
 
     def fractions(self, group: Group) -> Fractions:
         return np.clip(self._summed(group, self.fraction), 0.0, 1.0)
