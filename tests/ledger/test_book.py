@@ -16,8 +16,8 @@ from sqlalchemy import exc
 
 from dualquery import Accounting, Budget, BudgetError, DualQueryError, LedgerError, Neighbours
 from dualquery.ledger import storage
-from dualquery.ledger.book import Currency, PrepaidLedger, Statement, written
-from dualquery.ledger.books import Books, below, create
+from dualquery.ledger.book import Currency, PrepaidLedger, Statement, below, written
+from dualquery.ledger.books import Books, create
 from dualquery.ledger.storage import engine_of
 from dualquery.privacy.accounting import gaussian_rho_units, pure_cap, rho_cap
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of
@@ -210,31 +210,39 @@ def test_a_prepaid_ledger_pays_for_nothing_that_its_book_refuses(place: str) -> 
 
 
 FORBIDDEN = [
-    "UPDATE dualquery_books SET spent = spent - 1",
-    "UPDATE dualquery_books SET spent = cap + 1",
-    "UPDATE dualquery_books SET cap = cap * 2",
-    "UPDATE dualquery_books SET name = 'other'",
-    "UPDATE dualquery_books SET id = 7",
-    "DELETE FROM dualquery_books",
-    "UPDATE dualquery_charges SET units = 1",
-    "UPDATE dualquery_charges SET hash = hash",
-    "DELETE FROM dualquery_charges",
-    "DELETE FROM dualquery_charges WHERE sequence = 2",
-    "INSERT INTO dualquery_charges (book, sequence, day, release, what, units, spent_after, previous, hash) "
-    "SELECT book, 3, day, 'x', what, 1, spent_after, hash, 'x' FROM dualquery_charges WHERE sequence = 2",
-    "INSERT INTO dualquery_charges (book, sequence, day, release, what, units, spent_after, previous, hash) "
-    "SELECT book, 2, day, 'x', what, units, spent_after, previous, 'x' FROM dualquery_charges WHERE sequence = 2",
-    "INSERT INTO dualquery_books (format, name, nonce, neighbours, currency, epsilon, delta, cap, created, origin, "
-    "spent) SELECT format, 'y', nonce, neighbours, currency, epsilon, delta, cap, created, origin, 1 "
-    "FROM dualquery_books",
+    "UPDATE dualquery_chains SET spent = spent - 1",
+    "UPDATE dualquery_chains SET spent = spent - 1, length = length + 1",
+    "UPDATE dualquery_chains SET spent = spent + 1",
+    "UPDATE dualquery_chains SET spent = cap + 1, length = length + 1",
+    "UPDATE dualquery_chains SET length = length - 1",
+    "UPDATE dualquery_chains SET head = 'x'",
+    "UPDATE dualquery_chains SET cap = cap * 2, length = length + 1",
+    "UPDATE dualquery_chains SET name = 'other', length = length + 1",
+    "UPDATE dualquery_chains SET promise = '{}', length = length + 1",
+    "UPDATE dualquery_chains SET id = 7, length = length + 1",
+    "DELETE FROM dualquery_chains",
+    "UPDATE dualquery_lines SET units = 1",
+    "UPDATE dualquery_lines SET hash = hash",
+    "DELETE FROM dualquery_lines",
+    "DELETE FROM dualquery_lines WHERE sequence = 2",
+    "INSERT INTO dualquery_lines (chain, sequence, kind, analyst, key, request, body, reply, units, spent_after, "
+    "previous, hash) SELECT chain, 3, kind, analyst, 'x', request, body, reply, 1, spent_after + 1, hash, 'x' "
+    "FROM dualquery_lines WHERE sequence = 2",
+    "INSERT INTO dualquery_lines (chain, sequence, kind, analyst, key, request, body, reply, units, spent_after, "
+    "previous, hash) SELECT chain, 2, kind, analyst, 'x', request, body, reply, units, spent_after, previous, 'x' "
+    "FROM dualquery_lines WHERE sequence = 2",
+    "INSERT INTO dualquery_chains (format, kind, name, nonce, promise, cap, created, origin, length, head, spent) "
+    "SELECT format, kind, 'y', nonce, promise, cap, created, origin, 0, origin, 1 FROM dualquery_chains",
+    "INSERT INTO dualquery_chains (format, kind, name, nonce, promise, cap, created, origin, length, head, spent) "
+    "SELECT format, kind, 'y', nonce, promise, cap, created, origin, length, head, 0 FROM dualquery_chains",
 ]
 OF_A_FILE = [
-    "REPLACE INTO dualquery_books SELECT id, format, name, nonce, neighbours, currency, epsilon, delta, cap, "
-    "created, origin, 0 FROM dualquery_books",
-    "REPLACE INTO dualquery_charges SELECT id, book, sequence, day, release, what, 1, spent_after, previous, hash "
-    "FROM dualquery_charges",
+    "REPLACE INTO dualquery_chains SELECT id, format, kind, name, nonce, promise, cap, created, origin, 0, origin, "
+    "0 FROM dualquery_chains",
+    "REPLACE INTO dualquery_lines SELECT chain, sequence, kind, analyst, key, request, body, reply, 1, spent_after, "
+    "previous, hash FROM dualquery_lines",
 ]
-OF_A_SERVER = ["TRUNCATE dualquery_charges", "TRUNCATE dualquery_books, dualquery_charges"]
+OF_A_SERVER = ["TRUNCATE dualquery_lines", "TRUNCATE dualquery_chains, dualquery_lines"]
 
 
 def test_the_database_itself_refuses_to_forget(place: str) -> None:
@@ -253,7 +261,7 @@ def test_the_database_itself_refuses_to_forget(place: str) -> None:
 def test_spending_without_a_charge_is_found(place: str) -> None:
     books = open_book(place)
     with engine_of(place).begin() as connection:
-        connection.exec_driver_sql("UPDATE dualquery_books SET spent = spent + 1")
+        connection.exec_driver_sql("UPDATE dualquery_chains SET spent = spent + 1, length = length + 1")
     with pytest.raises(LedgerError, match="what it says is spent"):
         books.read()
 
@@ -261,11 +269,11 @@ def test_spending_without_a_charge_is_found(place: str) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "DROP TRIGGER dualquery_charges_keep ON dualquery_charges",
-        "ALTER TABLE dualquery_charges DISABLE TRIGGER dualquery_charges_keep",
-        "ALTER TABLE dualquery_books DROP CONSTRAINT dualquery_within_the_cap",
-        "DROP TABLE dualquery_charges",
-        "CREATE TRIGGER dualquery_more BEFORE INSERT ON dualquery_books EXECUTE FUNCTION dualquery_refuse()",
+        "DROP TRIGGER dualquery_lines_keep ON dualquery_lines",
+        "ALTER TABLE dualquery_lines DISABLE TRIGGER dualquery_lines_keep",
+        "ALTER TABLE dualquery_chains DROP CONSTRAINT dualquery_within_the_cap",
+        "DROP TABLE dualquery_lines",
+        "CREATE TRIGGER dualquery_more BEFORE INSERT ON dualquery_chains EXECUTE FUNCTION dualquery_refuse()",
     ],
 )
 def test_a_server_without_its_guards_is_refused(server: Any, statement: str) -> None:
@@ -282,7 +290,9 @@ def test_a_charge_without_its_update_or_past_the_cap_is_refused_by_the_constrain
     books = open_book(place)
     cap = books.read().book.cap
     with pytest.raises(exc.IntegrityError), engine_of(place).begin() as connection:
-        connection.execute(sql.text("UPDATE dualquery_books SET spent = :x"), {"x": cap + 1})
+        connection.execute(
+            sql.text("UPDATE dualquery_chains SET spent = :x, length = length + 1"), {"x": cap + 1}
+        )
 
 
 def test_places_that_are_no_ledger_are_refused_in_a_sentence(tmp_path: Path) -> None:
@@ -292,7 +302,7 @@ def test_places_that_are_no_ledger_are_refused_in_a_sentence(tmp_path: Path) -> 
     empty.touch()
     foreign = tmp_path / "foreign.db"
     with sqlite3.connect(foreign) as connection:
-        connection.execute("CREATE TABLE dualquery_books (id INTEGER)")
+        connection.execute("CREATE TABLE dualquery_chains (id INTEGER)")
     connection.close()
     places = [
         text, empty, foreign, tmp_path, tmp_path / "missing", "mysql://u:secret@h/d", "://", "postgresql://",
@@ -424,24 +434,3 @@ def test_the_price_of_a_fire_grows_with_the_order() -> None:
     for epsilon in (Fraction(1, 1000), Fraction(1, 200), Fraction(1, 60)):
         prices = [fire_units(epsilon=epsilon, sensitivity=1, order=order) for order in range(2, 60)]
         assert prices == sorted(prices)
-
-
-def test_a_ledger_from_before_books_for_questions_is_as_good_as_ever(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    old = tuple(text.replace(", 'renyi')", ")") for text in storage.definitions("sqlite"))
-    assert old != storage.definitions("sqlite")
-    with monkeypatch.context() as before:
-        before.setattr(storage, "definitions", lambda dialect: old)
-        books = open_book(str(tmp_path / "old.ledger"))
-    books.charge_release(None, budget(0.5))
-    assert len(books.read().charges) == 1
-    with pytest.raises(LedgerError, match="break its own rules"):
-        create(
-            str(tmp_path / "old.ledger"),
-            name="b",
-            epsilon=1,
-            delta=1e-6,
-            neighbours=Neighbours.REPLACE,
-            questions=True,
-        )

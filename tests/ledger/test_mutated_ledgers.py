@@ -6,13 +6,13 @@ somebody who knows SQL and has dropped the triggers for the purpose and put them
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ import pytest
 
 from dualquery import DualQueryError, LedgerError, Neighbours
 from dualquery.ledger import storage
-from dualquery.ledger.book import Statement, hash_of
+from dualquery.ledger.book import Statement
 from dualquery.ledger.books import Books, create
+from dualquery.ledger.chain import Head, NewLine, chained
 from dualquery.ledger.storage import engine_of
 
 CHARGES = 12
@@ -140,51 +141,65 @@ def edited(path: Path, statements: list[str], *, guards: bool = True) -> None:
 def row_mutation(chance: random.Random) -> list[str]:
     one, other = chance.sample(range(1, CHARGES + 1), 2)
     small = chance.randrange(1, 10**6)
-    own = f"book = 1 AND sequence = {one}"
+    own = f"chain = 1 AND sequence = {one}"
     book_column = chance.choice(
-        ["format", "name", "nonce", "neighbours", "currency", "epsilon", "delta", "created", "origin"]
+        ["format", "kind", "name", "nonce", "promise", "created", "origin", "length", "head"]
     )
-    column = chance.choice(["sequence", "day", "release", "what", "units", "spent_after", "previous", "hash"])
+    column = chance.choice(
+        [
+            "sequence",
+            "kind",
+            "analyst",
+            "key",
+            "request",
+            "body",
+            "reply",
+            "units",
+            "spent_after",
+            "previous",
+            "hash",
+        ]
+    )
     value = chance.choice(
         ["'x'", "NULL", "-1", "0", "1.5", "x'00ff'", "9223372036854775807", "''", "char(0)", "1e999"]
     )
     return chance.choice(
         [
-            [f"UPDATE dualquery_charges SET {column} = {value} WHERE {own}"],
-            [f"UPDATE dualquery_charges SET units = units + {small} WHERE {own}"],
+            [f"UPDATE dualquery_lines SET {column} = {value} WHERE {own}"],
+            [f"UPDATE dualquery_lines SET units = units + {small} WHERE {own}"],
             [
-                f"UPDATE dualquery_charges SET units = units - 1 WHERE {own}",
-                "UPDATE dualquery_books SET spent = spent - 1",
+                f"UPDATE dualquery_lines SET units = units - 1 WHERE {own}",
+                "UPDATE dualquery_chains SET spent = spent - 1",
             ],
-            [f"UPDATE dualquery_books SET cap = cap + {small} WHERE id = 1"],
-            [f"UPDATE dualquery_books SET cap = {value} WHERE id = 1"],
-            [f"UPDATE dualquery_books SET spent = {value} WHERE id = 1"],
-            [f"UPDATE dualquery_books SET spent = spent + {small} WHERE id = 1"],
-            [f"UPDATE dualquery_books SET spent = spent - {chance.randrange(1, 12000)} WHERE id = 1"],
-            [f"UPDATE dualquery_books SET {book_column} = {value} WHERE id = 1"],
-            ["UPDATE dualquery_books SET epsilon = '10.0' WHERE id = 1"],
-            ["UPDATE dualquery_books SET delta = '0.01' WHERE id = 1"],
-            [f"DELETE FROM dualquery_charges WHERE {own}"],
-            [f"DELETE FROM dualquery_charges WHERE sequence >= {one}"],
-            ["DELETE FROM dualquery_charges"],
-            ["DELETE FROM dualquery_books WHERE id = 1"],
+            [f"UPDATE dualquery_chains SET cap = cap + {small} WHERE id = 1"],
+            [f"UPDATE dualquery_chains SET cap = {value} WHERE id = 1"],
+            [f"UPDATE dualquery_chains SET spent = {value} WHERE id = 1"],
+            [f"UPDATE dualquery_chains SET spent = spent + {small} WHERE id = 1"],
+            [f"UPDATE dualquery_chains SET spent = spent - {chance.randrange(1, 12000)} WHERE id = 1"],
+            [f"UPDATE dualquery_chains SET {book_column} = {value} WHERE id = 1"],
+            ["UPDATE dualquery_chains SET promise = replace(promise, '1.0', '10.0') WHERE id = 1"],
+            ["UPDATE dualquery_chains SET promise = replace(promise, '1e-06', '0.01') WHERE id = 1"],
+            [f"DELETE FROM dualquery_lines WHERE {own}"],
+            [f"DELETE FROM dualquery_lines WHERE sequence >= {one}"],
+            ["DELETE FROM dualquery_lines"],
+            ["DELETE FROM dualquery_chains WHERE id = 1"],
             [
-                f"UPDATE dualquery_charges SET sequence = 1000 WHERE {own}",
-                f"UPDATE dualquery_charges SET sequence = {one} WHERE sequence = {other}",
-                f"UPDATE dualquery_charges SET sequence = {other} WHERE sequence = 1000",
+                f"UPDATE dualquery_lines SET sequence = 1000 WHERE {own}",
+                f"UPDATE dualquery_lines SET sequence = {one} WHERE sequence = {other}",
+                f"UPDATE dualquery_lines SET sequence = {other} WHERE sequence = 1000",
             ],
-            [f"UPDATE dualquery_charges SET book = 2 WHERE {own}"],
+            [f"UPDATE dualquery_lines SET chain = 2 WHERE {own}"],
             [
-                "INSERT INTO dualquery_charges SELECT NULL, book, 13, day, 'new', what, 5, spent_after + 5, "
-                "hash, 'h' FROM dualquery_charges WHERE sequence = 12",
-                "UPDATE dualquery_books SET spent = spent + 5 WHERE id = 1",
+                "INSERT INTO dualquery_lines SELECT chain, 13, kind, analyst, 'new', request, body, reply, 5, "
+                "spent_after + 5, hash, 'h' FROM dualquery_lines WHERE sequence = 12",
+                "UPDATE dualquery_chains SET spent = spent + 5, length = 13, head = 'h' WHERE id = 1",
             ],
-            ["UPDATE dualquery_books SET id = 3 WHERE id = 1"],
-            ["DROP TABLE dualquery_charges"],
+            ["UPDATE dualquery_chains SET id = 3 WHERE id = 1"],
+            ["DROP TABLE dualquery_lines"],
             ["CREATE TABLE other (x)"],
             ["CREATE VIEW other AS SELECT 1"],
-            ["CREATE INDEX other ON dualquery_charges (units)"],
-            [f"ALTER TABLE dualquery_charges ADD COLUMN more DEFAULT {small}"],
+            ["CREATE INDEX other ON dualquery_lines (units)"],
+            [f"ALTER TABLE dualquery_lines ADD COLUMN more DEFAULT {small}"],
         ]
     )  # fmt: skip
 
@@ -240,39 +255,42 @@ def test_a_forged_charge_with_the_right_hash_breaks_the_ones_behind_it(
     path = tmp_path / "copy"
     shutil.copy(original, path)
     statement = Books(path).read("people")
-    forged = replace(statement.charges[4], what="nothing")
-    digest = hash_of(forged, origin=statement.book.origin)
-    edited(path, [f"UPDATE dualquery_charges SET what = 'nothing', hash = '{digest}' WHERE sequence = 5"])
-    with pytest.raises(LedgerError, match="charge 6"):
+    before, own = statement.charges[3], statement.charges[4]
+    body = json.dumps({"day": own.day, "what": "nothing"}, sort_keys=True)
+    draft = NewLine(kind="charge", key=own.release, body=body, units=own.units)
+    head = Head(length=4, hash=before.hash, spent=before.spent_after)
+    digest = chained(draft, head, origin=statement.book.origin).hash
+    edited(path, [f"UPDATE dualquery_lines SET body = '{body}', hash = '{digest}' WHERE sequence = 5"])
+    with pytest.raises(LedgerError, match="line 6"):
         Books(path).read("people")
 
 
 def test_a_mutated_ledger_is_not_charged(original: Path, tmp_path: Path) -> None:
     path = tmp_path / "copy"
     shutil.copy(original, path)
-    edited(path, ["UPDATE dualquery_charges SET day = 'yesterday' WHERE sequence = 3"])
+    edited(path, ["UPDATE dualquery_lines SET body = replace(body, 'release', 'nothing') WHERE sequence = 3"])
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match="charge 3"):
+    with pytest.raises(LedgerError, match="line 3"):
         Books(path).charge("people", units=1, what="some")
     assert path.read_bytes() == before
     Books(path).charge("houses", units=1, what="another book is as it was")
 
 
 EDITS = [
-    "UPDATE dualquery_charges SET units = units - 1 WHERE sequence = 2",
-    "UPDATE dualquery_charges SET spent_after = 1, units = 1 WHERE sequence = 2",
-    "UPDATE dualquery_charges SET what = E'a\\nb' WHERE sequence = 2",
-    "UPDATE dualquery_charges SET hash = repeat('0', 64) WHERE sequence = 3",
-    "UPDATE dualquery_charges SET sequence = 9 WHERE sequence = 3",
-    "DELETE FROM dualquery_charges WHERE sequence = 3",
-    "DELETE FROM dualquery_charges WHERE sequence = 1",
-    "DELETE FROM dualquery_charges",
-    "UPDATE dualquery_books SET spent = 0",
-    "UPDATE dualquery_books SET spent = spent - 1",
-    "UPDATE dualquery_books SET cap = 9223372036854775807",
-    "UPDATE dualquery_books SET epsilon = 'nan'",
-    "UPDATE dualquery_books SET format = 2",
-    "UPDATE dualquery_books SET created = ''",
+    "UPDATE dualquery_lines SET units = units - 1 WHERE sequence = 2",
+    "UPDATE dualquery_lines SET spent_after = 1, units = 1 WHERE sequence = 2",
+    "UPDATE dualquery_lines SET body = E'a\\nb' WHERE sequence = 2",
+    "UPDATE dualquery_lines SET hash = repeat('0', 64) WHERE sequence = 3",
+    "UPDATE dualquery_lines SET sequence = 9 WHERE sequence = 3",
+    "DELETE FROM dualquery_lines WHERE sequence = 3",
+    "DELETE FROM dualquery_lines WHERE sequence = 1",
+    "DELETE FROM dualquery_lines",
+    "UPDATE dualquery_chains SET spent = 0",
+    "UPDATE dualquery_chains SET spent = spent - 1",
+    "UPDATE dualquery_chains SET cap = 9223372036854775807",
+    "UPDATE dualquery_chains SET promise = replace(promise, '1.0', 'nan')",
+    "UPDATE dualquery_chains SET format = 2",
+    "UPDATE dualquery_chains SET created = ''",
 ]
 
 
@@ -288,10 +306,10 @@ def test_edited_rows_of_a_server_are_refused(server: Any) -> None:
     for edit in EDITS:
         copy = server.new_database(template=template)
         with engine_of(copy).begin() as connection:
-            for table in ("dualquery_books", "dualquery_charges"):
+            for table in ("dualquery_chains", "dualquery_lines"):
                 connection.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
             connection.exec_driver_sql(edit)
-            for table in ("dualquery_books", "dualquery_charges"):
+            for table in ("dualquery_chains", "dualquery_lines"):
                 connection.exec_driver_sql(f"ALTER TABLE {table} ENABLE TRIGGER USER")
         with pytest.raises(LedgerError, match="not as it was written"):
             Books(copy).charge("people", units=1, what="some")

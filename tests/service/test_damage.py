@@ -116,8 +116,8 @@ def test_a_witness_with_wrong_words_is_one_sentence(kept: Settings, words: str) 
 
 def test_the_ledger_of_an_earlier_version_is_one_sentence(kept: Settings) -> None:
     with sqlite3.connect(kept.place) as connection:
-        connection.execute("DROP TABLE dualquery_service_wishes")
-        connection.execute("CREATE TABLE dualquery_service_tokens (name TEXT)")
+        connection.execute("DROP TABLE dualquery_wishes")
+        connection.execute("CREATE TABLE dualquery_tokens (name TEXT)")
     with pytest.raises(LedgerError, match="this version"):
         ledger_status(kept)
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dualquery.errors import DualQueryError
-from dualquery.ledger.journal import AwayError, Storage
+from dualquery.ledger.journal import Storage
+from dualquery.ledger.storage import AwayError
 from dualquery.service import tokens
 from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError

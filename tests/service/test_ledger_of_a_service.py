@@ -19,7 +19,8 @@ import pytest
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive import rule
 from dualquery.interactive.journal import KINDS, Fired, Fixed, Prepaid, read
-from dualquery.ledger.journal import AwayError, Storage
+from dualquery.ledger.journal import Storage
+from dualquery.ledger.storage import AwayError
 from dualquery.privacy.curator import Curator
 from dualquery.service.journal import LedgerJournal, ledger_status, log_of
 from dualquery.service.run import opened
@@ -213,15 +214,14 @@ def test_the_ledger_of_another_service_is_refused(make: Make) -> None:
 
 
 EDITS = {
-    "spent": "UPDATE dualquery_service SET spent = spent - 1",
-    "cap": "UPDATE dualquery_service SET cap = cap * 2",
-    "a fire less": "DELETE FROM dualquery_service_lines WHERE sequence = (SELECT MAX(sequence) FROM "
-    "dualquery_service_lines)",
-    "units": "UPDATE dualquery_service_lines SET units = 0, spent_after = 0 WHERE units > 0",
-    "a reply": "UPDATE dualquery_service_lines SET reply = 'x' WHERE reply <> ''",
-    "whose question": "UPDATE dualquery_service_lines SET analyst = 'bob' WHERE analyst <> ''",
-    "the head": "UPDATE dualquery_service SET head = 'x'",
-    "everything": "DELETE FROM dualquery_service",
+    "spent": "UPDATE dualquery_chains SET spent = spent - 1",
+    "cap": "UPDATE dualquery_chains SET cap = cap * 2",
+    "a fire less": "DELETE FROM dualquery_lines WHERE sequence = (SELECT MAX(sequence) FROM dualquery_lines)",
+    "units": "UPDATE dualquery_lines SET units = 0, spent_after = 0 WHERE units > 0",
+    "a reply": "UPDATE dualquery_lines SET reply = 'x' WHERE reply <> ''",
+    "whose question": "UPDATE dualquery_lines SET analyst = 'bob' WHERE analyst <> ''",
+    "the head": "UPDATE dualquery_chains SET head = 'x'",
+    "everything": "DELETE FROM dualquery_chains",
 }
 
 

@@ -18,7 +18,8 @@ import pytest
 
 import dualquery
 from dualquery.ledger import journal
-from dualquery.ledger.journal import AwayError, Storage
+from dualquery.ledger.journal import Storage
+from dualquery.ledger.storage import AwayError
 from dualquery.service.journal import ledger_status
 from dualquery.service.run import opened
 from dualquery.service.settings import Settings

@@ -145,11 +145,11 @@ def test_a_token_that_was_slipped_in_is_noticed(make: Make) -> None:
     token(settings)
     with sqlite3.connect(settings.place) as connection:
         (trigger,) = connection.execute(
-            "SELECT sql FROM sqlite_master WHERE name = 'dualquery_service_lines_keep'"
+            "SELECT sql FROM sqlite_master WHERE name = 'dualquery_lines_keep'"
         ).fetchone()
-        connection.execute("DROP TRIGGER dualquery_service_lines_keep")
+        connection.execute("DROP TRIGGER dualquery_lines_keep")
         connection.execute(
-            """UPDATE dualquery_service_lines SET body = replace(body, '"role":"analyst"', '"role":"owner"')"""
+            """UPDATE dualquery_lines SET body = replace(body, '"role":"analyst"', '"role":"owner"')"""
         )
         connection.execute(trigger)
     with pytest.raises(LedgerError, match="not as it was written"):

@@ -18,7 +18,8 @@ import sqlalchemy as sql
 
 from dualquery import cli
 from dualquery.interactive import rule
-from dualquery.ledger.journal import AwayError, Storage
+from dualquery.ledger.journal import Storage
+from dualquery.ledger.storage import AwayError
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service import create, worker
 from dualquery.service.journal import ledger_status
@@ -95,9 +96,9 @@ def test_not_ready_when_the_database_is_away_or_a_right_is_revoked(make: Make, o
     with running(replace(settings, ledger=url)) as found:
         found.tokens = given
         _until(found, 200)
-        as_steward("REVOKE INSERT ON dualquery_service_lines FROM clerk")
+        as_steward("REVOKE INSERT ON dualquery_lines FROM clerk")
         assert _until(found, 503)["error"]["code"] == "ledger_away"
-        as_steward("GRANT INSERT ON dualquery_service_lines TO clerk")
+        as_steward("GRANT INSERT ON dualquery_lines TO clerk")
         _until(found, 200)
         own_server.stop("immediate")
         assert _until(found, 503)["error"]["code"] == "ledger_away"

@@ -136,7 +136,7 @@ def _print(statements: Sequence[Statement], *, json: bool) -> None:
 
 
 def _facts(statement: Statement) -> dict[str, str]:
-    from dualquery.ledger.books import below
+    from dualquery.ledger.book import below
     from dualquery.releases.sentences import number, number_above
 
     book = statement.book

@@ -1,29 +1,21 @@
 """What a book is: a cap on all releases of one dataset, what is spent of it, and the charges in their order.
 
-The hash chain of a book: no charge can be changed, left out or put elsewhere without changing the head.
-
-    origin = SHA-256 of the book's own row,   hash_k = SHA-256(charge k with origin and hash_{k−1}),
-
-each over JSON with sorted keys and without blanks. Whoever rewrites the whole chain can still lie; a certificate
-holds the head as it was, so that one certificate is enough to find out (`releases.audit`).
-
-The ledger of a release that is charged to a book, whole, before it pays for anything.
+The ledger of a release that is charged to a book is charged there, whole, before it pays for anything.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
 from dualquery.errors import BudgetError, LedgerError
+from dualquery.ledger.chain import MOST_UNITS, Head, Line, Promise
 from dualquery.privacy.accounting import pure_cap, rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, renyi_epsilon, rho_units_of
@@ -34,8 +26,7 @@ from dualquery.privacy.neighbours import Neighbours
 
 Place: TypeAlias = str | os.PathLike[str]  # of a ledger: a file or a URL
 
-FORMAT = 1
-MOST_UNITS = 2**62  # two of them still fit the 64 bits of a database
+BOOK = "book"  # the kind of chain
 LONGEST_NAME = 200
 
 
@@ -69,20 +60,31 @@ class Book:
     """One dataset: everything released about it is (ε, δ)-DP together, between tables of one relation.
 
     `neighbours` is the relation as it prints itself, `epsilon` and `delta` are the decimals that were asked for;
-    `cap` and `spent` are units of the currency: ρ, or pure ε where δ = 0. `nonce` tells apart two books of one name.
+    `cap` and `spent` are units of the currency: ρ, or pure ε where δ = 0.
     """
 
-    format: int
     name: str
-    nonce: str
     neighbours: str
     currency: str
     epsilon: str
     delta: str
     cap: int
     created: str
-    origin: str  # the hash of all of the above: what the first charge follows
+    origin: str  # what the first charge follows
     spent: int
+
+    @staticmethod
+    def of(promise: Promise, head: Head) -> Book:
+        """The book that a chain is; LedgerError where it cannot be read as one, or its cap implies no such ε."""
+        known = {name: getattr(promise, name) for name in ("name", "cap", "created", "origin")}
+        try:
+            book = Book(**json.loads(promise.promise), **known, spent=head.spent)
+            readable = 0 < float(book.epsilon) < math.inf and 0 <= float(book.delta) < 1 and _printable(book)
+        except (TypeError, ValueError):
+            readable = False
+        if not readable or not covers(book):
+            raise LedgerError("a book of this ledger cannot be read, or its cap was changed; restore a copy")
+        return book
 
     @property
     def order(self) -> int:
@@ -137,6 +139,19 @@ class Charge:
     spent_after: int
     previous: str  # the hash of the charge before, or the origin of the book
     hash: str
+
+    @staticmethod
+    def of(line: Line) -> Charge:
+        """The charge that a line of a book is; LedgerError where it is none."""
+        own = {name: getattr(line, name) for name in ("sequence", "units", "spent_after", "previous", "hash")}
+        try:
+            charge = Charge(**json.loads(line.body), release=str(line.key), **own)
+            readable = charge.units > 0 and _printable(charge)
+        except (TypeError, ValueError):
+            readable = False
+        if not readable:
+            raise LedgerError(f"line {line.sequence} of this book is no charge; restore a copy")
+        return charge
 
 
 @dataclass(frozen=True)
@@ -232,58 +247,16 @@ def covers(book: Book) -> bool:
     return implied <= epsilon * (1 + 1e-9)  # another library's logarithms
 
 
-def origin_of(book: Book) -> str:
-    """The hash of everything about a book that never changes."""
-    left_out = ("origin", "spent")
-    return _digest({f.name: getattr(book, f.name) for f in fields(Book) if f.name not in left_out})
+def _printable(row: Book | Charge) -> bool:
+    return all(type(each) is int or (type(each) is str and each.isprintable()) for each in vars(row).values())
 
 
-def hash_of(charge: Charge, *, origin: str) -> str:
-    """The hash of a charge, which includes the one before."""
-    row = {f.name: getattr(charge, f.name) for f in fields(Charge) if f.name != "hash"}
-    return _digest({**row, "book": origin})
-
-
-def verified(book: Book, charges: Sequence[Charge]) -> Statement:
-    """The book with its charges, or LedgerError: nothing was edited, left out, or added without being added up."""
-    _require(_readable(book) and covers(book) and origin_of(book) == book.origin, "its first line")
-    previous, spent = book.origin, 0
-    for number, charge in enumerate(charges, start=1):
-        follows = (
-            _sound(charge)
-            and charge.sequence == number
-            and charge.previous == previous
-            and charge.units > 0
-            and charge.spent_after == spent + charge.units
-            and charge.hash == hash_of(charge, origin=book.origin)
-        )
-        _require(follows, f"charge {number}")
-        previous, spent = charge.hash, charge.spent_after
-    _require(spent == book.spent <= book.cap, "what it says is spent")
-    return Statement(book, tuple(charges))
-
-
-def _readable(book: Book) -> bool:
-    """Whether a row can be read as a book of this version at all."""
-    if not _sound(book) or book.format != FORMAT or book.cap == 0:
-        return False
-    try:
-        epsilon, delta = float(book.epsilon), float(book.delta)
-    except ValueError:
-        return False
-    return 0 < epsilon < math.inf and 0 <= delta < 1
-
-
-def _sound(row: Book | Charge) -> bool:
-    """Whether numbers are whole and fit, and texts can be written down: a database may hold anything anywhere."""
-    for field in fields(row):
-        value = getattr(row, field.name)
-        if field.type == "int":
-            if type(value) is not int or not 0 <= value <= MOST_UNITS:
-                return False
-        elif type(value) is not str or not value.isprintable():
-            return False
-    return True
+def below(x: float) -> str:
+    """Four digits, rounded down: what is left must not look like more."""
+    if x <= 0:
+        return "0"
+    step = 10.0 ** (math.floor(math.log10(x)) - 3)
+    return f"{math.floor(x / step) * step:.4g}"
 
 
 def check_name(name: str) -> str:
@@ -291,19 +264,6 @@ def check_name(name: str) -> str:
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         raise BudgetError(f"the name of a dataset has 1 to {LONGEST_NAME} printable characters")
     return name
-
-
-def _digest(row: dict[str, object]) -> str:
-    text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _require(condition: bool, place: str) -> None:
-    if not condition:
-        raise LedgerError(
-            f"this ledger is not as it was written: {place} does not follow from the rest. It was edited or "
-            "damaged; charge nothing to it, and restore the last copy whose audit against all certificates passes"
-        )
 
 
 if TYPE_CHECKING:

@@ -1,35 +1,31 @@
 """All books of one ledger file or database: create one, read one, charge one.
 
-A charge is one transaction: lock, verify the chain, `UPDATE … SET spent = spent + x WHERE spent + x <= cap`, append
-the row, commit. Whatever dies before the commit has charged nothing and drawn nothing, because a release draws only
-after `charge` has returned. Whatever dies after it has charged, perhaps for nothing: never the other way round.
+A charge is one transaction: lock, verify the chain, move its head, append the line, commit. Whatever dies before the
+commit has charged nothing and drawn nothing, because a release draws only after `charge` has returned. Whatever dies
+after it has charged, perhaps for nothing: never the other way round.
 """
 
 from __future__ import annotations
 
-import math
+import json
 import secrets
-from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 
 import sqlalchemy as sql
 
 from dualquery.errors import BudgetError, LedgerError
-from dualquery.ledger import storage
-from dualquery.ledger.book import (
-    FORMAT,
-    Book,
-    Charge,
-    Entry,
-    Place,
-    Statement,
-    cap_units,
-    check_name,
-    hash_of,
-    origin_of,
-    verified,
+from dualquery.ledger.book import BOOK, Book, Charge, Entry, Place, Statement, below, cap_units, check_name
+from dualquery.ledger.chain import Head, NewLine, Promise, believed, chained, promised, verified
+from dualquery.ledger.storage import (
+    CHAINS,
+    add_chain,
+    append,
+    chains,
+    engine_of,
+    exist,
+    lines_of,
+    transaction,
 )
-from dualquery.ledger.storage import BOOKS, CHARGES, engine_of, transaction
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.neighbours import Neighbours
 
@@ -40,34 +36,29 @@ class Books:
     """The books at a place. Every call opens a connection of its own, so that processes and threads may share it."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
         self._engine = engine_of(place)
 
     def names(self) -> list[str]:
         """The datasets that have a book."""
         with transaction(self._engine, writes=False) as connection:
-            if not storage.exist(connection):
-                return []
-            return [str(name) for name in connection.scalars(sql.select(BOOKS.c.name).order_by(BOOKS.c.id))]
+            return _names(connection) if exist(connection) else []
 
     def read(self, name: str | None = None) -> Statement:
         """The book of a dataset, verified; without a name the only one. LedgerError where anything is amiss."""
         with transaction(self._engine, writes=False) as connection:
-            return _read(connection, name, lock=False)[1]
+            return _read(connection, name, lock=False)[-1]
 
     def charge(self, name: str | None, *, units: int, what: str) -> Entry:
         """Charge units to a book, durably; BudgetError where too little is left, and nothing is changed."""
         with transaction(self._engine, writes=True) as connection:
-            number, before = _read(connection, name, lock=True)
+            number, promise, head, before = _read(connection, name, lock=True)
             if not 0 < units <= before.book.left:
                 raise BudgetError(_too_little(before.book, units))
-            within = sql.and_(BOOKS.c.id == number, BOOKS.c.spent + units <= BOOKS.c.cap)
-            done = connection.execute(sql.update(BOOKS).where(within).values(spent=BOOKS.c.spent + units))
-            if done.rowcount != 1:
-                raise BudgetError(_too_little(before.book, units))
-            charge = _next(before, units, what)
-            connection.execute(sql.insert(CHARGES).values(book=number, **asdict(charge)))
-        return Entry(replace(before.book, spent=charge.spent_after), charge)
+            body = json.dumps({"day": datetime.now(UTC).date().isoformat(), "what": what}, sort_keys=True)
+            draft = NewLine(kind="charge", key=secrets.token_hex(16), body=body, units=units)
+            line = chained(draft, head, origin=promise.origin)
+            append(connection, number, head, [line])
+        return Entry(Book.of(promise, line.head), Charge.of(line))
 
     def charge_release(self, name: str | None, budget: Budget, *, kind: str = "release") -> Entry:
         """Charge all that a release, or a service, within this budget may cost, before it begins."""
@@ -97,29 +88,20 @@ def create(
     `questions`: a service of the dataset, which answers questions one at a time, can be charged to it, too.
     """
     currency, cap = cap_units(epsilon=epsilon, delta=delta, neighbours=neighbours, questions=questions)
-    book = Book(
-        format=FORMAT,
-        name=check_name(name),
-        nonce=secrets.token_hex(16),
-        neighbours=str(neighbours),
-        currency=currency.value,
-        epsilon=repr(float(epsilon)),
-        delta=repr(float(delta)),
-        cap=cap,
-        created=_now(),
-        origin="",
-        spent=0,
-    )
-    book = replace(book, origin=origin_of(book))
+    terms = {
+        "neighbours": str(neighbours),
+        "currency": currency.value,
+        "epsilon": repr(float(epsilon)),
+        "delta": repr(float(delta)),
+    }
+    promise = promised(check_name(name), terms, cap=cap, kind=BOOK)
     with transaction(engine_of(place, new=True), writes=True) as connection:
-        if not storage.exist(connection):
-            storage.make(connection)
-        if connection.scalar(sql.select(sql.func.count()).where(BOOKS.c.name == name)):
+        if exist(connection) and name in _names(connection):
             raise LedgerError(
                 f"the dataset '{name}' has a book in this ledger already; a dataset has one cap"
             )
-        connection.execute(sql.insert(BOOKS).values(**asdict(book)))
-    return Statement(book, ())
+        add_chain(connection, promise)
+    return Statement(Book.of(promise, promise.start), ())
 
 
 def refuse_other_relation(book: Book, budget: Budget) -> Book:
@@ -132,47 +114,32 @@ def refuse_other_relation(book: Book, budget: Budget) -> Book:
     return book
 
 
-def _read(connection: sql.Connection, name: str | None, *, lock: bool) -> tuple[int, Statement]:
-    """A book with its number in the database; locked until the transaction ends, where it is to be charged."""
-    if not storage.exist(connection):
+def _names(connection: sql.Connection) -> list[str]:
+    wanted = sql.select(CHAINS.c.name).where(CHAINS.c.kind == BOOK).order_by(CHAINS.c.id)
+    return [str(name) for name in connection.scalars(wanted)]
+
+
+def _read(
+    connection: sql.Connection, name: str | None, *, lock: bool
+) -> tuple[int, Promise, Head, Statement]:
+    """A book with its chain; locked until the transaction ends, where it is to be charged."""
+    if not exist(connection):
         raise LedgerError(NO_BOOK)
-    wanted = sql.select(BOOKS) if name is None else sql.select(BOOKS).where(BOOKS.c.name == name)
-    rows = connection.execute(wanted.with_for_update() if lock else wanted).mappings().all()
-    if len(rows) != 1:
-        raise LedgerError(_which(connection, name))
-    (row,) = rows
-    book = Book(**{field.name: row[field.name] for field in fields(Book)})
-    own = sql.select(CHARGES).where(CHARGES.c.book == row["id"]).order_by(CHARGES.c.sequence)
-    charges = [
-        Charge(**{field.name: each[field.name] for field in fields(Charge)})
-        for each in connection.execute(own).mappings()
-    ]
-    return row["id"], verified(book, charges)
+    found = chains(connection, BOOK, name, lock=lock)
+    if len(found) != 1:
+        raise LedgerError(_which(_names(connection)[:20], name))
+    ((number, promise, head),) = found
+    believed(promise, head)
+    book = Book.of(promise, head)
+    lines = verified(promise, head, lines_of(connection, number, after=0))
+    return number, promise, head, Statement(book, tuple(map(Charge.of, lines)))
 
 
-def _which(connection: sql.Connection, name: str | None) -> str:
-    names = [
-        str(each) for each in connection.scalars(sql.select(BOOKS.c.name).order_by(BOOKS.c.id).limit(20))
-    ]
+def _which(names: list[str], name: str | None) -> str:
     if not names:
         return NO_BOOK
     missing = "several books" if name is None else f"no book of '{name}'"
     return f"this ledger has {missing}; name one of its datasets with --dataset: {', '.join(names)}"
-
-
-def _next(before: Statement, units: int, what: str) -> Charge:
-    """The charge that follows; its hash is the new head."""
-    charge = Charge(
-        sequence=len(before.charges) + 1,
-        day=_now()[:10],
-        release=secrets.token_hex(16),
-        what=what,
-        units=units,
-        spent_after=before.book.spent + units,
-        previous=before.head,
-        hash="",
-    )
-    return replace(charge, hash=hash_of(charge, origin=before.book.origin))
 
 
 def _too_little(book: Book, units: int) -> str:
@@ -182,15 +149,3 @@ def _too_little(book: Book, units: int) -> str:
         f"{100 * book.left / book.cap:.3g}%, enough for a release of epsilon = {below(book.epsilon_left)} at delta = "
         f"{float(book.delta):g}; nothing was charged"
     )
-
-
-def below(x: float) -> str:
-    """Four digits, rounded down: what is left must not look like more."""
-    if x <= 0:
-        return "0"
-    step = 10.0 ** (math.floor(math.log10(x)) - 3)
-    return f"{math.floor(x / step) * step:.4g}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,14 +1,12 @@
-"""One line of a service's ledger, its hash, and what makes a chain of lines believable.
+"""One chain of lines: no line can be changed, left out or put elsewhere without changing the head.
 
     origin = SHA-256 of what never changes,   hash_k = SHA-256(line k with origin and hash_{k−1}),
 
-each over JSON with sorted keys and without blanks. A line holds an entry of the journal, what it charged, and the
-very bytes of the reply, where it was the answer to a request.
+each over JSON with sorted keys and without blanks. Two uses: the book of a dataset, whose lines are charges, and the
+journal of a service, whose lines hold an entry, what it charged, and the very bytes of the reply to a request.
 
-The last head, beside the ledger: a ledger that was rolled back does not contain it, and is refused.
-
-It is written after every commit, without waiting for the disk: it never runs ahead of the ledger, and what a loss of
-power takes from it only makes it older. Two places are written in turn, so that one is always whole.
+Whoever rewrites a whole chain can still lie, and an old copy verifies. Heads that were seen elsewhere find both out:
+those on certificates (`releases/verify.py`), and that in the witness of a service.
 """
 
 from __future__ import annotations
@@ -17,22 +15,44 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from dualquery.errors import LedgerError
 
-FORMAT = 2
-MOST_UNITS = 2**62
+FORMAT = 3
+MOST_UNITS = 2**62  # two of them still fit the 64 bits of a database
 TOLD = "told"  # a line that holds a reply alone: the entry that it tells was on disk before
+
+_SIZE = 512  # of a place in a witness: a sector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What never changes: what a chain is about, its cap, and a random number that tells two of a name apart."""
+
+    format: int
+    kind: str  # "book" or "journal"
+    name: str  # of the dataset
+    nonce: str
+    promise: str  # ε, δ, the relation and the like, in JSON
+    cap: int
+    created: str
+    origin: str
+
+    @property
+    def start(self) -> Head:
+        """The head of a chain without lines."""
+        return Head(length=0, hash=self.origin, spent=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """Where a ledger stands: how many lines, the hash of the last, and what all of them have spent."""
+    """Where a chain stands: how many lines, the hash of the last, and what all of them have spent."""
 
     length: int
     hash: str
@@ -40,17 +60,23 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class NewLine:
+    """A line before it has its place in the chain."""
+
+    kind: str  # of the entry, "told" or "charge"
+    body: str  # the entry
+    units: int
+    analyst: str = ""  # "" where nobody asked
+    key: str | None = None  # of a request that may be repeated; of a charge the number of the release
+    request: str = ""  # its SHA-256
+    reply: str = ""  # the bytes that were answered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line(NewLine):
     """What was written at once and is never changed."""
 
     sequence: int  # 1, 2, 3, …
-    kind: str  # of the entry, or "told"
-    analyst: str  # "" where nobody asked
-    key: str | None  # of a request that may be repeated
-    request: str  # its SHA-256
-    body: str  # the entry
-    reply: str  # the bytes that were answered
-    units: int
     spent_after: int
     previous: str
     hash: str
@@ -60,90 +86,93 @@ class Line:
         return Head(length=self.sequence, hash=self.hash, spent=self.spent_after)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewLine:
-    """A line before it has its place in the chain."""
-
-    kind: str
-    body: str
-    units: int
-    analyst: str = ""
-    key: str | None = None
-    request: str = ""
-    reply: str = ""
+LINE = tuple(field.name for field in fields(Line))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promise:
-    """The first row of a ledger: what is asked about, the cap, and a random number that tells two of a name apart."""
-
-    format: int
-    dataset: str
-    nonce: str
-    promise: str  # ε, δ and the relation, in JSON
-    cap: int
-    created: str
-    origin: str
-
-
-def promised(dataset: str, promise: dict[str, object], *, cap: int) -> Promise:
-    """A new ledger, which is about nothing else than this dataset under this promise."""
+def promised(name: str, promise: Mapping[str, object], *, cap: int, kind: str = "journal") -> Promise:
+    """A new chain, which is about nothing else than this dataset under this promise."""
     made = Promise(
         format=FORMAT,
-        dataset=dataset,
+        kind=kind,
+        name=name,
         nonce=secrets.token_hex(16),
         promise=json.dumps(promise, sort_keys=True),
         cap=cap,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         origin="",
     )
-    return replace(made, origin=origin_of(made))
-
-
-def origin_of(promise: Promise) -> str:
-    """The hash of everything about a ledger that never changes."""
-    return digest({f.name: getattr(promise, f.name) for f in fields(Promise) if f.name != "origin"})
+    return replace(made, origin=_origin(made))
 
 
 def chained(draft: NewLine, head: Head, *, origin: str) -> Line:
     """The line that a draft becomes behind a head."""
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         "sequence": head.length + 1,
-        **{f.name: getattr(draft, f.name) for f in fields(NewLine)},
+        **{field.name: getattr(draft, field.name) for field in fields(NewLine)},
         "spent_after": head.spent + draft.units,
         "previous": head.hash,
     }
-    return Line(**row, hash=digest({**row, "ledger": origin}))  # type: ignore[arg-type]
+    return Line(**row, hash=_digest({**row, "ledger": origin}))
 
 
-def check(line: Line, head: Head, promise: Promise) -> None:
-    """LedgerError unless this very line follows from that head, within the cap."""
-    draft = NewLine(**{f.name: getattr(line, f.name) for f in fields(NewLine)})
-    numbers = {"sequence", "units", "spent_after"}
+def believed(promise: Promise, head: Head) -> None:
+    """LedgerError unless the first row of a chain is as it was written, as far as it says itself."""
     sound = (
-        all(type(getattr(line, f.name)) is int for f in fields(Line) if f.name in numbers)
-        and all(isinstance(getattr(line, f.name), str | None) for f in fields(Line) if f.name not in numbers)
-        and 0 <= line.units <= MOST_UNITS
-        and line.spent_after <= promise.cap
-        and chained(draft, head, origin=promise.origin) == line
+        _sound(promise) and _sound(head) and promise.format == FORMAT and _origin(promise) == promise.origin
     )
-    if not sound:
-        raise LedgerError(
-            f"the ledger of this service is not as it was written: line {head.length + 1} does not follow from the "
-            "rest. It was edited or damaged; restore the last copy that agrees with the replies that were given"
+    _require(sound, "its first line")
+
+
+def verified(promise: Promise, head: Head, lines: Iterable[Line]) -> Iterator[Line]:
+    """The same lines, each found to follow from the one before; LedgerError unless they add up to the head."""
+    before = promise.start
+    for line in lines:
+        follows = (
+            _sound(line)
+            and line.spent_after <= promise.cap
+            and chained(line, before, origin=promise.origin) == line
         )
+        _require(follows, f"line {before.length + 1}")
+        before = line.head
+        yield line
+    _require(before == head, "how long it is, or what it says is spent,")
 
 
-def digest(row: dict[str, object]) -> str:
+def _origin(promise: Promise) -> str:
+    row = asdict(promise)
+    del row["origin"]
+    return _digest(row)
+
+
+def _digest(row: Mapping[str, object]) -> str:
     text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-_SIZE = 512  # of a place: a sector
+def _sound(row: Promise | Head | Line) -> bool:
+    """Whether numbers are whole and fit, and texts are texts: a database may hold anything anywhere."""
+    kinds: dict[Any, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, type(None))}
+    values = {field.name: getattr(row, field.name) for field in fields(row)}
+    return all(type(values[field.name]) in kinds[field.type] for field in fields(row)) and all(
+        0 <= value <= MOST_UNITS for value in values.values() if isinstance(value, int)
+    )
+
+
+def _require(condition: bool, place: str) -> None:
+    if not condition:
+        raise LedgerError(
+            f"this ledger is not as it was written: {place} does not follow from the rest. It was edited or "
+            "damaged; write nothing to it, and restore the last copy that agrees with all certificates, or with the "
+            "replies that were given"
+        )
 
 
 class Witness:
-    """A small file that remembers the longest chain that this server has seen."""
+    """A small file beside a journal that remembers the last head: a ledger that was rolled back does not contain it.
+
+    It is written after every commit, without waiting for the disk: it never runs ahead of the ledger, and what a loss
+    of power takes from it only makes it older. Two places are written in turn, so that one is always whole.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

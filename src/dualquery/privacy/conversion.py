@@ -201,15 +201,7 @@ def gaussian_epsilon(mu_squared: Fraction | float, *, delta: float) -> float:
     low, high = 0.0, 1.0
     while _log_gaussian_delta(mu, high) > target:
         low, high = high, 2 * high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        if _log_gaussian_delta(mu, middle) > target:
-            low = middle
-        else:
-            high = middle
-    return high
+    return _least(low, high, lambda epsilon: _log_gaussian_delta(mu, epsilon) <= target)
 
 
 def tight_gaussian_epsilon(rho: Fraction | float, *, delta: float) -> float:
@@ -289,16 +281,17 @@ def _mills_ratio(x: float) -> float:
 
 def _root(increasing: Callable[[float], float]) -> float:
     """Where an increasing function of x > 0 changes sign, within e^±345: bisection on ln x."""
-    low, high = -345.0, 345.0
+    return math.exp(_least(-345.0, 345.0, lambda logarithm: increasing(math.exp(logarithm)) >= 0))
+
+
+def _least(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """The least double, by bisection, at which a property holds that, once won, stays won; it holds at `high`."""
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        if increasing(math.exp(middle)) < 0:
-            low = middle
-        else:
-            high = middle
-    return math.exp(high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def _above(value: Fraction | float) -> float:
@@ -343,10 +336,4 @@ def renyi_group_epsilon(cost: Fraction | float, *, order: int, records: int, del
 
     if records >= order or not fits(_DEEPEST):
         return math.inf
-    low, high = allowed, _DEEPEST
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return records * each(high) * (1 + _GROUP_ROUNDING)
+    return records * each(_least(allowed, _DEEPEST, fits)) * (1 + _GROUP_ROUNDING)

@@ -121,23 +121,9 @@ def sum_bands(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, parallel=True)
 def find_candidates(  # type: ignore[no-untyped-def]
-    counts,
-    offsets,
-    repeats,
-    scale,
-    surplus,
-    signed,
-    rate,
-    shift,
-    largest,
-    lowest,
-    powers,
-    low,
-    bands,
-    first,
-    band,
-    residue,
-):
+    counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, lowest, powers, low,
+    bands, first, band, residue,
+):  # fmt: skip
     """The candidate (2·query + negated) of each draw; draws are sorted by chunk, band and residue.
 
     The draws of chunk k are first[k] : first[k + 1]. One walk over a chunk serves all of its draws.

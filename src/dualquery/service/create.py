@@ -179,7 +179,7 @@ def _ledger(made: Settings, books: Books | None) -> Storage:
     found = storage.promise()
     said = json.loads(found.promise)
     said.pop("book", None)  # the entry of the book that has paid for it
-    if (found.dataset, said, found.cap) != (made.dataset, promise, cap):
+    if (found.name, said, found.cap) != (made.dataset, promise, cap):
         raise LedgerError(
             "this ledger was begun for another dataset, budget or neighbours; give --resume with the same command as "
             "the first time"

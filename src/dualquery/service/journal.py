@@ -27,14 +27,15 @@ from dualquery.interactive.journal import (
     Answered,
     Bought,
     Charged,
-    Entry,
     Fired,
+    JournalEntry,
     read,
     units_of,
     written,
 )
 from dualquery.ledger.chain import TOLD, Head, Line, NewLine, Promise, Witness, chained
-from dualquery.ledger.journal import AwayError, FencedError, Storage
+from dualquery.ledger.journal import Storage
+from dualquery.ledger.storage import AwayError, FencedError
 from dualquery.privacy.budget import decimal
 from dualquery.service.settings import Settings
 from dualquery.service.tokens import GRANTED, REVOKED, Tokens, draft_of
@@ -62,12 +63,12 @@ class LedgerJournal:
 
     # What the core calls
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[JournalEntry, ...]:
         """All entries, once every line has been found to follow from the one before, up to the head last seen."""
         self.storage.hold()
         promise = self.storage.promise()
-        if promise.dataset != self._dataset:
-            raise LedgerError(f"this is the ledger of '{promise.dataset}', not of '{self._dataset}'")
+        if promise.name != self._dataset:
+            raise LedgerError(f"this is the ledger of '{promise.name}', not of '{self._dataset}'")
         found = []
         self.origin, self.account, self.tokens = promise.origin, Account(promise.cap), Tokens()
         self.head = Head(length=0, hash=promise.origin, spent=0)
@@ -80,7 +81,7 @@ class LedgerJournal:
         self._witness.write(self.head, origin=promise.origin)
         return tuple(found)
 
-    def append(self, *entries: Entry) -> int:
+    def append(self, *entries: JournalEntry) -> int:
         for entry in entries:
             analyst = self.asking if isinstance(entry, Charged) or entry.kind in FOUND else ""
             self._drafts.append(
@@ -181,7 +182,7 @@ def _give_up(problem: LedgerError) -> None:
     raise problem
 
 
-def entry_in(line: Line) -> Entry | None:
+def entry_in(line: Line) -> JournalEntry | None:
     """The entry of the core that a line holds; None of a reply alone, or of a token."""
     return read(line.body) if line.kind in KINDS else None
 
@@ -204,7 +205,7 @@ def ledger_status(settings: Settings, *, trust: bool = False) -> LedgerStatus:
     """LedgerError where anything was edited, or rolled back behind what this service has seen."""
     promise, lines = _verified(settings, trust=trust)
     start = Head(length=0, hash=promise.origin, spent=0)
-    found = LedgerStatus(cap=promise.cap, dataset=promise.dataset, head=start)
+    found = LedgerStatus(cap=promise.cap, dataset=promise.name, head=start)
     for line in lines:
         found.head = line.head
         if (entry := entry_in(line)) is not None:

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive.online import Online
 from dualquery.interactive.rule import Test
-from dualquery.ledger.journal import AwayError
+from dualquery.ledger.storage import AwayError
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import not_ready, problem_of
 

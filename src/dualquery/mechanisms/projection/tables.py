@@ -368,9 +368,7 @@ def expectation(task: Task, made: StagedTables) -> Expected:
 
 
 def cells_within(task: Task, effort: Effort, memory: int | None) -> int:
-    """So many cells of larger sets may be measured in this much memory; a cell of three attributes has three
-    views.
-    """
+    """How many cells of larger sets this memory has room for; a cell of three attributes has three views."""
     if memory is None:
         return MOST_CELLS
     spare = memory - effort.bytes(task.domain.width, 0)
