@@ -508,9 +508,10 @@ SLOTS = [
            whole_tables("no_test_after_the_fire")),
     Mutant("a slot serves two tests at once", "privacy/thresholds.py", "require(self._busy.acquire(blocking=False), ",
            "require(self._busy.acquire(blocking=False) or True, ", whole_tables("one_slot_one_test_in_flight")),
-    Mutant("a slot pays for any measurement", "privacy/thresholds.py", "follow_up.rho <= dearest",
-           "follow_up.rho <= 2 * dearest", whole_tables("a_slot_pays_for_nothing_dearer_and_nothing_else")),
-    Mutant("a slot pays for any test", "privacy/thresholds.py", "test.event == paid.fire", "True",
+    Mutant("a slot pays for any measurement", "privacy/thresholds.py", "follow_up.rho <= self._follow_up.rho",
+           "follow_up.rho <= 2 * self._follow_up.rho",
+           whole_tables("a_slot_pays_for_nothing_dearer_and_nothing_else")),
+    Mutant("a slot pays for any test", "privacy/thresholds.py", "test.event == self._fire", "True",
            whole_tables("a_slot_pays_for_nothing_dearer_and_nothing_else")),
     Mutant("an earlier release of several records", "privacy/events.py", "EarlierRelease(records**2 * self.cost)",
            "EarlierRelease(records * self.cost)", whole_tables("an_earlier_release_costs_its_rho")),
@@ -518,8 +519,14 @@ SLOTS = [
            "self._sync(self._append(charged))", "self._append(charged)",
            journals("nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outcome_is")),
     Mutant("an unclean stop burns nothing", "interactive/opening.py",
-           "state.open_slot is not None and (lost or state.account.serving)", "False",
+           "state.open_slot is not None and open_test", "False",
            journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
+    Mutant("an epoch goes on with another noise of its threshold", "interactive/opening.py",
+           'state.account.tested and state.rule.test_name == "sparse-vector"', "False",
+           ("tests/interactive/test_online.py::"
+            "test_an_epoch_that_was_tested_ends_with_the_process_and_another_is_paid",)),
+    Mutant("an epoch draws the noise of its threshold for every test", "privacy/thresholds.py",
+           "if self._noise is None:", "if True:", whole_tables("a_slot_draws_the_law_of_an_epoch")),
 ]  # fmt: skip
 
 MUTANTS = [

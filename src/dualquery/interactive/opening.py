@@ -287,12 +287,10 @@ def _replay(
         added.append(opened)
     else:
         added.append(Reopened())
-        lost = (
-            state.account.tested and state.rule.test_name == "sparse-vector"
-        )  # the threshold (`journal.Burned`)
-        if state.open_slot is not None and (
-            lost or state.account.serving
-        ):  # a test may be open (`journal.Rested`)
+        # A test may be open (`journal.Rested`), or the noise of a threshold is lost (`journal.Burned`).
+        lost = state.account.tested and state.rule.test_name == "sparse-vector"
+        open_test = lost or state.account.serving
+        if state.open_slot is not None and open_test:
             state.open_slot.close()
             added.append(Burned(state.account.slot))
     added.extend(fixed)
