@@ -466,7 +466,7 @@ LEDGERS = [
            "            pass\n", gaussian("adaptive_ledgers_of_other_theorems_promise_their_limits")),
     Mutant("the number of records for half its price", "releases/number_of_records.py", "rest = whole - units(price)",
            "rest = whole - units(price) // 2",
-           ("tests/releases/test_rows.py::test_gaussian_budget_splits_into_the_number_of_records_and_the_rest",)),
+           ("tests/releases/test_number_of_records.py::test_gaussian_budget_splits_into_the_number_of_records_and_the_rest",)),
     Mutant("ledger: only the first of several events is paid", "privacy/ledger.py",
            "self._interpreter = self._paid(*events)", "self._interpreter = self._paid(events[0])",
            rounding("several_events_are_paid_all_or_none")),
