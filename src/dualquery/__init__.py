@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dualquery.register import KINDS
+from dualquery.registry import KINDS
 
 __version__ = "0.3.0"
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     )
     from dualquery.mechanisms.mechanism import (
         Mechanism as Mechanism, Outcome as Outcome, Plan as Plan, Step as Step, Task as Task,
+        hidden as hidden, least_noise as least_noise,
     )
     from dualquery.mechanisms.wishes import wish as wish
     from dualquery.plots import Figure as Figure
@@ -47,11 +48,12 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.privacy.neighbours import (
         Neighbours as Neighbours, PersonAddRemove as PersonAddRemove, PersonReplace as PersonReplace,
     )
+    from dualquery.privacy.noise import Noise as Noise
     from dualquery.queries.families import from_spec as from_spec, marginals as marginals, parities as parities
-    from dualquery.queries.group import Group as Group, Listed as Listed
+    from dualquery.queries.group import Digest as Digest, Group as Group, NotProducts as NotProducts
     from dualquery.queries.random_families import random_conjunctions as random_conjunctions, ranges as ranges
     from dualquery.queries.workload import Grammar as Grammar, Workload as Workload
-    from dualquery.register import register as register
+    from dualquery.registry import register as register
     from dualquery.releases.certificate import Certificate as Certificate
     from dualquery.releases.evaluate import (
         Comparison as Comparison, Evaluation as Evaluation, compare as compare, evaluate as evaluate,
@@ -67,8 +69,12 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     )
     from dualquery.table.draft import Draft as Draft, schema_draft as schema_draft
     from dualquery.table.encoding import encode as encode
+    from dualquery.table.reading.source import (
+        Source as Source, WantedColumns as WantedColumns, file_source as file_source,
+    )
     from dualquery.table.records import Records as Records
     from dualquery.table.schema import Schema as Schema, read_schema as read_schema
+    from dualquery.types import Progress as Progress
 # isort: on
 # fmt: on
 

@@ -44,7 +44,7 @@ def demo(
     ```
     """
     from dualquery.errors import DualQueryError, ReleaseError
-    from dualquery.register import KINDS
+    from dualquery.registry import KINDS
 
     if graph + points + codes > 1:
         raise typer.BadParameter("a demonstration shows one table: --graph, --points or --codes.")

@@ -22,7 +22,7 @@ from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.plots import Figure
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.workload import Grammar
-from dualquery.register import KINDS
+from dualquery.registry import KINDS
 from dualquery.table.domain import Domain
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
@@ -28,18 +27,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.beliefs.universes import TouchedLists, TouchedWeights
-from dualquery.errors import DualQueryError, QueryError
+from dualquery.errors import QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, least_noise
 from dualquery.mechanisms.outcomes import last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator, LazyCells
-from dualquery.privacy.ledger import smallest_gaussian_scale
-from dualquery.privacy.noise import Gaussian, Noise
-from dualquery.privacy.prices import equal_prices
+from dualquery.privacy.noise import Noise
 from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.group import Group
 from dualquery.queries.lists import Catalogue, Lists, joined
@@ -61,9 +58,7 @@ class CellFractions:
     fraction: NDArray[np.float64]
     deviation: NDArray[np.float64]
 
-    @property
-    def rows(self) -> None:
-        return None
+    rows = None
 
     def fractions(self, group: Group) -> Fractions:
         return np.clip(self._summed(group, self.fraction), 0.0, 1.0)
@@ -138,21 +133,13 @@ def lists_of(workload: Workload) -> Lists:
     return joined(groups)
 
 
-def _law(task: Task) -> Noise:
-    """All of the budget on one histogram."""
-    moved = task.budget.neighbours.sensitivity(ONE_CELL)
-    if task.budget.accounting is Accounting.PURE:
-        return equal_prices(task.budget, 1).noise(moved)
-    return Gaussian(smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(moved)]))
-
-
 def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
     """One histogram for the whole budget."""
     lists = lists_of(task.workload)
     cells = len(np.unique(lists.cells))
     if cells > MOST_CELLS:
         raise QueryError(f"the lists name {cells:,} records; at most {MOST_CELLS:,} are read")
-    law = _law(task)
+    law = least_noise(task.budget, ONE_CELL)
     moved = task.budget.neighbours.sensitivity(ONE_CELL)
     longest, incidence = lists.longest, lists.most_satisfied()
     notes = []
@@ -250,8 +237,6 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
     share = task.budget.neighbours.records_per_person or 1
     usual = min(MOST_ROUNDS, max(1, round(task.rows * task.budget.epsilon / share / 200)))
     rounds = usual if wanted.rounds is None else wanted.rounds
-    if rounds < 1:
-        raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
     chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
     return Plan(
         mechanism="touched-weights",

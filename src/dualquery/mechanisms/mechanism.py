@@ -29,7 +29,10 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.prices import equal_prices, least_gaussian
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
+from dualquery.queries.countable import Bound
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 from dualquery.types import Fractions, Progress
@@ -209,6 +212,14 @@ def affordable(budget: Budget, steps: Iterable[Step]) -> bool:
     except BudgetError:
         return False
     return True
+
+
+def least_noise(budget: Budget, bound: Bound) -> Noise:
+    """The noise of one measurement that costs the whole budget: Laplace under pure ε, else Gaussian."""
+    moved = budget.neighbours.sensitivity(bound)
+    if budget.accounting is Accounting.PURE:
+        return equal_prices(budget, 1).noise(moved)
+    return least_gaussian(budget, [moved])
 
 
 Chosen = TypeVar("Chosen", bound=Enum)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.countable import ONE_CELL, Bound, Countable, Derived
+from dualquery.queries.countable import NOTHING, ONE_CELL, Bound, Countable, Derived
 from dualquery.queries.group import Group
 from dualquery.queries.tables import Tables, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
@@ -147,7 +148,40 @@ def misfit_bound(tables: int) -> Bound:
 
 
 @dataclass(frozen=True)
-class Interactions(Derived):
+class MultipliedTables(Derived):
+    """Numbers worked out from each of several tables, those of a table times a positive integer of its own."""
+
+    domain: Domain
+    sets: tuple[Set, ...]
+    multipliers: tuple[int, ...]
+
+    def counted(self) -> Tables:
+        return Tables(self.domain, self.sets)
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        tables = zip(self.counted().split(counts), self.multipliers, strict=True)
+        parts = [multiplier * self.entries(table).ravel() for table, multiplier in tables]
+        return np.concatenate(parts) if parts else counts
+
+    def bound(self) -> Bound:
+        sets = zip(self.sets, self.multipliers, strict=True)
+        return sum((self.bound_of(self.sizes_of(each)).times(m) for each, m in sets), NOTHING)
+
+    @abstractmethod
+    def entries(self, table: Integers) -> Integers:
+        """The numbers of one table."""
+
+    @abstractmethod
+    def bound_of(self, sizes: tuple[int, ...]) -> Bound:
+        """How far one record moves the numbers of a table over attributes of these sizes."""
+
+    def sizes_of(self, members: Set) -> tuple[int, ...]:
+        """The number of values of each attribute of a set."""
+        return tuple(int(self.domain.sizes[j]) for j in members)
+
+
+@dataclass(frozen=True)
+class Interactions(MultipliedTables):
     """What the tables of smaller sets do not say, of several sets, each times an integer of its own.
 
     The interaction of a set S is its table of counts, centred along each attribute (the residual of Xiao et
@@ -170,32 +204,12 @@ class Interactions(Derived):
     (multiplier · Π_short k_j)² a cell, in records, before centring.
     """
 
-    domain: Domain
-    sets: tuple[Set, ...]
-    multipliers: tuple[int, ...]
+    def entries(self, table: Integers) -> Integers:
+        return integer_interaction(table)
 
-    def counted(self) -> Tables:
-        return Tables(self.domain, self.sets)
-
-    def of(self, counts: Integers, rows: int) -> Integers:
-        parts = [
-            multiplier * integer_interaction(table).ravel()
-            for table, multiplier in zip(self.counted().split(counts), self.multipliers, strict=True)
-        ]
-        return np.concatenate(parts) if parts else counts
-
-    def bound(self) -> Bound:
-        l1, alone, apart = 0, 0, 0
-        for members, multiplier in zip(self.sets, self.multipliers, strict=True):
-            sizes = self.sizes_of(members)
-            l1 += multiplier * prod(2 * (k - 1) for k in sizes if k <= SHORT)
-            alone += multiplier**2 * interaction_length(sizes)
-            apart += multiplier**2 * interaction_distance(sizes)
-        return Bound((l1, alone), (2 * l1, apart))
-
-    def sizes_of(self, members: Set) -> tuple[int, ...]:
-        """The number of values of each attribute of a set."""
-        return tuple(int(self.domain.sizes[j]) for j in members)
+    def bound_of(self, sizes: tuple[int, ...]) -> Bound:
+        l1 = prod(2 * (k - 1) for k in sizes if k <= SHORT)
+        return Bound((l1, interaction_length(sizes)), (2 * l1, interaction_distance(sizes)))
 
     def scale(self, place: int) -> int:
         """By how much the integers of a set are larger than its interaction in records."""
@@ -247,7 +261,7 @@ def integer_interaction(table: Integers) -> Integers:
 
 
 @dataclass(frozen=True)
-class SignedTables(Derived):
+class SignedTables(MultipliedTables):
     """The signed tables of several sets, each times a positive integer of its own.
 
     They are what Laplace noise is best added to: one record adds ±1 to a single entry of a signed table, L1 length
@@ -261,35 +275,18 @@ class SignedTables(Derived):
     With noise of one scale b the multipliers share the budget: set S then has noise of scale b / m, in records.
     """
 
-    domain: Domain
-    sets: tuple[Set, ...]
-    multipliers: tuple[int, ...]
+    def entries(self, table: Integers) -> Integers:
+        return signed(table)
 
-    def counted(self) -> Tables:
-        return Tables(self.domain, self.sets)
-
-    def of(self, counts: Integers, rows: int) -> Integers:
-        parts = [
-            multiplier * signed(table).ravel()
-            for table, multiplier in zip(self.counted().split(counts), self.multipliers, strict=True)
-        ]
-        return np.concatenate(parts)
-
-    def bound(self) -> Bound:
-        alone, apart = [0, 0], [0, 0]
-        for members, multiplier in zip(self.sets, self.multipliers, strict=True):
-            sizes = {int(self.domain.sizes[j]) for j in members}
-            alone = [alone[0] + multiplier, alone[1] + multiplier**2]
-            if sizes - {1}:
-                squared = (4 if 2 in sizes else 2) * multiplier**2
-                apart = [apart[0] + 2 * multiplier, apart[1] + squared]
-        return Bound((alone[0], alone[1]), (apart[0], apart[1]))
+    def bound_of(self, sizes: tuple[int, ...]) -> Bound:
+        apart = (2, 4 if 2 in sizes else 2) if {*sizes} - {1} else (0, 0)
+        return Bound((1, 1), apart)
 
     def in_records(self, noisy: Integers) -> dict[Set, NDArray[np.float64]]:
         """The noisy signed tables in records."""
         out, start = {}, 0
         for members, multiplier in zip(self.sets, self.multipliers, strict=True):
-            shape = signed_shape([int(self.domain.sizes[j]) for j in members])
+            shape = signed_shape(self.sizes_of(members))
             stop = start + int(np.prod(shape))
             out[members] = noisy[start:stop].reshape(shape) / multiplier
             start = stop

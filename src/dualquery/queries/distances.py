@@ -18,13 +18,13 @@ Whole-number sums at the knots of columns: what distance curves are made from.
 
 A record at position x of a column lies between the knots k = ⌊x / s⌋ and k + 1, s positions apart, and splits s units
 between them by nearness. Of the units h_k that all records give, R h is counted, where R is a public whole-number
-matrix of the column (`mechanisms.distances.factor`); and at the end the number of records times `total`.
+matrix of the column (`mechanisms.distances`); and at the end the number of records times `total`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,11 +107,6 @@ class Distances(Derived, NotProducts):
         column = self.domain.coordinates[j]
         name = column.name if column.name.isidentifier() else "'" + column.name.replace("'", "''") + "'"
         return f"{name} = {column.low + column.width * int(self.positions[query, j]) / self.grid:.7g}"
-
-    @cached_property
-    def diameters(self) -> NDArray[np.float64]:
-        """The largest distance that each query could have, in the unit of the columns."""
-        return ((self.shares > 0) @ self.domain.widths)[self.which]
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from dualquery.queries.workload import (
     check_tables,
     number_of_sets_up_to,
 )
-from dualquery.register import KINDS
+from dualquery.registry import KINDS
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 
 

@@ -63,30 +63,6 @@ class Predicates:
             np.array([v for _, values in pairs for v in values], np.int32),
         )
 
-    @staticmethod
-    def equalities(domain: Domain) -> Predicates:
-        """`attribute = value` for every attribute and value, in the order of `first_value(domain)`."""
-        sizes = domain.sizes
-        total = int(sizes.sum())
-        attribute = np.repeat(np.arange(domain.width, dtype=np.int32), sizes)
-        values = (np.arange(total) - np.repeat(first_value(domain), sizes)).astype(np.int32)
-        return Predicates(attribute, np.arange(total + 1, dtype=np.int64), values)
-
-
-def first_value(domain: Domain) -> NDArray[np.int64]:
-    """The number of each attribute's first value when all values of all attributes are numbered in a row."""
-    return np.concatenate([[0], np.cumsum(domain.sizes[:-1], dtype=np.int64)])
-
-
-def positive(predicate: int) -> int:
-    """The literal that asks for a predicate."""
-    return 2 * predicate
-
-
-def negative(predicate: int) -> int:
-    """The literal that asks for its negation."""
-    return 2 * predicate + 1
-
 
 def equalities(domain: Domain, attributes: NDArray[np.integer]) -> tuple[Predicates, NDArray[np.int64]]:
     """`attribute = value` in canonical form for the given attributes, and each one's first number.

@@ -415,6 +415,7 @@ def in_short(release: Release) -> str:
     certificate, width = release.certificate, release.domain.width
     rows = certificate["synthetic_rows"]
     what = "answers" if rows is None else f"{rows:,} synthetic records"
+    what = release.artefact.words or what
     budget = certificate["budget"]
     private = "" if certificate.private else ", NOT PRIVATE"
     return (

@@ -35,7 +35,7 @@ from dualquery.service.journal import LedgerJournal
 from dualquery.service.requests import Service
 from dualquery.service.settings import Settings
 from dualquery.table.domain import Domain
-from dualquery.table.reading.source import Source
+from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, read_schema
 from dualquery.types import Progress, silent
@@ -80,7 +80,7 @@ def opened(
 
 def table_of(
     settings: Settings,
-    table: Source | Counter,
+    table: AnyTable | Counter,
     schema: Schema,
     release: Release,
     journal: LedgerJournal,

@@ -53,6 +53,18 @@ FEW_CELLS = 1 << 18  # cells that numpy looks up in less time than it takes to l
 _WHOLE = re.compile(r"(-?[0-9]+)(\.0*)?")
 _PADDING = re.compile(r"(\.[0-9]*[1-9])0+(?![0-9])|\.0+(?![0-9])")
 _TRUTHS = {"true": ("true", "True", "TRUE", "1"), "false": ("false", "False", "FALSE", "0")}
+_FIGURES = 38  # before the point of a decimal, and behind it
+PLACES: dict[str, pa.DataType] = {
+    "texts": pa.string(),
+    TYPED: pa.string(),
+    "truths": pa.bool_(),
+    "wholes": pa.int64(),
+    "decimals": pa.decimal256(2 * _FIGURES, _FIGURES),
+    "floats": pa.float64(),
+    "singles": pa.float32(),
+}
+_NOTHING = {"NoneType", "NAType", "NaTType"}
+Placed = tuple[str, Any]  # the place of a cell, and what stands there
 
 
 @dataclass(frozen=True)
@@ -288,21 +300,6 @@ def number_in(text: str) -> float | None:
         return float(pa.scalar(text.strip()).cast(pa.float64()).as_py())
     except pa.ArrowInvalid:
         return None
-
-
-_FIGURES = 38  # before the point of a decimal, and behind it
-PLACES: dict[str, pa.DataType] = {
-    "texts": pa.string(),
-    TYPED: pa.string(),
-    "truths": pa.bool_(),
-    "wholes": pa.int64(),
-    "decimals": pa.decimal256(2 * _FIGURES, _FIGURES),
-    "floats": pa.float64(),
-    "singles": pa.float32(),
-}
-_NOTHING = {"NoneType", "NAType", "NaTType"}
-
-Placed = tuple[str, Any]  # the place of a cell, and what stands there
 
 
 class Typed(str):

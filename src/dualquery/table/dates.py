@@ -57,6 +57,25 @@ _READ = {
 }
 _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 _OF_A_KIND = {"d": "d", "m": "m", "b": "m", "Y": "Y", "y": "Y", "H": "H", "M": "M", "S": "S"}
+PERIODS = ("year", "quarter", "month", "week", "day", "hour")
+_EPOCH = datetime(1970, 1, 1)
+_MONTHS_IN = {"year": 12, "quarter": 3, "month": 1}
+_SHORTEST = {
+    by: timedelta(hours=hours)
+    for by, hours in zip(PERIODS, (365 * 24, 90 * 24, 28 * 24, 7 * 24, 24, 1), strict=True)
+}
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
+_PATTERNS = {
+    "year": re.compile(r"(\d{4})"),
+    "quarter": re.compile(r"(\d{4})-?[Qq]([1-4])"),
+    "month": re.compile(r"(\d{4})-(\d{2})"),
+    "week": re.compile(r"(\d{4})-?[Ww](\d{2})"),
+    "day": re.compile(r"(\d{4})-(\d{2})-(\d{2})"),
+    "hour": re.compile(r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2})"),
+}
+_MOMENT = re.compile(
+    r"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}):(?:[0-5]\d)(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?"
+)
 
 
 def check_format(format: str, where: str, first: int, last: int) -> None:
@@ -123,27 +142,6 @@ def _pattern(format: str) -> re.Pattern[str]:
         parts.append(f"(?P<{found[1]}>{figures})")
         end = found.end()
     return re.compile("".join([*parts, re.escape(format[end:])]), re.IGNORECASE | re.ASCII)
-
-
-PERIODS = ("year", "quarter", "month", "week", "day", "hour")
-_EPOCH = datetime(1970, 1, 1)
-_MONTHS_IN = {"year": 12, "quarter": 3, "month": 1}
-_SHORTEST = {
-    by: timedelta(hours=hours)
-    for by, hours in zip(PERIODS, (365 * 24, 90 * 24, 28 * 24, 7 * 24, 24, 1), strict=True)
-}
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
-_PATTERNS = {
-    "year": re.compile(r"(\d{4})"),
-    "quarter": re.compile(r"(\d{4})-?[Qq]([1-4])"),
-    "month": re.compile(r"(\d{4})-(\d{2})"),
-    "week": re.compile(r"(\d{4})-?[Ww](\d{2})"),
-    "day": re.compile(r"(\d{4})-(\d{2})-(\d{2})"),
-    "hour": re.compile(r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2})"),
-}
-_MOMENT = re.compile(
-    r"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}):(?:[0-5]\d)(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?"
-)
 
 
 @dataclass(frozen=True)

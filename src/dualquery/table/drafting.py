@@ -38,6 +38,26 @@ SOME_ROWS = 50  # in fewer rows all values may differ by chance
 MARKERS = (
     "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", "--", ".", "missing",
 )  # fmt: skip
+BINS = 20
+DECADES = 25  # of a ladder by order of magnitude, on each side of 0: what is smaller still is next to 0
+UNEVEN = 0.5  # of the rows in one of BINS bins of equal width: these numbers are skewed
+_DAYS = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
+    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d%b%Y"),
+)
+FORMATS = (*(day + time for time in ("", " %H:%M", " %H:%M:%S") for day in _DAYS), "%m/%Y")
+LIKELY = range(1800, 2200)  # years: figures that could be other dates are no dates
+_FRACTION = re.compile(r"-?[0-9]*[.,][0-9]+")
+LONG = 30  # letters, on average: free text
+NUMBER_MARKERS = ("-9", "-99", "-999", "-9999", "-8", "-7", "-1")  # where all other numbers are at least zero
+CODES = re.compile(
+    r"code|zip|postal|plz|race|ethnic|sex|gender|state|county|region|district|puma|type|class|status|occ|indust|"
+    r"naics|icd|relation|category|kind",
+    re.IGNORECASE,
+)
+SIGNS = "€$£¥"
+_LEADING_ZERO = re.compile(r"0\d+")
+_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0*")
 
 
 @dataclass(frozen=True)
@@ -52,7 +72,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Cells:
+class Texts:
     """The cells of one column: its distinct texts, how often each occurs, and how many cells are empty."""
 
     name: str
@@ -61,7 +81,7 @@ class Cells:
     empty: int
 
     @staticmethod
-    def of(name: str, cells: pa.ChunkedArray) -> Cells:
+    def of(name: str, cells: pa.ChunkedArray) -> Texts:
         held = distinct(cells, name)
         written = texts_of(held.values, name)
         number = np.bincount(held.index, minlength=len(written) + 1)
@@ -71,19 +91,19 @@ class Cells:
             counts[key] = counts.get(key, 0) + times
         empty = counts.pop("", 0)
         kept = sorted(text for text, times in counts.items() if times)
-        return Cells(name, tuple(kept), np.array([counts[text] for text in kept], np.int64), empty)
+        return Texts(name, tuple(kept), np.array([counts[text] for text in kept], np.int64), empty)
 
     @property
     def rows(self) -> int:
         return int(self.counts.sum())
 
-    def without(self, markers: Sequence[str]) -> Cells:
+    def without(self, markers: Sequence[str]) -> Texts:
         kept = [i for i, text in enumerate(self.texts) if text not in markers]
         gone = self.rows - int(self.counts[kept].sum())
-        return Cells(self.name, tuple(self.texts[i] for i in kept), self.counts[kept], self.empty + gone)
+        return Texts(self.name, tuple(self.texts[i] for i in kept), self.counts[kept], self.empty + gone)
 
 
-def absent(held: Cells, empty: tuple[str, ...]) -> dict[str, Any]:
+def absent(held: Texts, empty: tuple[str, ...]) -> dict[str, Any]:
     """The place of missing cells, where there are some."""
     if not empty and not held.empty:
         return {"missing": None, "empty": ()}
@@ -92,11 +112,6 @@ def absent(held: Cells, empty: tuple[str, ...]) -> dict[str, Any]:
         "missing": next(m for m in ("missing", "(missing)", "((missing))") if m not in taken),
         "empty": empty,
     }
-
-
-BINS = 20
-DECADES = 25  # of a ladder by order of magnitude, on each side of 0: what is smaller still is next to 0
-UNEVEN = 0.5  # of the rows in one of BINS bins of equal width: these numbers are skewed
 
 
 def drafted_edges(
@@ -112,7 +127,7 @@ def drafted_edges(
     held = np.histogram(values, even, weights=weights[order])[0]
     if held.max() <= UNEVEN * weights.sum():
         return even
-    return _by_magnitude(values, shares, even, integer=integer)
+    return _by_magnitude(values, even, integer=integer)
 
 
 def _at_quantiles(
@@ -129,9 +144,7 @@ def _two_figures(x: float, *, integer: bool) -> float:
     return float(round(rounded)) if integer else rounded
 
 
-def _by_magnitude(
-    values: Reals, shares: Reals, even: tuple[float, ...], *, integer: bool
-) -> tuple[float, ...]:
+def _by_magnitude(values: Reals, even: tuple[float, ...], *, integer: bool) -> tuple[float, ...]:
     """0, and ± 1, 2 or 5 times powers of ten (or powers alone, where they span many) up to the largest number."""
     ladder: set[float] = set()
     for sign in (1.0, -1.0):
@@ -172,15 +185,7 @@ def round_bins(smallest: float, largest: float, *, whole: bool) -> tuple[float, 
     return float(first * width), float(last * width), last - first
 
 
-_DAYS = (
-    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
-    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d%b%Y"),
-)
-FORMATS = (*(day + time for time in ("", " %H:%M", " %H:%M:%S") for day in _DAYS), "%m/%Y")
-LIKELY = range(1800, 2200)  # years: figures that could be other dates are no dates
-
-
-def drafted_dates(held: Cells) -> Dates | LeftOut | None:
+def drafted_dates(held: Texts) -> Dates | LeftOut | None:
     """Dates, where every text but markers of missing ones names a day, a month or a moment in one way."""
     markers = tuple(text for text in held.texts if text in MARKERS)
     rest = held.without(markers)
@@ -203,7 +208,7 @@ def drafted_dates(held: Cells) -> Dates | LeftOut | None:
     return LeftOut(held.name, reason, guess=column, formats=formats)
 
 
-def _periods(held: Cells, format: str | None) -> list[Period]:
+def _periods(held: Texts, format: str | None) -> list[Period]:
     """What all texts name in this format; nothing where one of them names nothing."""
     found = []
     for text in held.texts:
@@ -224,10 +229,7 @@ def _by(periods: list[Period], days: int) -> str:
     return "month" if by == "day" and any(period.kind == "month" for period in periods) else by
 
 
-_FRACTION = re.compile(r"-?[0-9]*[.,][0-9]+")
-
-
-def drafted_id(held: Cells) -> LeftOut | None:
+def drafted_id(held: Texts) -> LeftOut | None:
     """An id, where a column looks like one."""
     number, rows = len(held.texts), held.rows
     if any(_FRACTION.fullmatch(text) for text in held.texts):
@@ -245,7 +247,7 @@ def drafted_id(held: Cells) -> LeftOut | None:
     return None
 
 
-def _of_codes(held: Cells) -> bool:
+def _of_codes(held: Texts) -> bool:
     """Whether texts look like ids whatever their column is called: letters and figures without a blank."""
     return all(
         not text.isdecimal() and any(c.isdecimal() for c in text) and not any(c.isspace() for c in text)
@@ -266,7 +268,7 @@ def several_rows(table: pa.Table, schema: Schema) -> list[str]:
     for name, cells in zip(table.column_names, table.columns, strict=True):
         if looks_like_id(name) and name.strip() not in known and times[name] == 1:
             try:
-                held = Cells.of(name, plain(cells))
+                held = Texts.of(name, plain(cells))
             except DataError:
                 continue
             if repeats(name, len(held.texts), held.rows):
@@ -274,24 +276,12 @@ def several_rows(table: pa.Table, schema: Schema) -> list[str]:
     return found
 
 
-LONG = 30  # letters, on average: free text
-NUMBER_MARKERS = ("-9", "-99", "-999", "-9999", "-8", "-7", "-1")  # where all other numbers are at least zero
-CODES = re.compile(
-    r"code|zip|postal|plz|race|ethnic|sex|gender|state|county|region|district|puma|type|class|status|occ|indust|"
-    r"naics|icd|relation|category|kind",
-    re.IGNORECASE,
-)
-SIGNS = "€$£¥"
-_LEADING_ZERO = re.compile(r"0\d+")
-_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0*")
-
-
 def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Column | LeftOut:
     """An attribute for a column, or why there is none."""
     if is_list(cells.type):
         return _items(name, cells)
     try:
-        held = Cells.of(name, cells)
+        held = Texts.of(name, cells)
     except DataError:
         return LeftOut(name, "its type is not known here")
     if not held.texts:
@@ -305,7 +295,7 @@ def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Colu
     return guess
 
 
-def _numeric(held: Cells, quantiles: int | None) -> Numeric | LeftOut | None:
+def _numeric(held: Texts, quantiles: int | None) -> Numeric | LeftOut | None:
     """Bins, where there are many numbers and besides at most markers of missing ones, or one odd text."""
     column, numbers, junk = _read(held)
     others = tuple(text for text, odd in zip(held.texts, junk | np.isnan(numbers), strict=True) if odd)
@@ -340,7 +330,7 @@ def _numeric(held: Cells, quantiles: int | None) -> Numeric | LeftOut | None:
     )
 
 
-def _read(held: Cells) -> tuple[Numeric, Reals, NDArray[np.bool_]]:
+def _read(held: Texts) -> tuple[Numeric, Reals, NDArray[np.bool_]]:
     """The texts as numbers, in the notation that understands most of them."""
     sign = next(
         (s for s in SIGNS if any(text.startswith(s) or text.endswith(s) for text in held.texts)), None
@@ -363,13 +353,13 @@ def _number_markers(numbers: Reals) -> tuple[str, ...]:
     return markers if len(markers) == len(negative) and len(numbers) > len(negative) else ()
 
 
-def _is_id(held: Cells, values: Reals) -> bool:
+def _is_id(held: Texts, values: Reals) -> bool:
     """Whether whole numbers number the rows."""
     apart = len(values) == held.rows >= SOME_ROWS
     return apart and bool(IDS.search(held.name) or values.max() - values.min() + 1 == len(values))
 
 
-def _decimals(held: Cells, kept: NDArray[np.bool_]) -> int | None:
+def _decimals(held: Texts, kept: NDArray[np.bool_]) -> int | None:
     """The most decimals that are written, where they are few."""
     texts = [text for text, keep in zip(held.texts, kept, strict=True) if keep]
     found = [re.search(r"[.,](\d+)\D*$", text) for text in texts]
@@ -377,7 +367,7 @@ def _decimals(held: Cells, kept: NDArray[np.bool_]) -> int | None:
     return most if 0 < most <= 4 and not any("e" in text.lower() for text in texts) else None
 
 
-def _categorical(held: Cells) -> Categorical | LeftOut:
+def _categorical(held: Texts) -> Categorical | LeftOut:
     numbers, junk = numbers_of(pa.array(held.texts, pa.string()), held.name)
     coded = not junk.all() and all(
         text in (*MARKERS, "N") for text, odd in zip(held.texts, junk, strict=True) if odd
@@ -405,7 +395,7 @@ def _categorical(held: Cells) -> Categorical | LeftOut:
     return Categorical(held.name, tuple(values), ordered=ordered, **place)
 
 
-def _why_many(held: Cells) -> str:
+def _why_many(held: Texts) -> str:
     """Why a column of very many texts is left out."""
     lengths = np.array([len(text) for text in held.texts])
     if all(text.isdecimal() for text in held.texts) and len(set(lengths.tolist())) == 1:

@@ -45,6 +45,8 @@ from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type, taken
 from dualquery.table.schema import Schema
 
+BINS = 64  # of persons: each is encoded at once
+
 
 def encode(source: AnyTable, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
     """The records of a table; a cell without a place in the schema is an error that says how to make one.
@@ -162,9 +164,6 @@ def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
         key = key[np.append(True, key[1:] != key[:-1])]
     start = np.searchsorted(key, np.arange(rows + 1) * column.count)
     return SparseItems(start.astype(np.int64), (key % column.count).astype(np.int32))
-
-
-BINS = 64  # of persons: each is encoded at once
 
 
 def record_blocks(

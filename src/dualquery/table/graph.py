@@ -37,16 +37,9 @@ from dualquery.table.toml_text import listed, only, optional, quoted, required, 
 VERTEX = "vertex"
 MOST_VERTICES = 10_000_000
 MOST_WEIGHT = 10_000
-KEYS = (
-    "directed",
-    "first",
-    "heaviest",
-    "source",
-    "target",
-    "vertices",
-    "weight",
-    "codes",
-)  # the last in complete schemas
+KEYS: dict[str, Callable[[object], Any]] = {
+    "source": text, "target": text, "directed": truth, "weight": text, "heaviest": whole,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,16 +102,13 @@ class Graph(Domain):
     @classmethod
     def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Graph:
         """The graph of [graph] and of the attributes of its vertices."""
-        only(section, "[graph]", {*KEYS})
+        only(section, "[graph]", {*KEYS, "vertices", "first", "codes"})  # codes in complete schemas
         if ("weight" in section) != ("heaviest" in section):
             raise SchemaError(
                 "[graph]: 'weight' names a column and 'heaviest' is a whole number; give both or none"
             )
         names, held = _vertices(section, columns, folder)
-        kinds = {"source": text, "target": text, "weight": text, "heaviest": whole, "directed": truth}
-        given = {
-            key: required(section, "[graph]", key, kind) for key, kind in kinds.items() if key in section
-        }
+        given = {key: required(section, "[graph]", key, KEYS[key]) for key in KEYS if key in section}
         return graph_of(names, **given, held=held)
 
     def sections(self, write: Callable[[Column], str]) -> list[str]:

@@ -38,6 +38,20 @@ from dualquery.table.toml_text import quoted
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _EXACT = 2.0**53  # from here on floats skip whole numbers
+FEW = 20  # ids of places and kinds: regions, products
+EACH = 100  # rows: an id with more is rather that of a place, unless its name says otherwise
+_PERSON = (
+    r"(patient|person|subject|client|customer|participant|respondent|employee|student|pupil|member|donor|user|"
+    r"household|hh)"
+)
+_SHORT = r"(subj|cust|resp|emp|family|case|account|card)"
+_ID = r"(id|key|uuid|guid|code)"
+PERSONS = re.compile(
+    rf"id|ids|uuid|guid|ssn|pid|uid|({_PERSON}|{_SHORT})[_\W]?{_ID}|id[_\W]?{_PERSON}", re.IGNORECASE
+)
+IDS = re.compile(
+    rf"(?i:(^|[_\W])(id|ids|nr|no|number|key|uuid|guid|ssn|serial)$|^id[_\W]|^{_PERSON}$)|[a-z](Id|ID)$|^id(?=[A-Z])"
+)
 
 
 def check_unit(domain: Domain, unit: str | None, *, long: bool, drops_rows: bool) -> None:
@@ -173,23 +187,6 @@ def baskets(owners: Owners, items: SparseItems, count: int) -> SparseItems:
     key = np.unique(np.repeat(basket, np.diff(items.start)) * count + items.ids)
     start = np.searchsorted(key, np.arange(len(present) + 1) * count)
     return SparseItems(start.astype(np.int64), (key % count).astype(np.int32))
-
-
-FEW = 20  # ids of places and kinds: regions, products
-EACH = 100  # rows: an id with more is rather that of a place, unless its name says otherwise
-
-_PERSON = (
-    r"(patient|person|subject|client|customer|participant|respondent|employee|student|pupil|member|donor|user|"
-    r"household|hh)"
-)
-_SHORT = r"(subj|cust|resp|emp|family|case|account|card)"
-_ID = r"(id|key|uuid|guid|code)"
-PERSONS = re.compile(
-    rf"id|ids|uuid|guid|ssn|pid|uid|({_PERSON}|{_SHORT})[_\W]?{_ID}|id[_\W]?{_PERSON}", re.IGNORECASE
-)
-IDS = re.compile(
-    rf"(?i:(^|[_\W])(id|ids|nr|no|number|key|uuid|guid|ssn|serial)$|^id[_\W]|^{_PERSON}$)|[a-z](Id|ID)$|^id(?=[A-Z])"
-)
 
 
 def looks_like_id(name: str) -> bool:

@@ -26,7 +26,7 @@ import numpy as np
 
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
-from dualquery.queries.group import Group, Predicates, negative, padded, positive
+from dualquery.queries.group import Group, Predicates, padded
 from dualquery.queries.language import vocabulary
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.formula import (
@@ -315,7 +315,7 @@ def _conjunctions(domain: Domain, queries: list[Query]) -> Conjunctions:
         row = []
         for attribute, values, negated in query.literals:
             number = numbers.setdefault((attribute, values), len(numbers))
-            row.append(negative(number) if negated else positive(number))
+            row.append(2 * number + negated)
         rows.append(tuple(row))
     complement = np.array([query.complement for query in queries])
     return Conjunctions(

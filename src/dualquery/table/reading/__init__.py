@@ -37,7 +37,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from dualquery.errors import DataError
-from dualquery.register import Registry
+from dualquery.registry import Registry
 from dualquery.table.reading.arrow import ARROW, FRAME, PARQUET
 from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
 from dualquery.table.reading.mixed import BOOK, JSON

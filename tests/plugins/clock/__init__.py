@@ -1,0 +1,1 @@
+"""A mechanism, a kind of table and a source for dualquery."""
