@@ -8,8 +8,10 @@ A constant is a name in capitals that is given a number at the top of a module o
 mechanisms/shares.py. Its module is read with the number changed, in a process of its own, and every release is made
 with the same seeds as without the change. Shown is by how much the mean error of the workload's questions changes,
 with the standard error over the seeds; `=` says that the released rows are the same, bit by bit. The rule: a constant
-stays that moves some row by more than ½%. Limits of memory and time, what only predicts an error or words it, and
-what compiled loops hold are left out; docs/benchmarks/constants.csv keeps the last run.
+stays that moves some row by more than ½%, and by more than two standard errors. (What only shifts the stream of
+noise, as shares.ROOM does, already shows 1 or 2% with two seeds.) Limits of memory and time, what only predicts an
+error or words it, and what compiled loops hold are left out. docs/benchmarks/constants.csv keeps the last run: of
+some constants, among them those that went because of it.
 """
 
 from __future__ import annotations
@@ -239,15 +241,15 @@ def errors(change: tuple[Path, str, float] | None, cases: Sequence[str], seeds: 
     return found
 
 
-def compared(plain: Sequence[tuple[float, str]], changed: Any) -> tuple[str, float]:
-    """The change in percent, with its standard error, as it is shown; and its size."""
+def compared(plain: Sequence[tuple[float, str]], changed: Any) -> tuple[str, bool]:
+    """The change in percent, with its standard error, as it is shown; and whether it is one."""
     if isinstance(changed, str):
-        return changed, math.inf
+        return changed, True
     if [rows for _, rows in plain] == [rows for _, rows in changed]:
-        return "=", 0.0
+        return "=", False
     changes = [100 * (there / here - 1) for (here, _), (there, _) in zip(plain, changed, strict=True)]
     spread = stdev(changes) / math.sqrt(len(changes)) if len(changes) > 1 else math.nan
-    return f"{fmean(changes):+.1f} ± {spread:.1f}", abs(fmean(changes))
+    return f"{fmean(changes):+.1f} ± {spread:.1f}", abs(fmean(changes)) > max(0.5, 2 * spread)
 
 
 def main() -> None:
@@ -268,7 +270,7 @@ def main() -> None:
         print(f"{case:<18}{fmean(error for error, _ in found):.5f}", flush=True)
     with options.out.open("w", newline="", encoding="utf-8") as file:
         kept = csv.writer(file)
-        kept.writerow(["constant", "row", "halved, %", "doubled, %", "moves"])
+        kept.writerow(["constant", "row", "halved, %", "doubled, %", "moves", "seeds"])
         for name in some:
             path = every[name]
             room = path.relative_to(SOURCE).with_suffix("").as_posix()
@@ -277,8 +279,8 @@ def main() -> None:
             ]
             for case in ROOMS[room]:
                 shown = [compared(plain[case], each[case]) for each in found]
-                moves = "yes" if max(size for _, size in shown) > 0.5 else "no"
-                kept.writerow([name, case, *(words for words, _ in shown), moves])
+                moves = "yes" if any(moved for _, moved in shown) else "no"
+                kept.writerow([name, case, *(words for words, _ in shown), moves, len(options.seeds)])
                 print(f"{name:<44}{case:<18}{shown[0][0]:>16}{shown[1][0]:>16}  {moves}", flush=True)
             file.flush()
 

@@ -17,7 +17,7 @@ from dualquery.audits import sessions
 from dualquery.audits.audit import audit
 from dualquery.audits.case import ALONE, REPLACED, Case, Verdict
 from dualquery.audits.curator import exact_hazard
-from dualquery.audits.sessions import SlotSession
+from dualquery.audits.sessions import slot_session
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.ledger import Ledger
@@ -137,13 +137,13 @@ class Doubled(_Drawn):
 def not_scaled_with_the_cutoff(patch: Patch) -> None:
     """An epoch that closes after a hundred "above", with the noise and at the price of one that closes after one."""
 
-    def exceeds(self: OpenEpoch, x: int) -> bool:
-        above = bool(abs(x) + self._noise(self._law.query_scale) >= self._noisy_threshold)
-        self._above = getattr(self, "_above", 0) + above
+    def draw(self: OpenEpoch, x: Any, entropy: Any) -> Found | None:
+        found = self._law.draw(x, entropy, self._noise)
+        self._above = getattr(self, "_above", 0) + (found is not None)
         self._closed = self._above == 100
-        return above
+        return found
 
-    patch.setattr(OpenEpoch, "exceeds", exceeds)
+    patch.setattr(OpenEpoch, "draw", draw)
 
 
 def kept_threshold(patch: Patch) -> None:
@@ -163,7 +163,7 @@ def kept_threshold(patch: Patch) -> None:
     patch.setattr(Epochs, "pay", pay)
 
 
-SLOTTED = sampled(SlotSession(ALONE).sampler)
+SLOTTED = sampled(slot_session(ALONE).sampler)
 FLIGHT = HazardTest(Fraction(3, 10), threshold=20, order=2)  # cheap enough for eight slots
 # Answers so rough that a session could have two hundred of them, if only one epoch were paid for.
 MANY_ANSWERS = sessions.Session(
@@ -171,18 +171,18 @@ MANY_ANSWERS = sessions.Session(
     Budget(epsilon=1.2, delta=0.0, neighbours=REPLACED.neighbours, accounting=Accounting.PURE),
     lambda: Epochs(sessions.VECTOR),
     Laplace(Fraction(1000)),
-    ((0, 0),) * 80 + ((1, 0),) * 80,
+    sessions.queries(*((0, 0),) * 80 + ((1, 0),) * 80),
 )
 OPPOSED = ((0, 0),) * 80 + ((1, 0),) * 80
 UNENDING = sampled(sessions.epoch_session(REPLACED, OPPOSED, 1).sampler)
 TWINS = [
     Twin("no cap on fires", no_cap_on_fires, SLOTTED, 200),
     Twin("tests after the fire", serves_after_the_fire, SLOTTED, 200),
-    Twin("ten tests in flight", ten_in_flight, sampled(SlotSession(ALONE, 20, 100, FLIGHT).sampler), 700),
+    Twin("ten tests in flight", ten_in_flight, sampled(slot_session(ALONE, 20, 100, FLIGHT).sampler), 700),
     Twin(
         "the tested value is the answer",
         the_tested_value_is_the_answer,
-        sampled(SlotSession(REPLACED).sampler),
+        sampled(slot_session(REPLACED).sampler),
         200,
     ),
     Twin(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 
 from dualquery.audits.audit import all_cases, audit
 from dualquery.audits.case import Case, Verdict
 from dualquery.mechanisms.wishes import MECHANISMS
+from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries.countable import Bound
-from dualquery.queries.cuts import CoarseEdges
-from dualquery.queries.distances import Distances, Knots
-from dualquery.queries.group import Listed
 
 SEED = 2014
 STATISTICS = ("cuts", "degrees", "blocks and pairs", "distances", "knots", "lists")
@@ -35,17 +33,13 @@ def test_what_is_measured_of_special_tables_holds_nearly_to_its_claim(case: Case
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.mechanism)
 def test_half_of_a_sensitivity_is_caught(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the same measurement, priced as if a record moved half as much."""
-    for kind in (CoarseEdges, Knots, Listed, Distances):
+    true = Neighbours.sensitivity
 
-        def half(self: object, true: Callable[[object], Bound] = kind.bound) -> Bound:
-            alone, apart = (
-                (max(1, l1 // 2), max(1, l2 // 4)) for l1, l2 in (true(self).alone, true(self).apart)
-            )
-            return Bound(alone, apart)
+    def half(self: Neighbours, bound: Bound) -> Sensitivity:
+        whole = true(self, bound)
+        return Sensitivity(Fraction(whole.l1, 2), Fraction(whole.l2_squared, 4))  # type: ignore[arg-type]
 
-        monkeypatch.setattr(kind, "bound", half)
-    if case.mechanism == "measure: lists":
-        pytest.skip("half of one record is no whole number")
+    monkeypatch.setattr(Neighbours, "sensitivity", half)
     (finding,) = audit([case], quick=True, seed=SEED).findings
     assert finding.verdict is Verdict.BROKEN
 

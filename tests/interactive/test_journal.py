@@ -18,9 +18,9 @@ from dualquery.interactive.journal import (
     Burned,
     Charged,
     Closed,
-    Entry,
     Fired,
     Fixed,
+    JournalEntry,
     MemoryJournal,
     Opened,
     Planned,
@@ -35,7 +35,7 @@ from dualquery.interactive.opening import first_release
 from dualquery.table.records import Records
 from tests.interactive.conftest import BUDGET, DOMAIN, records, release_of
 
-ENTRIES: list[Entry] = [
+ENTRIES: list[JournalEntry] = [
     Planned(7),
     Opened(1, "d", "r", 10, "1.0", "1e-06", "replace", 22, 100, 0, "{}"),
     Prepaid(1, 5),
@@ -68,12 +68,12 @@ def with_surprises(
     )
 
 
-def spent(entries: Iterable[Entry]) -> int:
+def spent(entries: Iterable[JournalEntry]) -> int:
     return sum(e.units for e in entries if isinstance(e, Planned | Opened | Prepaid | Charged))
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.kind)
-def test_an_entry_is_one_line_and_back(entry: Entry) -> None:
+def test_an_entry_is_one_line_and_back(entry: JournalEntry) -> None:
     line = written(entry)
     assert "\n" not in line
     assert line.isascii()
@@ -282,7 +282,7 @@ def test_nothing_is_read_before_the_payment_is_durable_nor_told_before_the_outco
     class Watched(MemoryJournal):
         durable = 0
 
-        def append(self, *entries: Entry) -> int:
+        def append(self, *entries: JournalEntry) -> int:
             diary.extend(f"append {entry.kind}" for entry in entries)
             return super().append(*entries)
 
@@ -320,7 +320,7 @@ def test_a_journal_that_fails_stops_everything_and_tells_nothing(failing: str, a
     class Full(MemoryJournal):
         full = False
 
-        def append(self, *entries: Entry) -> int:
+        def append(self, *entries: JournalEntry) -> int:
             if self.full and failing == "append":
                 raise OSError("no space left")
             return super().append(*entries)

@@ -147,7 +147,7 @@ def test_a_question_that_was_tested_is_told_again_without_another_test(open_tabl
         online._curator._counter.true_counts(None)
     # A stricter test is a new one, and so is any test once the hypothesis has moved.
     online._curator._counter.true_counts = counts
-    strict = online.rule.tolerances[0]
+    strict = online.rule.tolerances()[0]
     assert online.quote("sex = m", tolerance=strict).most.units == online.price.units
     assert online.ask("sex = m", tolerance=strict).bound == strict
     assert online.quote("sex = m", tolerance=strict).most.units == 0

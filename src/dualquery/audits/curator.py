@@ -241,19 +241,15 @@ def eight_draws() -> Sampler:
     return drawn(REPLACED, offsets, epsilon=2 * EPSILON, draws=8)
 
 
-def _gaussian_noise(budget: Budget) -> Callable[[Sensitivity], Noise]:
+def gaussian_case(pair: Pair, accounting: Accounting) -> Case:
+    budget = Budget(epsilon=1.0, delta=0.05, neighbours=pair.neighbours, accounting=accounting)
+
     def noise_of(moved: Sensitivity) -> Noise:
         return Gaussian(smallest_gaussian_scale(budget, [Gaussian(Fraction(1)).event(moved)]))
 
-    return noise_of
-
-
-def gaussian_case(pair: Pair, accounting: Accounting) -> Case:
-    budget = Budget(epsilon=1.0, delta=0.05, neighbours=pair.neighbours, accounting=accounting)
-    sampler = measured(pair, SAME.groups[0], budget, _gaussian_noise(budget), block=2000)
-    return Case(
-        f"measure: counts, Gaussian by {accounting}", pair.words, sampler, quick=20_000, long=1_000_000
-    )
+    sampler = measured(pair, SAME.groups[0], budget, noise_of, block=2000)
+    name = f"measure: counts, Gaussian by {accounting}"
+    return Case(name, pair.words, sampler, quick=20_000, long=1_000_000)
 
 
 def _measurements() -> list[tuple[str, Pair, Countable]]:
@@ -280,27 +276,19 @@ def _measurements() -> list[tuple[str, Pair, Countable]]:
     ]
 
 
-def measurements(of: Sequence[tuple[str, Pair, Countable]]) -> list[Case]:
-    """Laplace noise on statistics, each between the neighbours that move it most."""
-    return [
-        Case(
-            f"measure: {name}",
-            pair.words,
-            measured(pair, statistic, pure(pair), laplace),
-            quick=20_000,
-            long=1_000_000,
-        )
-        for name, pair, statistic in of
-    ]
-
-
 def cases() -> list[Case]:
     """Every statistic and every score, each between the neighbours that move it most."""
-    found = measurements(_measurements())
+    quick, long = 20_000, 1_000_000
+    found = [
+        Case(
+            f"measure: {name}", pair.words, measured(pair, each, pure(pair), laplace), quick=quick, long=long
+        )
+        for name, pair, each in _measurements()
+    ]
     few = measured(ALONE, number_of_records(BITS), pure(ALONE), laplace, block=FEW)
     found += [
         Case("measure: number of records, few draws", ALONE.words, few, quick=20_000, long=400_000),
-        Case("measure: two in a row", REPLACED.words, twice(REPLACED, OPPOSED), quick=20_000, long=1_000_000),
+        Case("measure: two in a row", REPLACED.words, twice(REPLACED, OPPOSED), quick=quick, long=long),
         gaussian_case(ALONE, Accounting.GAUSSIAN),
         gaussian_case(ALONE, Accounting.ZCDP),
     ]
@@ -311,9 +299,7 @@ def cases() -> list[Case]:
     for pair in (REPLACED, MANY):
         tables = table_errors(pair)
         found.append(Case("select: tables", pair.words, exact=exact_selection(pair, tables, EPSILON)))
-    found.append(
-        Case("select: eight draws", REPLACED.words, eight_draws(), quick=20_000, long=400_000),
-    )
+    found.append(Case("select: eight draws", REPLACED.words, eight_draws(), quick=20_000, long=400_000))
     return found
 
 

@@ -7,7 +7,7 @@ over and over, each test paid for by a slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,11 +19,11 @@ from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, ThresholdLaw
-from dualquery.privacy.events import GaussianMeasurement
+from dualquery.privacy.events import Concentrated, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
-from dualquery.privacy.thresholds import Epochs, HazardTest, Slot, SparseVector
+from dualquery.privacy.thresholds import Epochs, FarSide, Found, HazardTest, Slot, SparseVector
 from dualquery.queries.countable import Countable
 from dualquery.queries.derived import Multiplied
 from dualquery.queries.group import Group
@@ -41,88 +41,92 @@ def remembered(counts: Group) -> Countable:
     return Multiplied(counts, 1, kept=True)
 
 
-def _shown(said: str, answer: float, /, **more: float | str) -> Shown:
-    """What a session shows: a letter a test, a dot for silence; and the first answer."""
-    usual = {"pattern": said, "fires": _fires(said), "tests": float(len(said)), "first answer": answer}
-    return {**usual, **more}
-
-
-def _fires(pattern: str) -> float:
-    return float(len(pattern) - pattern.count("."))
-
-
 @dataclass(frozen=True)
 class Session:
-    """The analyst's questions, in order, until the budget ends: queries of `OPPOSED`, each with a hypothesis."""
+    """The analyst's questions, in order, until the budget ends, each with its hypotheses; one law for all."""
 
     pair: Pair
     budget: Budget
     law: Callable[[], ThresholdLaw]
     noise: Noise
-    questions: tuple[tuple[int, int], ...]
+    questions: Sequence[tuple[Countable, Integers | int]]
 
     def sampler(self) -> Sampler:
-        asked = [
-            (remembered(OPPOSED.groups[0].take(np.array([query]))), hypothesis)
-            for query, hypothesis in self.questions
-        ]
-
         def begin(side: int, entropy: Entropy) -> Callable[[Ledger], Shown]:
             counter = MemoryCounter(self.pair.tables[side])
-            return lambda ledger: self._held(Curator(counter, ledger, entropy), asked)
+            return lambda ledger: self._held(Curator(counter, ledger, entropy))
 
         return repeated(self.budget, begin)
 
-    def _held(self, curator: Curator, asked: list[tuple[Countable, int]]) -> Shown:
-        law, said, value, half = self.law(), "", NOTHING, len(asked) // 2
-        for statistic, hypothesis in asked:
+    def _held(self, curator: Curator) -> Shown:
+        """One session: for every test a dot for silence, else which number fired and on which side; the answer."""
+        law, said, value, half = self.law(), "", NOTHING, len(self.questions) // 2
+        for statistic, hypotheses in self.questions:
             try:
-                surprise = curator.exceeds(statistic, hypothesis, law=law, noise=self.noise)
+                surprise = curator.exceeds(statistic, hypotheses, law=law, noise=self.noise)
             except BudgetError:
                 break
-            said += "." if surprise is None else surprise.found.side.name[4:5] or surprise.found.side.name[0]
+            said += "." if surprise is None else _LETTERS[surprise.found.side][surprise.found.cell]
             if surprise is not None and value == NOTHING:
-                value = float(surprise.noisy[0])
-        turned = _fires(said[:half]) - _fires(said[half:])
-        return _shown(said, value, **{"fires, first half less second": turned})
+                value = float(surprise.noisy[0] - surprise.noisy[1:].sum())
+        fires = [float(len(part) - part.count(".")) for part in (said[:half], said[half:])]
+        second = float(sum(said.count(letters[1]) for letters in _LETTERS.values()))
+        return {
+            "pattern": said,
+            "beginning": said[:12],
+            "fires": sum(fires),
+            "tests": float(len(said)),
+            "fires, first half less second": fires[0] - fires[1],
+            "fires of the first cell": sum(fires) - second,
+            "fires of the second cell": second,
+            "first answer": value,
+        }
 
 
-TABLE = remembered(Tables(BITS, ((0,),)))
+_LETTERS = {
+    FarSide.TOO_LOW: "lL",
+    FarSide.TOO_HIGH: "hH",
+    FarSide.FAR: "fF",
+}  # of the first cell, and of the second
 
 
-@dataclass(frozen=True)
-class SlotSession:
-    """One table, asked so many times at the most, one record beyond the threshold in a cell that a record moves."""
+class Slots:
+    """One slot after another, each paid when it is first needed: a law, as `Epochs` is."""
 
-    pair: Pair
-    off: int = 13  # by how much the hypothesis of the second cell is off, in records
-    tests: int = 60
-    test: HazardTest | SparseVector = HazardTest(Fraction(1, 2), threshold=12, order=2)
+    def __init__(self, test: HazardTest | SparseVector) -> None:
+        self._test = test
+        self._slot: Slot | None = None
+        self.sensitivity = test.sensitivity
 
-    def sampler(self) -> Sampler:
-        def begin(side: int, entropy: Entropy) -> Callable[[Ledger], Shown]:
-            counter = MemoryCounter(self.pair.tables[side])
-            hypotheses = TABLE.counts(self.pair.tables[0]) - np.array([0, self.off])
-            return lambda ledger: self._held(Curator(counter, ledger, entropy), hypotheses)
+    def pay(
+        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
+    ) -> Callable[[Integers], Found | None]:
+        if self._slot is None or self._slot.closed:
+            self._slot = Slot(ledger, self._test.event, GaussianMeasurement(Fraction(1), LOUD))
+        return self._slot.law(self._test).pay(ledger, entropy, follow_up)
 
-        return repeated(hazard_budget(self.pair.neighbours), begin)
 
-    def _held(self, curator: Curator, hypotheses: Integers) -> Shown:
-        said, value, slot = "", NOTHING, None
-        noise = Gaussian(LOUD * curator.neighbours.sensitivity(TABLE.bound()).l2_squared)
-        while len(said) < self.tests:
-            try:
-                if slot is None or slot.closed:
-                    slot = Slot(curator.ledger, self.test.event, GaussianMeasurement(Fraction(1), LOUD))
-                law = slot.law(self.test)
-                surprise = curator.exceeds(TABLE, hypotheses, law=law, noise=noise)
-            except BudgetError:
-                break
-            said += "." if surprise is None else str(surprise.found.cell)
-            if surprise is not None and value == NOTHING:
-                value = float(surprise.noisy[0] - surprise.noisy[-1])
-        cells = {"fires of the first cell": said.count("0"), "fires of the second cell": said.count("1")}
-        return _shown(said, value, pattern=said[:12], **{name: float(each) for name, each in cells.items()})
+TABLE_TEST = HazardTest(Fraction(1, 2), threshold=12, order=2)
+
+
+def slot_session(
+    pair: Pair,
+    off: int = 13,
+    tests: int = 60,
+    test: HazardTest | SparseVector = TABLE_TEST,
+) -> Session:
+    """One table over and over, one record beyond the threshold in a cell that a record moves, paid for by slots."""
+    table = remembered(Tables(BITS, ((0,),)))
+    hypotheses = table.counts(pair.tables[0]) - np.array([0, off])
+    noise = Gaussian(LOUD * pair.neighbours.sensitivity(table.bound()).l2_squared)
+    budget = hazard_budget(pair.neighbours)
+    return Session(pair, budget, lambda: Slots(test), noise, [(table, hypotheses)] * tests)
+
+
+def queries(*asked: tuple[int, int]) -> list[tuple[Countable, Integers | int]]:
+    """Queries of `OPPOSED`, each with a hypothesis."""
+    known = {query: remembered(OPPOSED.groups[0].take(np.array([query]))) for query, _ in asked}
+    return [(known[query], hypothesis) for query, hypothesis in asked]
 
 
 def hazard_budget(neighbours: Neighbours) -> Budget:
@@ -136,7 +140,7 @@ TEST = HazardTest(Fraction(1, 2), threshold=4, order=2)
 
 def hazard_session(tests: int = 80) -> Session:
     """The same question over and over, one record beyond the threshold, where a test tells the most."""
-    return Session(ALONE, HAZARD_BUDGET, lambda: TEST, Gaussian(LOUD), ((0, -5),) * tests)
+    return Session(ALONE, HAZARD_BUDGET, lambda: TEST, Gaussian(LOUD), queries(*((0, -5),) * tests))
 
 
 VECTOR = SparseVector(Fraction(1), threshold=1)
@@ -147,31 +151,24 @@ UP_AND_DOWN = ((0, 0), (1, 0))  # a record that falls from one query moves into 
 def epoch_session(pair: Pair, questions: tuple[tuple[int, int], ...], number: int) -> Session:
     """A pure budget for so many epochs and their answers."""
     budget = pure(pair, number * (VECTOR.epsilon + ANSWER))
-    return Session(pair, budget, lambda: Epochs(VECTOR), Laplace(1 / ANSWER), questions)
+    return Session(pair, budget, lambda: Epochs(VECTOR), Laplace(1 / ANSWER), queries(*questions))
 
 
 def cases() -> list[Case]:
     """The law of one test exactly, and whole sessions; a record that is there or not, and one that moves."""
-    sessions = {
-        "hazard test, 80 questions": (hazard_session(), 1000, 40_000),
-        "sparse vector, one epoch": (epoch_session(REPLACED, UP_AND_DOWN, 1), 4000, 100_000),
-        "sparse vector, two epochs": (epoch_session(ALONE, ((0, 0),) * 12, 2), 1500, 30_000),
-    }
+    half = SparseVector(Fraction(1, 2), threshold=2)
+    sessions = [
+        ("hazard test, 80 questions", hazard_session(), 1000, 40_000),
+        ("sparse vector, one epoch", epoch_session(REPLACED, UP_AND_DOWN, 1), 4000, 100_000),
+        ("sparse vector, two epochs", epoch_session(ALONE, ((0, 0),) * 12, 2), 1500, 30_000),
+        ("whole table", slot_session(ALONE), 600, 20_000),
+        ("whole table", slot_session(REPLACED), 600, 20_000),
+        ("whole table, sparse vector", slot_session(REPLACED, off=3, test=half), 600, 20_000),
+    ]
     return [
         Case("exceeds: hazard test", "every count and its neighbours", exact=exact_hazard(TEST)),
         *(
             Case(f"exceeds: {name}", each.pair.words, each.sampler(), quick=quick, long=long)
-            for name, (each, quick, long) in sessions.items()
-        ),
-        *(
-            Case("exceeds: whole table", pair.words, SlotSession(pair).sampler(), quick=600, long=20_000)
-            for pair in (ALONE, REPLACED)
-        ),
-        Case(
-            "exceeds: whole table, sparse vector",
-            REPLACED.words,
-            SlotSession(REPLACED, off=3, test=SparseVector(Fraction(1, 2), threshold=2)).sampler(),
-            quick=600,
-            long=20_000,
+            for name, each, quick, long in sessions
         ),
     ]

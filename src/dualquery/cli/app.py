@@ -9,11 +9,10 @@ import typer
 from dualquery import __version__
 from dualquery.cli.ask import ask
 from dualquery.cli.audit import audit
-from dualquery.cli.degrees import degrees
 from dualquery.cli.demo import demo
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
-from dualquery.cli.release import plan, release
+from dualquery.cli.release import degrees, plan, release
 from dualquery.cli.released import answer, evaluate, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft

@@ -9,7 +9,6 @@ import typer
 from dualquery.cli.flags import JsonFlag, QuietFlag
 
 if TYPE_CHECKING:
-    from dualquery.audits.audit import Audit
     from dualquery.audits.case import Finding
 
 
@@ -59,25 +58,24 @@ def audit(
     if json:
         output.print_json(found.to_json())
     elif not quiet:
-        print_audit(found)
+        columns = [
+            "mechanism",
+            "neighbours",
+            "claimed ε (δ)",
+            "proven ε",
+            "ratio",
+            "runs",
+            "seen in",
+            "verdict",
+        ]
+        title = f"What an adversary can prove, at {found.confidence:.1%} confidence over all cases"
+        output.print_table(title, columns, [_row(each) for each in found.findings])
+        broken, all_of_them = len(found.broken), len(found.findings)
+        print(
+            f"{broken} of {all_of_them} claims are broken." if broken else f"All {all_of_them} claims hold."
+        )
     if found.broken:
         raise typer.Exit(1)
-
-
-def print_audit(found: Audit) -> None:
-    """One line a case, then what it means."""
-    from dualquery.cli import output
-
-    columns = ["mechanism", "neighbours", "claimed ε (δ)", "proven ε", "ratio", "runs", "seen in", "verdict"]
-    output.print_table(
-        f"What an adversary can prove, at {found.confidence:.1%} confidence over all cases",
-        columns,
-        [_row(each) for each in found.findings],
-    )
-    if found.broken:
-        print(f"{len(found.broken)} of {len(found.findings)} claims are broken.")
-    else:
-        print(f"All {len(found.findings)} claims hold.")
 
 
 def _row(each: Finding) -> list[str]:

@@ -1,7 +1,4 @@
-"""`dualquery serve`: init, run, status, log, and the tokens.
-
-`dualquery serve token add`, `rotate`, `revoke` and `list`.
-"""
+"""`dualquery serve`: init, run, status, log; and token: add, rotate, revoke, list."""
 
 from __future__ import annotations
 
@@ -134,16 +131,16 @@ def list_all(service: ServiceFlag = Path("service.toml"), json: JsonFlag = False
 
     storage, witness = _ledger(service)
     holders = tokens.known(storage, witness).everybody
-    rows = [
-        {"name": h.name, "role": h.role, "quota": f"{float(h.quota):g}", "added": h.added, "expires": h.expires,
-         "revoked": h.revoked}
-        for h in holders
-    ]  # fmt: skip
-    if json:
-        output.print_json([{**row, "quota": float(row["quota"])} for row in rows])
-        return
     heads = ["name", "role", "quota", "added", "expires", "revoked"]
-    output.print_table("Tokens", heads, [[row[head] or "no" for head in heads] for row in rows])
+    if json:
+        rows = [
+            {**{head: getattr(each, head) for head in heads}, "quota": float(each.quota)} for each in holders
+        ]
+        output.print_json(rows)
+        return
+    shown = [[f"{float(each.quota):g}" if head == "quota" else getattr(each, head) or "no" for head in heads]
+             for each in holders]  # fmt: skip
+    output.print_table("Tokens", heads, shown)
 
 
 def _ledger(service: Path) -> tuple[Storage, Witness]:
@@ -163,7 +160,7 @@ token.command("list")(list_all)
 
 
 if TYPE_CHECKING:
-    from dualquery.service.settings import Settings
+    pass
 
 ServiceArgument: TypeAlias = Annotated[
     Path, typer.Argument(metavar="SERVICE", help="The file that `dualquery serve init` wrote.")
@@ -317,19 +314,16 @@ def init(
             progress=progress,
         )
     if not quiet:
-        output.print_facts(_begun(made, out))
-
-
-def _begun(made: Settings, out: Path) -> dict[str, str]:
-    """What there is now, and what to do next."""
-    return {
-        "service": str(out),
-        "dataset": made.dataset,
-        "privacy": f"ε = {made.epsilon:g}, δ = {made.delta:g}, neighbours {made.neighbours}",
-        "release": str(made.path(made.release)),
-        "ledger": made.ledger,
-        "next": f"dualquery serve token add NAME --service {out}, then dualquery serve {out}",
-    }
+        output.print_facts(
+            {
+                "service": str(out),
+                "dataset": made.dataset,
+                "privacy": f"ε = {made.epsilon:g}, δ = {made.delta:g}, neighbours {made.neighbours}",
+                "release": str(made.path(made.release)),
+                "ledger": made.ledger,
+                "next": f"dualquery serve token add NAME --service {out}, then dualquery serve {out}",
+            }
+        )
 
 
 def run(

@@ -51,9 +51,7 @@ LARGE = 30.0  # a cell of so many deviations gets half of what the temperature t
 
 @dataclass(frozen=True)
 class PairTargets:
-    """What rows should answer: one-way tables, pairs as they are likely to be, and the noise (τ) of a pair's
-    cell.
-    """
+    """What rows should answer: one-way tables, pairs as they are likely to be, and the noise (τ) of a pair's cell."""
 
     measured: MeasuredTables
     ones: Mapping[int, Cells]

@@ -64,8 +64,7 @@ class Targets:
                 self._add(subset, 0.0, sign * weight / left_out)
 
     def add_lean(self, members: Set, logarithms: Cells, temperature: float) -> None:
-        """Let rows lean to exp(logarithms) over a table: at this temperature (in fractions), without any
-        pull.
+        """Let rows lean to exp(logarithms) over a table: at this temperature (in fractions), without any pull.
 
         The gain of a row is compared with temperature · N times logarithms, so that a constant pull is a
         factor of the distribution from which rows are drawn.

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from threading import Lock
-from typing import Any, ClassVar, Protocol, TypeAlias, Union, get_args
+from typing import ClassVar, Protocol
 
 from dualquery.errors import LedgerError
 
@@ -21,22 +21,28 @@ LONGEST_NOTE = 500
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A release will be made for this table, and is paid for. Nothing is counted before this is durable."""
+class JournalEntry:
+    """One change of state. Its kind is the name of its class in small letters."""
 
-    kind: ClassVar[str] = "planned"
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = cls.__name__.lower()
+
+
+@dataclass(frozen=True)
+class Planned(JournalEntry):
+    """A release will be made for this table, and is paid for. Nothing is counted before this is durable."""
 
     units: int
 
 
 @dataclass(frozen=True)
-class Opened:
+class Opened(JournalEntry):
     """What is asked about, under which promise, by which rule: the first entry, or the one behind `Planned`.
 
     Every later opening must say the same.
     """
-
-    kind: ClassVar[str] = "opened"
 
     format: int
     domain: str  # digests
@@ -52,20 +58,16 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Prepaid:
+class Prepaid(JournalEntry):
     """One fire and its measurement, paid for. No test is drawn before this is durable."""
-
-    kind: ClassVar[str] = "prepaid"
 
     slot: int
     units: int
 
 
 @dataclass(frozen=True)
-class Answered:
+class Answered(JournalEntry):
     """An answer that cost nothing: a silent test, a published release, or nothing left to test with."""
-
-    kind: ClassVar[str] = "answered"
 
     question: str
     badge: str
@@ -76,10 +78,8 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Fired:
+class Fired(JournalEntry):
     """A test spoke, and what was measured then. The slot is used up; the hypothesis hears it."""
-
-    kind: ClassVar[str] = "fired"
 
     slot: int
     question: str
@@ -90,10 +90,8 @@ class Fired:
 
 
 @dataclass(frozen=True)
-class Charged:
+class Charged(JournalEntry):
     """A purchase, paid for. Nothing is counted before this is durable."""
-
-    kind: ClassVar[str] = "charged"
 
     purchase: int
     question: str
@@ -104,10 +102,8 @@ class Charged:
 
 
 @dataclass(frozen=True)
-class Bought:
+class Bought(JournalEntry):
     """What a purchase measured. The hypothesis hears it."""
-
-    kind: ClassVar[str] = "bought"
 
     purchase: int
     question: str
@@ -116,27 +112,23 @@ class Bought:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(JournalEntry):
     """Which records are asked: their digest under a secret key. Both are secret, and stay in the journal.
 
     Whoever opens a journal over other records says so, and that is another entry of this kind.
     """
-
-    kind: ClassVar[str] = "fixed"
 
     key: str
     digest: str
 
 
 @dataclass(frozen=True)
-class Serving:
+class Serving(JournalEntry):
     """From here on a test may be under way. No test is drawn before this is durable."""
-
-    kind: ClassVar[str] = "serving"
 
 
 @dataclass(frozen=True)
-class Rested:
+class Rested(JournalEntry):
     """No test is under way, and all that were drawn stand before this.
 
     *What an unclean stop burns.* The slot, if the last of `Serving`, `Rested`, `Closed` on disk is `Serving`; nothing
@@ -154,52 +146,29 @@ class Rested:
     silence, so that whether it happened may have decided when the stop came, and somebody may have seen that.
     """
 
-    kind: ClassVar[str] = "rested"
-
 
 @dataclass(frozen=True)
-class Burned:
+class Burned(JournalEntry):
     """A test was open when something stopped uncleanly: it may have fired with nobody told.
 
     Or an epoch of the sparse vector was, at any stop: nobody knows the noise of its threshold any more, and another
     noise would be another epoch. One against which no test was drawn stays good.
     """
 
-    kind: ClassVar[str] = "burned"
-
     slot: int
 
 
 @dataclass(frozen=True)
-class Closed:
+class Closed(JournalEntry):
     """A clean stop: no test is under way, and the open slot stays good."""
-
-    kind: ClassVar[str] = "closed"
 
 
 @dataclass(frozen=True)
-class Reopened:
+class Reopened(JournalEntry):
     """Somebody goes on from here."""
 
-    kind: ClassVar[str] = "reopened"
 
-
-Entry: TypeAlias = Union[  # noqa: UP007 - a table of kinds is made of it
-    Planned,
-    Opened,
-    Fixed,
-    Prepaid,
-    Serving,
-    Answered,
-    Fired,
-    Charged,
-    Bought,
-    Rested,
-    Burned,
-    Closed,
-    Reopened,
-]
-KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Entry)}
+KINDS: dict[str, type[JournalEntry]] = {each.kind: each for each in JournalEntry.__subclasses__()}
 
 
 @dataclass
@@ -232,7 +201,7 @@ class Account:
         """How many the rest pays for, the one that is paid for included."""
         return (self.left // self.price if self.price else 0) + self.unused
 
-    def hear(self, entry: Entry, analyst: str = "") -> None:
+    def hear(self, entry: JournalEntry, analyst: str = "") -> None:
         self.running = not isinstance(entry, Closed)
         if not isinstance(entry, Answered | Fired | Prepaid | Charged | Bought):
             self.serving = isinstance(entry, Serving)
@@ -257,7 +226,7 @@ class Account:
             self.answers["bought"] += 1
 
 
-def units_of(entry: Entry) -> int:
+def units_of(entry: JournalEntry) -> int:
     """What an entry spends: the release, a prepaid fire, a purchase."""
     return entry.units if isinstance(entry, Planned | Opened | Prepaid | Charged) else 0
 
@@ -265,10 +234,10 @@ def units_of(entry: Entry) -> int:
 class Journal(Protocol):
     """An ordered log with durable prefixes: no entry is on disk before one that was appended earlier."""
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[JournalEntry]:
         """All entries so far, in order. Asked once, before anything is appended."""
 
-    def append(self, *entries: Entry) -> int:
+    def append(self, *entries: JournalEntry) -> int:
         """Put entries behind all others, quickly; the position of the last. They need not be durable yet."""
 
     def sync(self, position: int) -> None:
@@ -278,14 +247,14 @@ class Journal(Protocol):
 class MemoryJournal:
     """A journal for the life of a process: whoever needs more has a database."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._entries: list[Entry] = list(entries)
+    def __init__(self, entries: Iterable[JournalEntry] = ()) -> None:
+        self._entries: list[JournalEntry] = list(entries)
         self._lock = Lock()
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[JournalEntry, ...]:
         return tuple(self._entries)
 
-    def append(self, *entries: Entry) -> int:
+    def append(self, *entries: JournalEntry) -> int:
         with self._lock:
             self._entries.extend(entries)
             return len(self._entries)
@@ -294,13 +263,13 @@ class MemoryJournal:
         assert position <= len(self._entries)
 
 
-def written(entry: Entry) -> str:
+def written(entry: JournalEntry) -> str:
     """An entry as one line of JSON; equal entries are equal lines."""
     row = {each.name: getattr(entry, each.name) for each in fields(entry)}
     return json.dumps({"kind": entry.kind, **row}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def read(text: str) -> Entry:
+def read(text: str) -> JournalEntry:
     """The entry that a line holds, or LedgerError."""
     try:
         row = json.loads(text)
@@ -312,5 +281,4 @@ def read(text: str) -> Entry:
         raise LedgerError("an entry of the journal cannot be read; restore the last good copy") from None
     if written(entry) != text:
         raise LedgerError("an entry of the journal is not as it was written; restore the last good copy")
-    found: Entry = entry
-    return found
+    return entry

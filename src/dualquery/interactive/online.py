@@ -23,6 +23,7 @@ from dualquery.interactive.answers import (
     Badge,
     Cost,
     Json,
+    Left,
     OnlineAnswer,
     Published,
     Quote,
@@ -34,9 +35,9 @@ from dualquery.interactive.journal import (
     Bought,
     Charged,
     Closed,
-    Entry,
     Fired,
     Journal,
+    JournalEntry,
     Prepaid,
     Rested,
     Serving,
@@ -86,9 +87,8 @@ class Online:
         # Held while counting, drawing and appending; never while waiting for the disk, but to pay.
         self._lock = Lock()
         self._stopped: str | None = None
-        self._touched = (
-            False  # the table looked at, the ledger charged or a line written, since a request began
-        )
+        # Whether, since a request began, the table was looked at, the ledger charged or a line written.
+        self._touched = False
         self._published = Published(published or {})
         self._prepared: tuple[Test, ...] = ()
         self._bars = AnswerBars(release)
@@ -110,6 +110,11 @@ class Online:
     @property
     def rule(self) -> OnlineRule:
         return self._state.rule
+
+    @property
+    def left(self) -> Left:
+        with self._lock:
+            return self._state.left()
 
     @property
     def price(self) -> Cost:
@@ -239,7 +244,7 @@ class Online:
                 left=state.left(),
                 price=self.price,
                 bound=rule.bound(rule.test),
-                tolerances=rule.tolerances,
+                tolerances=rule.tolerances(),
                 updates=state.updates,
                 answers=dict(state.account.answers),
             )
@@ -299,7 +304,7 @@ class Online:
         self._state.slot = slot
         return position
 
-    def _append(self, *entries: Entry) -> int:
+    def _append(self, *entries: JournalEntry) -> int:
         """Write entries down, and let the state follow."""
         self._touched = True
         position = self.journal.append(*entries)

@@ -16,9 +16,9 @@ from dualquery.interactive.answers import Json, named, refuse_not_private, words
 from dualquery.interactive.journal import (
     FORMAT,
     Burned,
-    Entry,
     Fixed,
     Journal,
+    JournalEntry,
     MemoryJournal,
     Opened,
     Planned,
@@ -232,7 +232,7 @@ def _default_workload(domain: Domain) -> Workload:
     return marginals(domain, 1)
 
 
-def _opened(state: State, release: Release, entries: Sequence[Entry]) -> Opened:
+def _opened(state: State, release: Release, entries: Sequence[JournalEntry]) -> Opened:
     """What this opening says; a journal that began with something else is refused by whoever compares."""
     rule = state.rule
     cost = _release_units(_budget_on(release, rule.budget), rule.order)
@@ -256,7 +256,7 @@ def _opened(state: State, release: Release, entries: Sequence[Entry]) -> Opened:
     )
 
 
-def _fixed(counter: Counter, entries: Sequence[Entry], *, changed: bool = False) -> list[Fixed]:
+def _fixed(counter: Counter, entries: Sequence[JournalEntry], *, changed: bool = False) -> list[Fixed]:
     """What fixes the records of a journal: nothing new, where they are those that were asked before."""
     before = [entry for entry in entries if isinstance(entry, Fixed)]
     if before and hmac.compare_digest(true_digest(counter, before[-1].key), before[-1].digest):
@@ -271,7 +271,7 @@ def _fixed(counter: Counter, entries: Sequence[Entry], *, changed: bool = False)
 
 
 def _replay(
-    state: State, journal: Journal, entries: Sequence[Entry], opened: Opened, fixed: Sequence[Fixed]
+    state: State, journal: Journal, entries: Sequence[JournalEntry], opened: Opened, fixed: Sequence[Fixed]
 ) -> None:
     """The state of a journal; what an unclean stop has left open is burned. New entries are durable at the end."""
     earlier = [entry for entry in entries if isinstance(entry, Opened)]
@@ -281,18 +281,15 @@ def _replay(
         )
     for entry in entries:
         state.replay(entry)
-    added: list[Entry] = []
+    added: list[JournalEntry] = []
     if not earlier:
         state.pay_release(opened)
         added.append(opened)
     else:
         added.append(Reopened())
-        lost = (
-            state.account.tested and state.rule.test_name == "sparse-vector"
-        )  # the threshold (`journal.Burned`)
-        if state.open_slot is not None and (
-            lost or state.account.serving
-        ):  # a test may be open (`journal.Rested`)
+        # The threshold of an epoch is forgotten (`journal.Burned`), or a test may be open (`journal.Rested`).
+        lost = state.account.tested and state.rule.test_name == "sparse-vector"
+        if state.open_slot is not None and (lost or state.account.serving):
             state.open_slot.close()
             added.append(Burned(state.account.slot))
     added.extend(fixed)

@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -36,8 +36,8 @@ from dualquery.interactive.journal import (
     Bought,
     Burned,
     Charged,
-    Entry,
     Fired,
+    JournalEntry,
     Opened,
     Planned,
     Prepaid,
@@ -145,10 +145,10 @@ class OnlineRule:
     def test_of(self, question: Question, tolerance: float | None) -> Test:
         """The test of a question: of all on the menu the one of the largest threshold within the tolerance."""
         if tolerance is None:
-            return self._menu(question.cells)[MENU.index(Fraction(1))]
-        within = [test for test in self._menu(question.cells) if self.bound(test) <= tolerance]
+            return menu(self.test, question.cells)[MENU.index(Fraction(1))]
+        within = [test for test in menu(self.test, question.cells) if self.bound(test) <= tolerance]
         if not (within and 0 < tolerance <= 1):
-            least = self.bound(self._menu(question.cells)[0])
+            least = self.bound(menu(self.test, question.cells)[0])
             raise QueryError(
                 f"a tolerance of this question lies between {rounded_up(least)} and 1; buy the answer at a precision "
                 "instead, or leave the tolerance out"
@@ -157,10 +157,10 @@ class OnlineRule:
 
     def menus(self, cells: Iterable[int]) -> Iterator[Test]:
         """Tests to be asked for: all of single questions, and the usual one of tables of so many cells."""
-        single = [test for test in self._menu(1) if self.bound(test) <= 1]
+        single = [test for test in menu(self.test, 1) if self.bound(test) <= 1]
         yield from sorted(single, key=lambda test: test != self.test)  # the usual one first
         for each in cells:
-            yield self._menu(each)[MENU.index(Fraction(1))]
+            yield menu(self.test, each)[MENU.index(Fraction(1))]
 
     def bound(self, test: Test) -> float:
         """What a silent test guarantees, as a fraction of the table."""
@@ -175,29 +175,9 @@ class OnlineRule:
         records = NormalDist().inv_cdf(1 - BETA / (2 * cells)) * float(variance) ** 0.5 + 1
         return min(1.0, records / self.rows)
 
-    def _menu(self, cells: int) -> tuple[Test, ...]:
-        known = self._menus.get(cells)
-        if known is None:
-            more = math.ceil(math.log(cells) / self.test.sharpness)
-            known = self._menus[cells] = tuple(
-                replace(self.test, threshold=math.ceil(self.test.threshold * multiple) + more)
-                for multiple in MENU
-            )
-        return known
-
-    @cached_property
-    def _menus(self) -> dict[int, tuple[Test, ...]]:
-        """Made once for each number of cells."""
-        return {}
-
-    @cached_property
-    def tolerances(self) -> tuple[float, ...]:
-        """The bounds on the menu of a single question."""
-        return self.tolerances_of(1)
-
-    def tolerances_of(self, cells: int) -> tuple[float, ...]:
+    def tolerances(self, cells: int = 1) -> tuple[float, ...]:
         """The bounds on the menu of a question of so many cells."""
-        return tuple(self.bound(test) for test in self._menu(cells))
+        return tuple(self.bound(test) for test in menu(self.test, cells))
 
     def to_json(self) -> str:
         """The rule as the journal writes it. The hazard test has no name there: once it was the only one."""
@@ -216,6 +196,13 @@ class OnlineRule:
             sort_keys=True,
             separators=(",", ":"),
         )
+
+
+@lru_cache(maxsize=1024)
+def menu(test: Test, cells: int) -> tuple[Test, ...]:
+    """What may be asked for of a question of so many cells, by the price of one test: rising thresholds."""
+    more = math.ceil(math.log(cells) / test.sharpness)
+    return tuple(replace(test, threshold=math.ceil(test.threshold * each) + more) for each in MENU)
 
 
 def order_of(budget: Budget) -> int:
@@ -354,7 +341,7 @@ class State:
         moved = self.rule.budget.neighbours.sensitivity(question.group.bound())
         return GaussianMeasurement(Fraction(moved.l2_squared), variance)
 
-    def replay(self, entry: Entry) -> None:
+    def replay(self, entry: JournalEntry) -> None:
         """What an entry of an earlier life did, the ledger's part included."""
         if isinstance(entry, Planned | Opened):
             self.pay_release(entry)
@@ -376,7 +363,7 @@ class State:
         if entry.units:
             self.ledger.charge(EarlierRelease(Fraction(entry.units, UNITS * self.rule.order)))
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: JournalEntry) -> None:
         """Everything but the ledger."""
         self.account.hear(entry)
         if isinstance(entry, Answered):
@@ -432,7 +419,7 @@ def quote_of(state: State, question: Question, test: Test) -> Quote:
         return Quote.free(question, None, words)
     most = Cost.of(rule.price, rule.cap)
     words = f"usually free, at most {percent(most.share)} of the budget"
-    return Quote(question.text, FREE, most, bound, words, rule.tolerances_of(question.cells))
+    return Quote(question.text, FREE, most, bound, words, rule.tolerances(question.cells))
 
 
 def purchase_quote(state: State, question: Question, error: float, buyer: str) -> Quote:

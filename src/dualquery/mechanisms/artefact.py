@@ -60,9 +60,7 @@ class SyntheticRecords:
     def rows(self) -> int:
         return self.records.rows
 
-    @property
-    def words(self) -> None:
-        return None
+    words = None
 
     def fractions(self, group: Group) -> Fractions:
         return group.counts(self.records) / (group.unit * self.records.rows)
@@ -90,13 +88,7 @@ class BareAnswers:
     values: Fractions
     half_widths: Fractions
 
-    @property
-    def rows(self) -> None:
-        return None
-
-    @property
-    def words(self) -> None:
-        return None
+    rows = words = None
 
     @cached_property
     def _places(self) -> dict[str, int]:

@@ -17,14 +17,13 @@ share of 1/(√K + 1), so that the noise of a count is σ(√K + 1)/2 at most.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import log, prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products
 from dualquery.beliefs.histogram import check_cells
@@ -34,7 +33,7 @@ from dualquery.game.moves import Heard, TableQuery
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Run, Step, Task, hidden
-from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, released, synthetic_rows
+from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, joined_rows, released, synthetic_rows
 from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of
 from dualquery.mechanisms.wishes import NoWishes, RowsWishes
 from dualquery.privacy.accounting import fine_multiplier
@@ -43,10 +42,9 @@ from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator, measured_at_once
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import smallest_gaussian_scale
-from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
-from dualquery.privacy.prices import equal_prices
-from dualquery.queries.countable import Countable
+from dualquery.privacy.prices import equal_prices, least_gaussian
+from dualquery.queries.countable import Bound, Countable
 from dualquery.queries.derived import Balance, GroupBalances, Multiplied, number_of_records
 from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
@@ -73,7 +71,10 @@ def _plan_hadamard(task: Task, wanted: RowsWishes) -> Plan[HadamardParameters]:
     asked = asked_of(task.workload, QuestionKind.PARITIES, task.rows)
     assert isinstance(asked, AskedQueries), "parities are queries"
     moved = task.budget.neighbours.sensitivity(asked.statistic.bound())
-    law = _hadamard_law(task, moved, asked.size)
+    if task.budget.accounting is Accounting.GAUSSIAN:
+        law: Noise = least_gaussian(task.budget, [moved] * asked.size)
+    else:
+        law = equal_prices(task.budget, asked.size).noise(moved)
     noise = asked.noise_in_records(law) / task.rows
     return Plan(
         mechanism="hadamard",
@@ -91,14 +92,6 @@ def _plan_hadamard(task: Task, wanted: RowsWishes) -> Plan[HadamardParameters]:
         seconds=1.0 + HADAMARD_PASSES * asked.size * cells * 4e-9,
         bytes=24 * cells + 64 * asked.size,
     )
-
-
-def _hadamard_law(task: Task, moved: Sensitivity, parities: int) -> Noise:
-    """Noise for all parities, which share the budget equally."""
-    if task.budget.accounting is not Accounting.GAUSSIAN:
-        return equal_prices(task.budget, parities).noise(moved)
-    planned = [Gaussian(Fraction(1)).event(moved)] * parities
-    return Gaussian(smallest_gaussian_scale(task.budget, planned))
 
 
 def hadamard(plan: Plan[HadamardParameters], curator: Curator, progress: Progress) -> Factored:
@@ -172,32 +165,23 @@ def _run_zeros(
     return Outcome(artefact=SyntheticRecords(Records.from_rows(plan.task.domain, rows)))
 
 
-_WORDS = {
-    "hadamard": "every parity of the workload's binary tables, joined by multiplicative weights (Barak et al. 2007)",
-    "uniform": "the uniform guess: every value as likely as any other",
-    "zeros": "the first value of every attribute, in every record",
-}
-
-
-_ANY = (Accounting.ZCDP, Accounting.GAUSSIAN, Accounting.THEOREM_4_3, Accounting.PURE)  # nothing is spent
-
-
-def _guess(name: str, run: Run[GuessParameters]) -> Mechanism[RowsWishes, GuessParameters]:
-    return Mechanism(name, _WORDS[name], RowsWishes, partial(_plan_guess, name), run, _ANY)
-
-
 HADAMARD = Mechanism(
     "hadamard",
-    _WORDS["hadamard"],
+    "every parity of the workload's binary tables, joined by multiplicative weights (Barak et al. 2007)",
     RowsWishes,
     _plan_hadamard,
     _run_hadamard,
     paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE),
 )
-UNIFORM, ZEROS = _guess("uniform", _run_uniform), _guess("zeros", _run_zeros)
 
 
-Size = Callable[[Sensitivity], int]
+def _guess(name: str, words: str, run: Run[GuessParameters]) -> Mechanism[RowsWishes, GuessParameters]:
+    nothing_spent = (Accounting.ZCDP, Accounting.GAUSSIAN, Accounting.THEOREM_4_3, Accounting.PURE)
+    return Mechanism(name, words, RowsWishes, partial(_plan_guess, name), run, nothing_spent)
+
+
+UNIFORM = _guess("uniform", "the uniform guess: every value as likely as any other", _run_uniform)
+ZEROS = _guess("zeros", "the first value of every attribute, in every record", _run_zeros)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,9 +190,7 @@ class IndependentParameters:
 
     noise: float  # expected size, in records
     law: Noise = hidden()
-    asked: tuple[Countable, ...] = (
-        hidden()
-    )  # one a group, and the number of records where it is measured again
+    asked: tuple[Countable, ...] = hidden()  # one a group; and the number of records, if it is measured again
     balanced: tuple[bool, ...] = hidden()  # one a group: whether balances are measured instead of counts
     times: int = hidden()  # by which everything is multiplied, so that noise is finer than a record
     rows_times: int = hidden()  # by which the number of records is, before that; 0: it is not measured again
@@ -218,83 +200,58 @@ class IndependentParameters:
         return self.times * group.unit * (2 if balanced else 1)
 
 
-def _asked(task: Task, size: Size) -> tuple[tuple[Countable, ...], tuple[bool, ...], int]:
+def _asked(task: Task, pure: bool) -> tuple[tuple[Countable, ...], tuple[bool, ...], int]:
     """What is measured of each group, whether as balances, and how finely the number of records is."""
-    neighbours = task.budget.neighbours
-    chosen: list[Countable] = []
-    balanced: list[bool] = []
-    for group in task.workload.groups:
-        balances = GroupBalances(group)
-        halved = size(neighbours.sensitivity(balances.bound())) < size(
-            neighbours.sensitivity(group.bound().times(2))
-        )
-        chosen.append(balances if halved else group)
-        balanced.append(halved)
+
+    def size(bound: Bound) -> int:
+        moved = task.budget.neighbours.sensitivity(bound)
+        return moved.l1 if pure else moved.l2_squared
+
+    groups = task.workload.groups
+    balanced = tuple(size(GroupBalances(group).bound()) < size(group.bound().times(2)) for group in groups)
+    chosen = [GroupBalances(each) if half else each for each, half in zip(groups, balanced, strict=True)]
     if task.rows_variance is None or not any(balanced):
-        return tuple(chosen), tuple(balanced), 0
-    moved = [size(neighbours.sensitivity(each.bound())) for each in chosen]
+        return tuple(chosen), balanced, 0
+    number = number_of_records(task.domain)
     share = 1 / (math.sqrt(task.workload.size) + 1)
-    once = size(neighbours.sensitivity(number_of_records(task.domain).bound()))
-    wanted = sum(moved) * share / (1 - share) / once
-    times = max(1, round(wanted if size is _l1 else math.sqrt(wanted)))
-    return (*chosen, Multiplied(number_of_records(task.domain), times)), tuple(balanced), times
+    wanted = sum(size(each.bound()) for each in chosen) * share / (1 - share) / size(number.bound())
+    times = max(1, round(wanted if pure else math.sqrt(wanted)))
+    return (*chosen, Multiplied(number, times)), balanced, times
 
 
-def _l1(moved: Sensitivity) -> int:
-    return moved.l1
+def _independent_parameters(name: str, task: Task) -> IndependentParameters:
+    """Laplace noise of scale Δ₁/ε, and a little more for the ledger's rounding up of each group's charge.
 
-
-def _l2_squared(moved: Sensitivity) -> int:
-    return moved.l2_squared
-
-
-def _laplace(task: Task) -> IndependentParameters:
-    """b = Δ₁/ε, and a little more for the ledger's rounding up of each group's charge."""
-    if task.budget.accounting is not Accounting.PURE:
+    Or Gaussian noise of the least σ² at which every group can be measured, by ρ or by the Gaussian's own accounting.
+    """
+    pure, accounting = name == "laplace", task.budget.accounting
+    if pure and accounting is not Accounting.PURE:
         raise BudgetError(
             "independent Laplace noise is paid for by pure accounting; ask for that, or gaussian"
         )
-    asked, balanced, rows_times = _asked(task, _l1)
-    moved = [task.budget.neighbours.sensitivity(each.bound()).l1 for each in asked]
-    left = decimal(task.budget.epsilon) - Fraction(len(moved), UNITS)
-    if left <= 0:
-        raise BudgetError("the budget is too small for so many tables; use a larger epsilon")
-    law = Laplace(sum(moved) / left)
-    return _parameters(task, law, asked, balanced, 1, rows_times)
-
-
-def _gaussian(task: Task) -> IndependentParameters:
-    """The least σ² at which every group can be measured, by ρ or by the Gaussian's own accounting."""
-    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
+    if not pure and accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
         raise BudgetError(
             "independent Gaussian noise is paid for by zcdp or gaussian accounting; ask for one"
         )
-    asked, balanced, rows_times = _asked(task, _l2_squared)
-    planned = [
-        Gaussian(Fraction(1)).event(task.budget.neighbours.sensitivity(each.bound())) for each in asked
-    ]
-    times = fine_multiplier(task.budget, planned)
-    fine = [GaussianMeasurement(times**2 * each.sensitivity_squared, each.variance) for each in planned]
-    law = Gaussian(smallest_gaussian_scale(task.budget, fine))
-    return _parameters(task, law, asked, balanced, times, rows_times)
-
-
-def _parameters(
-    task: Task,
-    law: Noise,
-    asked: tuple[Countable, ...],
-    balanced: tuple[bool, ...],
-    times: int,
-    rows_times: int,
-) -> IndependentParameters:
-    groups = task.workload.groups
-    halves = sum(group.size / (2 if half else 1) for group, half in zip(groups, balanced, strict=True))
-    if times > 1:
-        asked = tuple(Multiplied(each, times) for each in asked)
+    asked, balanced, rows_times = _asked(task, pure)
+    moved = [task.budget.neighbours.sensitivity(each.bound()) for each in asked]
+    times = 1
+    if pure:
+        left = decimal(task.budget.epsilon) - Fraction(len(moved), UNITS)
+        if left <= 0:
+            raise BudgetError("the budget is too small for so many tables; use a larger epsilon")
+        law: Noise = Laplace(sum(each.l1 for each in moved) / left)
+    else:
+        planned = [Gaussian(Fraction(1)).event(each) for each in moved]
+        times = fine_multiplier(task.budget, planned)
+        fine = [GaussianMeasurement(times**2 * each.sensitivity_squared, each.variance) for each in planned]
+        law = Gaussian(smallest_gaussian_scale(task.budget, fine))
+    sizes = zip(task.workload.groups, balanced, strict=True)
+    halves = sum(group.size / (2 if half else 1) for group, half in sizes)
     return IndependentParameters(
         noise=law.mean_size / times * halves / task.workload.size,
         law=law,
-        asked=asked,
+        asked=tuple(Multiplied(each, times) for each in asked) if times > 1 else asked,
         balanced=balanced,
         times=times,
         rows_times=rows_times,
@@ -302,7 +259,7 @@ def _parameters(
 
 
 def _plan(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentParameters]:
-    chosen = _laplace(task) if name == "laplace" else _gaussian(task)
+    chosen = _independent_parameters(name, task)
     law, groups = chosen.law, task.workload.groups
     scales = [chosen.per_record(group, half) for group, half in zip(groups, chosen.balanced, strict=True)]
     typical = (
@@ -332,7 +289,10 @@ def _run(
 ) -> Outcome:
     task, chosen = plan.task, plan.parameters
     noisy = list(measured_at_once(curator, list(chosen.asked), chosen.law))
-    rows, rows_bar = _rows(task, chosen, noisy)
+    times = chosen.rows_times * chosen.times
+    again = float(noisy[-1][0]) / times if times else None
+    rows, variance = joined_rows(task, again, (chosen.law.deviation / max(1, times)) ** 2)
+    rows_bar = Gaussian(Fraction(variance)).size_within(LEVEL) if variance else 0.0
     size = chosen.law.size_within(LEVEL)
     answers, bars = [], []
     for group, half, part in zip(task.workload.groups, chosen.balanced, noisy, strict=False):
@@ -346,19 +306,6 @@ def _run(
     outcome = answers_only(task.workload, np.concatenate(answers), np.concatenate(bars))
     progress("writing out the queries", task.workload.size, task.workload.size)
     return outcome
-
-
-def _rows(task: Task, chosen: IndependentParameters, noisy: list[NDArray[np.int64]]) -> tuple[float, float]:
-    """The number of records and its 95% bar; where it was measured twice, both by inverse variance."""
-    variance = task.rows_variance or 0.0
-    rows = float(task.rows)
-    if chosen.rows_times:
-        times = chosen.rows_times * chosen.times
-        again = (chosen.law.deviation / times) ** 2
-        weight = 1 / variance + 1 / again
-        rows = max(1.0, (rows / variance + float(noisy[-1][0]) / times / again) / weight)
-        variance = 1 / weight
-    return rows, Gaussian(Fraction(variance)).size_within(LEVEL) if variance else 0.0
 
 
 def _independent(name: str, words: str, *paid_by: Accounting) -> Mechanism[NoWishes, IndependentParameters]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +33,8 @@ from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
+from dualquery.privacy.prices import least_gaussian
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
@@ -86,9 +85,7 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     first, second = _statistics(domain, times, nothing, 1, LikelyPairs(nothing, np.arange(number)))
     neighbours = task.budget.neighbours
     moved = [neighbours.sensitivity(each.bound()) for each in (first, second)]
-    law = Gaussian(
-        smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(each) for each in moved])
-    )
+    law = least_gaussian(task.budget, moved)
     noises = [law.deviation / each for each in times]
     inside = noises[1] * classes / 4 + 0.25 * math.sqrt(task.rows) / 4 + noises[0] * math.sqrt(number) / 16
     return Plan(

@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -40,13 +39,13 @@ from dualquery.beliefs.universes import Columns, CoordinateWeights, knots
 from dualquery.errors import BudgetError, QueryError
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
-from dualquery.mechanisms.outcomes import last
+from dualquery.mechanisms.outcomes import joined_rows, last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.noise import Gaussian
+from dualquery.privacy.prices import least_gaussian
 from dualquery.queries.distances import UNIT, Distances, Factor, Knots
 from dualquery.queries.group import Group
 from dualquery.table.points import GRID, KNOTS, STEPS, Points
@@ -67,9 +66,7 @@ class DistanceCurves:
     distance: Curves
     deviation: Curves
 
-    @property
-    def rows(self) -> None:
-        return None
+    rows = None
 
     def fractions(self, group: Group) -> Fractions:
         return self._summed(group, self.distance, 1)
@@ -199,7 +196,7 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CurveParameters]:
         squared = neighbours.sensitivity(asked.bound()).l2_squared
         asked = Knots(asked.columns, asked.factors, STEPS, total=max(1, round((FOR_ROWS * squared) ** 0.5)))
     moved = neighbours.sensitivity(asked.bound())
-    law = Gaussian(smallest_gaussian_scale(task.budget, [Gaussian(Fraction(1)).event(moved)]))
+    law = least_gaussian(task.budget, [moved])
     deviations = [_deviations(scale, law) for scale in chosen]
     shares = np.sqrt(np.mean(_shares(task) ** 2, axis=0))[list(columns)]
     noise = float(
@@ -246,7 +243,9 @@ def run(
     domain = task.domain
     assert isinstance(domain, Points)
     noisy = curator.measure(chosen.asked, noise=chosen.law)
-    rows, rows_deviation = known_rows(task, chosen, noisy)
+    times = chosen.asked.total
+    again = float(noisy[-1]) / times if times else None
+    rows, variance = joined_rows(task, again, float(chosen.law.variance) / max(1, times) ** 2)
     distance = np.full((domain.width, KNOTS + 1), np.nan)
     deviation = distance.copy()
     begin = 0
@@ -256,20 +255,9 @@ def run(
         begin += len(part)
         centred = factor.left @ part / (STEPS * rows)
         distance[j] = np.clip(middle() + centred, 0.0, np.maximum(knots(), 1 - knots()))
-        divided = np.abs(centred) * rows_deviation / rows
+        divided = np.abs(centred) * math.sqrt(variance) / rows
         deviation[j] = np.hypot(_deviations(scale, chosen.law) / rows, divided)
     return Outcome(artefact=DistanceCurves(domain, distance, deviation))
-
-
-def known_rows(task: Task, chosen: CurveParameters, noisy: NDArray[np.int64]) -> tuple[float, float]:
-    """The number of records and its deviation: public, or both measurements of it by inverse variance."""
-    if task.rows_variance is None:
-        return float(task.rows), 0.0
-    again = float(noisy[-1]) / chosen.asked.total
-    variance = float(chosen.law.variance) / chosen.asked.total**2
-    weight = 1 / task.rows_variance + 1 / variance
-    rows = (task.rows / task.rows_variance + again / variance) / weight
-    return max(1.0, rows), weight**-0.5
 
 
 WORDS = "each column's kernel of distances, factored and measured once: every point at the price of about one"

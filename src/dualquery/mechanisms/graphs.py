@@ -41,9 +41,7 @@ class WeightedGraph:
     block_deviation: float
     degree_deviation: float
 
-    @property
-    def rows(self) -> None:
-        return None
+    rows = None
 
     @property
     def words(self) -> str:
@@ -231,9 +229,7 @@ class RectangleGraph:
     edges: float
     mean_error: float
 
-    @property
-    def rows(self) -> None:
-        return None
+    rows = None
 
     @property
     def words(self) -> str:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.beliefs.universes import TouchedLists, TouchedWeights
-from dualquery.errors import DualQueryError, QueryError
+from dualquery.errors import QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, least_noise
@@ -58,9 +58,7 @@ class CellFractions:
     fraction: NDArray[np.float64]
     deviation: NDArray[np.float64]
 
-    @property
-    def rows(self) -> None:
-        return None
+    rows = None
 
     def fractions(self, group: Group) -> Fractions:
         return np.clip(self._summed(group, self.fraction), 0.0, 1.0)
@@ -239,8 +237,6 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
     share = task.budget.neighbours.records_per_person or 1
     usual = min(MOST_ROUNDS, max(1, round(task.rows * task.budget.epsilon / share / 200)))
     rounds = usual if wanted.rounds is None else wanted.rounds
-    if rounds < 1:
-        raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
     chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
     return Plan(
         mechanism="touched-weights",

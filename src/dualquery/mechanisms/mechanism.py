@@ -28,9 +28,9 @@ from dualquery.privacy.accounting import refuse_nothing
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
-from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.noise import Gaussian, Noise
-from dualquery.privacy.prices import equal_prices
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.prices import equal_prices, least_gaussian
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS
 from dualquery.queries.countable import Bound
 from dualquery.queries.workload import Workload
@@ -219,7 +219,7 @@ def least_noise(budget: Budget, bound: Bound) -> Noise:
     moved = budget.neighbours.sensitivity(bound)
     if budget.accounting is Accounting.PURE:
         return equal_prices(budget, 1).noise(moved)
-    return Gaussian(smallest_gaussian_scale(budget, [Gaussian(Fraction(1)).event(moved)]))
+    return least_gaussian(budget, [moved])
 
 
 Chosen = TypeVar("Chosen", bound=Enum)

@@ -272,8 +272,6 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
     check_basis(attributes, blocks, polynomial.degree)
     usual = round(task.rows * task.budget.epsilon / (task.budget.neighbours.records_per_person or 1) / 100)
     rounds = min(MOST_ROUNDS, max(10, usual)) if wanted.rounds is None else wanted.rounds
-    if rounds < 1:
-        raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
     functions = number_of_functions(attributes, blocks, polynomial.degree)
     chosen = MonomialParameters(
         **vars(priced(task, rounds)),

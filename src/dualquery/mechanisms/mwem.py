@@ -23,7 +23,7 @@ from dualquery.beliefs.multiplicative_weights import (
     StepSize,
     nearest_probabilities,
 )
-from dualquery.errors import DualQueryError, QueryError
+from dualquery.errors import QueryError
 from dualquery.mechanisms.mechanism import Plan, Step, Task, choice, hidden
 from dualquery.mechanisms.outcomes import Iterate, released_iterate, synthetic_rows
 from dualquery.mechanisms.rounds import (
@@ -148,8 +148,6 @@ def _start_noise(task: Task, part_cells: int) -> Noise:
 
 def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> int:
     if wanted.rounds is not None:
-        if wanted.rounds < 1:
-            raise DualQueryError(f"mwem plays at least one round, and --rounds is {wanted.rounds}")
         return wanted.rounds
     rounds = automatic_rounds(task)
     if isinstance(asked, AskedTables):  # a table teaches more than a query, and again little
@@ -241,9 +239,11 @@ def _start_steps(task: Task, chosen: MwemParameters) -> tuple[Step, ...]:
     return (Step("measure every cell, for a start", chosen.start_noise.event(moved)),)
 
 
-def _belief(plan: Plan[MwemParameters], curator: Curator) -> MultiplicativeWeights:
-    return belief_of(plan.parameters, starting(plan, curator), plan.task.rows)
-
-
-WORDS = "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)"
-MWEM = learner("mwem", WORDS, MwemWishes, plan, _belief, released_iterate)
+MWEM = learner(
+    "mwem",
+    "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)",
+    MwemWishes,
+    plan,
+    lambda plan, curator: belief_of(plan.parameters, starting(plan, curator), plan.task.rows),
+    released_iterate,
+)

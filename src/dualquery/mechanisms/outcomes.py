@@ -85,6 +85,14 @@ def answers_only(workload: Workload, answers: Fractions, bars: Fractions) -> Out
     return Outcome(artefact=artefact, answers=answers, notes=(NO_RECORDS,))
 
 
+def joined_rows(task: Task, again: float | None, variance: float) -> tuple[float, float]:
+    """The number of records and the variance of its noise: as public, or with a second measurement of it."""
+    if task.rows_variance is None or again is None:
+        return float(task.rows), task.rows_variance or 0.0
+    weight = 1 / task.rows_variance + 1 / variance
+    return max(1.0, (task.rows / task.rows_variance + again / variance) / weight), 1 / weight
+
+
 def synthetic_rows(task: Task, wanted: int | None) -> int:
     """As many rows as asked for; by default as the table has, within bounds that a computer can hold."""
     if wanted is not None and wanted < 1:

@@ -1,35 +1,33 @@
-"""Queries over binary attributes as sums of parities, and what measured parities answer to them.
+"""Parities: every query over binary attributes from the parities of its subsets, or from items and pairs of them.
 
-With χ_j = (−1)^{x_j}, x_j = (1 − χ_j)/2 and ¬x_j = (1 + χ_j)/2, so that a product of k literals is
+A query is a sum of parities: with χ_j = (−1)^{x_j}, x_j = (1 − χ_j)/2 and ¬x_j = (1 + χ_j)/2, so that a product of k
+literals is
 
     Π = 2^{−k} Σ_{S ⊆ its attributes} Π_{j ∈ S} s_j · χ_S,       s_j = −1 for x_j, +1 for ¬x_j,
 
 and a disjunction 1 − Π of negated ones. Every coefficient is 2^{−k}: noise in parities averages out.
 
-Around the product of means μ_j = E χ_j, E χ_S = Σ_{B ⊆ S} Π_{S∖B} μ_j · κ_B with κ_B = E Π_B (χ_j − μ_j). Most
-κ of two and more attributes are small, and those that were measured are shrunk towards what the smaller sets
-say (`shrinking`).
+Around the product of means μ_j = E χ_j, E χ_S = Σ_{B ⊆ S} Π_{S∖B} μ_j · κ_B with κ_B = E Π_B (χ_j − μ_j). Most κ of
+two and more attributes are small, and those that were measured are shrunk towards what the smaller sets say
+(`fitting.shrink`).
 
-Disjunctions over very many items: items, pairs of the ones that matter, and parities of the few that matter most.
-
-Of baskets all items are counted, then the pairs of those that matter (`projection.items`), then the parities of all
-triples of the top. A query is expanded around independence: with f_j = a_j + b_j x_j and m_j = a_j + b_j p_j
-
-    E Π f_j = Π m_j + Σ_{i<j} b_i b_j c_ij Π_rest m + Σ_{i<j<k} b_i b_j b_k c_ijk Π_rest m,
-
-c the central moments, nought where they were not measured. Rows are not fitted: with three rare items in a
-query, what rows miss of each adds up, and the item counts alone are better there.
-
-Parities measured by order: every query over binary attributes from the parities of its subsets.
-
-One Gaussian measurement for all parities of an order. What a query needs of order r are C(k, r) of the M_r that are
-measured, each with noise of variance M_r / share_r and the coefficient 2^{−k}, so that the mean squared error
-is least at
+*By order*: one Gaussian measurement for all parities of an order. What a query needs of order r are C(k, r) of the
+M_r that are measured, each with noise of variance M_r / share_r and the coefficient 2^{−k}, so that the mean squared
+error is least at
 
     share_r ∝ √(C(k, r) · M_r)          (.06, .28, .66 for all disjunctions of 3 out of 50),
 
 public numbers all. No polynomial saves anything up to k = 4 (`dualquery degrees`), and no learner has to find what
-was measured anyway. Baskets too wide for it are measured by items and their pairs (`baskets`).
+was measured anyway. Baskets too wide for it are measured by items and their pairs.
+
+*By items*, of wide baskets: all items are counted, then the pairs of those that matter (`projection.baskets`), then
+the parities of all triples of the top. A query is expanded around independence: with f_j = a_j + b_j x_j and m_j =
+a_j + b_j p_j
+
+    E Π f_j = Π m_j + Σ_{i<j} b_i b_j c_ij Π_rest m + Σ_{i<j<k} b_i b_j b_k c_ijk Π_rest m,
+
+c the central moments, nought where they were not measured. Rows are not fitted: with three rare items in a query,
+what rows miss of each adds up, and the item counts alone are better there.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 from statistics import NormalDist
 from typing import Any
 
@@ -143,7 +142,7 @@ class SignedRows:
     def subsets_a_query(self, order: int) -> float:
         """How many sets of an order a query needs, on average over those that are no parities themselves."""
         held = (self.attributes != NONE).sum(axis=1)
-        counts = np.array([_choose(int(h), order) for h in range(self.order + 1)], float)
+        counts = np.array([comb(h, order) for h in range(self.order + 1)], float)
         return float(counts[held].mean())
 
     def answers(self, measured: Mapping[int, MeasuredParities]) -> Reals:
@@ -170,7 +169,7 @@ class SignedRows:
         held = (self.attributes != NONE).sum(axis=1)
         total = np.zeros(len(held))
         for order, told in measured.items():
-            counts = np.array([_choose(h, order) for h in range(self.order + 1)], float)[held]
+            counts = np.array([comb(h, order) for h in range(self.order + 1)], float)[held]
             of_parity = np.where(held == order, 4.0 ** (held - 1), 0.0)
             total += np.where(self.parity, of_parity, counts) * told.noise**2
         spread: Reals = total / 4.0**held
@@ -217,10 +216,6 @@ def shrunk(measured: Mapping[int, MeasuredParities], width: int) -> dict[int, Me
         moments[order] = MeasuredParities(mine.sets, residual, mine.noise)
         told[order] = MeasuredParities(mine.sets, np.clip(guess + residual, -1, 1), mine.noise)
     return told
-
-
-def _choose(n: int, k: int) -> int:
-    return 0 if k > n else int(np.prod([float(n - i) / (i + 1) for i in range(k)]) + 0.5)
 
 
 SPREADS = np.array([0.0, 0.3, 0.7, 1.5, 3.0, 6.0, 12.0, 30.0])  # of residuals, in units of the noise
@@ -316,23 +311,15 @@ def _expanded(signed: SignedRows, items: MeasuredItems, triples: Reals) -> tuple
     p = np.where(held, items.single[rank], 0.0)
     mean = np.where(held, np.where(slope > 0, p, 1 - p), 1.0)
     variance = (held * items.noise_of_single**2).sum(axis=1).astype(float)
+    pairs = items.pair - np.outer(items.single[: len(items.pair)], items.single[: len(items.pair)])
     total = mean.prod(axis=1)
-    columns = range(signed.order)
-    for i, j in combinations(columns, 2):
-        rows = np.flatnonzero(
-            (rank[:, [i, j]] >= 0).all(axis=1) & (rank[:, [i, j]] < len(items.pair)).all(axis=1)
-        )
-        a, b = rank[rows, i], rank[rows, j]
-        moment = items.pair[a, b] - items.single[a] * items.single[b]
-        rest = mean[rows][:, [c for c in columns if c not in (i, j)]].prod(axis=1)
-        total[rows] += slope[rows, i] * slope[rows, j] * moment * rest
-        variance[rows] += items.noise_of_pair**2 / 4
-    for i, j, k in combinations(columns, 3):
-        three = rank[:, [i, j, k]]
-        rows = np.flatnonzero((three >= 0).all(axis=1) & (three < len(triples)).all(axis=1))
-        rest = mean[rows][:, [c for c in columns if c not in (i, j, k)]].prod(axis=1)
-        moment = triples[tuple(three[rows].T)]
-        total[rows] += slope[rows, i] * slope[rows, j] * slope[rows, k] * moment * rest
+    for moments, noise in ((pairs, items.noise_of_pair), (triples, 0.0)):
+        for columns in combinations(range(signed.order), moments.ndim):
+            mine = rank[:, columns]
+            rows = np.flatnonzero((mine >= 0).all(axis=1) & (mine < len(moments)).all(axis=1))
+            rest = np.delete(mean[rows], columns, axis=1).prod(axis=1)
+            total[rows] += slope[rows][:, columns].prod(axis=1) * moments[tuple(mine[rows].T)] * rest
+            variance[rows] += noise**2 / 4
     return signed.offset + signed.slope * total, np.sqrt(variance)
 
 

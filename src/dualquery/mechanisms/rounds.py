@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
-from dualquery.errors import QueryError
+from dualquery.errors import DualQueryError, QueryError
 from dualquery.game.data_players import Belief, LearningDataPlayer, Snapshot
 from dualquery.game.moves import Heard, TableQuery
 from dualquery.game.play import played
@@ -103,6 +103,8 @@ def priced(
 
     The queries of the task are asked, unless something else is given.
     """
+    if rounds < 1:
+        raise DualQueryError(f"at least one round is played, and --rounds is {rounds}")
     asked = asked or AskedQueries(task.workload, task.rows)
     neighbours = task.budget.neighbours
     selection = equal_prices(task.budget, rounds, share * selecting)

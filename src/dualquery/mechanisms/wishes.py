@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from dualquery.errors import DualQueryError
@@ -38,35 +39,6 @@ def wish(help: str, metavar: str, **look: Any) -> Any:
     return field(default=None, metadata={"flag": Flag(help, metavar, **look)})
 
 
-def _rounds() -> Any:
-    return wish("Rounds of the game (T).", "N", least=1)
-
-
-def _learning_rate() -> Any:
-    return wish("How strongly a player learns (η).", "η", least=0.0)
-
-
-def _alpha() -> Any:
-    return wish("The error wanted: fixes parameters by the theory.", "α", least=0.0)
-
-
-def _iterate() -> Any:
-    return wish("Which distribution to release: last or average.", "WHICH")
-
-
-def _measured() -> Any:
-    return wish("What is selected and measured: queries, tables or parities.", "WHAT")
-
-
-def _synthetic_rows() -> Any:
-    names = ("--rows", "--synthetic-rows")
-    return wish("The number of synthetic records.", "N", least=1, names=names)
-
-
-def _memory() -> Any:
-    return wish("The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
-
-
 def size_in_bytes(text: str) -> int:
     """`512MB`, `1.5 GB` or a plain number of bytes."""
     units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -81,6 +53,14 @@ def size_in_bytes(text: str) -> int:
     return int(size)
 
 
+_rounds = partial(wish, "Rounds of the game (T).", "N", least=1)
+_learning_rate = partial(wish, "How strongly a player learns (η).", "η", least=0.0)
+_alpha = partial(wish, "The error wanted: fixes parameters by the theory.", "α", least=0.0)
+_iterate = partial(wish, "Which distribution to release: last or average.", "WHICH")
+_measured = partial(wish, "What is selected and measured: queries, tables or parities.", "WHAT")
+_memory = partial(wish, "The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
+_widest = partial(wish, "The most attributes of a disjunction (k); a wider one is refused.", "K", least=1)
+
 # What releases and commands are given whatever the mechanism is; a wish has another name.
 TAKEN = frozenset({
     "accounting", "budget", "csv", "dataset", "delta", "domain", "engine", "epsilon", "json", "ledger", "master",
@@ -93,7 +73,9 @@ TAKEN = frozenset({
 class RowsWishes:
     """Of whoever makes as many rows as wanted."""
 
-    synthetic_rows: int | None = _synthetic_rows()
+    synthetic_rows: int | None = wish(
+        "The number of synthetic records.", "N", least=1, names=("--rows", "--synthetic-rows")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +136,6 @@ class MirrorWishes(RowsWishes):
 @dataclass(frozen=True, kw_only=True)
 class EuclideanWishes(RowsWishes):
     rounds: int | None = _rounds()
-
-
-def _widest() -> Any:
-    return wish("The most attributes of a disjunction (k); a wider one is refused.", "K", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,7 @@
 """The question that a best response answers: weighted clauses over one record.
 
-Sampling a query q gives a clause of weight +1, sampling its negation 1 − q one of weight −1 (the
-constant does not move the maximum), so a round of samples becomes integer weights w_c = #q − #(not q)
-and the data player looks for
+Sampling a query q gives a clause of weight +1, sampling its negation 1 − q one of weight −1 (the constant does not
+move the maximum), so a round of samples becomes integer weights w_c = #q − #(not q) and the data player looks for
 
     max_x  Σ_c w_c · q_c(x)        over records x with one value per attribute,
 

@@ -5,8 +5,7 @@ w_c > 0 and down where w_c < 0, so one side of z_c = Π literals is enough for c
 
     w_c > 0:   z_c ≤ each literal            w_c < 0:   z_c ≥ Σ literals − (k − 1)
 
-and a parity is z_c ⊕ x_1 ⊕ … ⊕ x_k = 1. Neither our presolve nor our search is used: this is the check on
-both.
+and a parity is z_c ⊕ x_1 ⊕ … ⊕ x_k = 1. Neither our presolve nor our search is used: this is the check on both.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 Merge, presolve, split into components, look at all assignments of the small ones and search the others,
 then let every attribute return to the fallback record where that costs nothing.
 
-Tabu search after Glover (1989) and, for many values a variable, Galinier and Hao (1999): always make the
-best move, even a bad one, but do not return to a choice for a while after leaving it, unless that beats
-the best assignment seen; after a stretch without success, make a few moves at random. A table keeps what
-every choice would add,
+Tabu search after Glover (1989) and, for many values a variable, Galinier and Hao (1999): always make the best move,
+even a bad one, but do not return to a choice for a while after leaving it, unless that beats the best assignment
+seen; after a stretch without success, make a few moves at random. A table keeps what every choice would add,
 
     score[u] = linear[u] + Σ ±w_c   over clauses c with a literal that accepts u and all others true
 

@@ -427,11 +427,10 @@ def enumerate_small(
 ) -> Flags:
     """Set the choices of all components with few joint assignments to their best; which ones these are.
 
-    Over the indicators of all choices but the first of each variable, the objective is a polynomial that
-    is linear in each variable. Its coefficients are written into a table with a cell per assignment, and
-    summed along one variable after another (a zeta transform), which leaves every assignment's value in
-    its cell: variables × cells additions instead of clauses × cells. Ties go to the assignment nearest to
-    home, and among those to chance.
+    Over the indicators of all choices but the first of each variable, the objective is a polynomial that is linear in
+    each variable. Its coefficients are written into a table with a cell per assignment, and summed along one variable
+    after another (a zeta transform), which leaves every assignment's value in its cell: variables × cells additions
+    instead of clauses × cells. Ties go to the assignment nearest to home, and among those to chance.
     """
     first_choice, home, linear = core.first_choice, core.home, core.linear
     first_literal, literal, weights = core.first_literal, core.literal, core.weights

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, rho_of
+from dualquery.privacy.ledger import smallest_gaussian_scale
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace
 
@@ -50,6 +52,11 @@ def equal_prices(budget: Budget, events: int, share: Fraction = Fraction(1)) -> 
         f"this mechanism is paid for by pure or by zcdp accounting, not by {budget.accounting.value}; "
         "choose one of these"
     )
+
+
+def least_gaussian(budget: Budget, moved: Sequence[Sensitivity]) -> Gaussian:
+    """Gaussian noise of the least variance at which all that moves so far can be measured for the budget."""
+    return Gaussian(smallest_gaussian_scale(budget, [Gaussian(Fraction(1)).event(each) for each in moved]))
 
 
 def _whole_units(cost: Fraction) -> Fraction:

@@ -18,7 +18,7 @@ Whole-number sums at the knots of columns: what distance curves are made from.
 
 A record at position x of a column lies between the knots k = ⌊x / s⌋ and k + 1, s positions apart, and splits s units
 between them by nearness. Of the units h_k that all records give, R h is counted, where R is a public whole-number
-matrix of the column (`mechanisms.distances.factor`); and at the end the number of records times `total`.
+matrix of the column (`mechanisms.distances`); and at the end the number of records times `total`.
 """
 
 from __future__ import annotations

@@ -235,41 +235,19 @@ class Release:
 
 
 def each_answered(release: Release, texts: Sequence[str], places: Sequence[str]) -> list[Answer | QueryError]:
-    """An answer to each text, or what is wrong with it and where it stands."""
+    """An answer to each text, or what is wrong with it and where it stands.
+
+    All are answered at once, or where that fails each half by itself: few mistakes among many texts cost little.
+    """
     try:
         return [*release.answer_all(texts, places=places)]
-    except QueryError:
-        pass
-    found = {number: _misread(release, texts[number], places[number]) for number in range(len(texts))}
-    good = [number for number, error in found.items() if error is None]
-    try:
-        answers: list[Answer | QueryError] = [
-            *release.answer_all([texts[i] for i in good], places=[places[i] for i in good])
-        ]
-    except QueryError:  # a release without records does not know every query
-        answers = [_alone(release, texts[i], places[i]) for i in good]
-    rest = iter(answers)
-    return [next(rest) if error is None else error for error in found.values()]
-
-
-def _misread(release: Release, text: str, place: str) -> QueryError | None:
-    try:
-        groups_of(release.domain, [text], [place])
     except QueryError as error:
-        return _placed(error, place)
-    return None
-
-
-def _alone(release: Release, text: str, place: str) -> Answer | QueryError:
-    try:
-        return release.answer_all([text], places=[place])[0]
-    except QueryError as error:
-        return _placed(error, place)
-
-
-def _placed(error: QueryError, place: str) -> QueryError:
-    said = str(error)
-    return QueryError(said if not place or said.startswith(place) else f"{place}: {said}")
+        if len(texts) == 1:
+            said, place = str(error), places[0]
+            return [QueryError(said if said.startswith(place) else f"{place}: {said}")]
+    half = len(texts) // 2
+    first, rest = ((texts[part], places[part]) for part in (slice(half), slice(half, None)))
+    return [*each_answered(release, *first), *each_answered(release, *rest)]
 
 
 def _all(group: Group) -> Integers:

@@ -27,8 +27,8 @@ from dualquery.interactive.journal import (
     Answered,
     Bought,
     Charged,
-    Entry,
     Fired,
+    JournalEntry,
     read,
     units_of,
     written,
@@ -63,7 +63,7 @@ class LedgerJournal:
 
     # What the core calls
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[JournalEntry, ...]:
         """All entries, once every line has been found to follow from the one before, up to the head last seen."""
         self.storage.hold()
         promise = self.storage.promise()
@@ -81,7 +81,7 @@ class LedgerJournal:
         self._witness.write(self.head, origin=promise.origin)
         return tuple(found)
 
-    def append(self, *entries: Entry) -> int:
+    def append(self, *entries: JournalEntry) -> int:
         for entry in entries:
             analyst = self.asking if isinstance(entry, Charged) or entry.kind in FOUND else ""
             self._drafts.append(
@@ -182,7 +182,7 @@ def _give_up(problem: LedgerError) -> None:
     raise problem
 
 
-def entry_in(line: Line) -> Entry | None:
+def entry_in(line: Line) -> JournalEntry | None:
     """The entry of the core that a line holds; None of a reply alone, or of a token."""
     return read(line.body) if line.kind in KINDS else None
 

@@ -247,7 +247,7 @@ class Service:
 
     def _refuse_unaffordable(self, asked: PendingRequest, quote: Quote) -> None:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
-        quota, left = self._quota(asked.holder), self.online.status().left
+        quota, left = self._quota(asked.holder), self.online.left
         price = self.online.rule.price if quote.bound is None else quote.most.units
         details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
         if price > quota["left"]:

@@ -114,14 +114,14 @@ def add(
     if not 0 <= quota <= 1:
         raise DualQueryError("a quota is a share of the budget, from 0 to 1")
     role, share = OWNER if owner else ANALYST, Fraction(repr(float(quota)))
-    if any(each.name == name for each in known(storage, witness).all):
+    if _held(storage, witness, name) is not None:
         raise DualQueryError(f"'{name}' has a token; rotate it, or revoke it first to give another")
     return _grant(storage, witness, name, role, share, expires)
 
 
 def rotate(storage: Storage, name: str, *, expires: str = "", witness: Witness | None = None) -> str:
     """A new token in place of the old one, which opens nothing from now on; role and quota stay."""
-    held = next((each for each in known(storage, witness).all if each.name == name), None)
+    held = _held(storage, witness, name)
     if held is None:
         raise DualQueryError(f"'{name}' has no token that could be rotated; add one")
     return _grant(storage, witness, name, held.role, held.quota, expires)
@@ -129,7 +129,7 @@ def rotate(storage: Storage, name: str, *, expires: str = "", witness: Witness |
 
 def revoke(storage: Storage, name: str, *, witness: Witness | None = None) -> None:
     """From now on (a running server: within a second) the token of this name opens nothing."""
-    if not any(each.name == name for each in known(storage, witness).all):
+    if _held(storage, witness, name) is None:
         raise DualQueryError(f"'{name}' has no token that could be revoked")
     _write(storage, witness, _draft(REVOKED, name, {"wish": secrets.token_hex(8), "at": _now()}))
 
@@ -139,6 +139,11 @@ def known(storage: Storage, witness: Witness | None = None) -> Tokens:
     promise = storage.promise()
     lines = storage.verified(promise)
     return Tokens(lines if witness is None else witness.checked(lines, promise, trust=False))
+
+
+def _held(storage: Storage, witness: Witness | None, name: str) -> Holder | None:
+    """Who has a good token of this name."""
+    return next((each for each in known(storage, witness).all if each.name == name), None)
 
 
 def expiry(text: str, now: datetime | None = None) -> str:
@@ -175,16 +180,8 @@ def _grant(
 ) -> str:
     public_part = secrets.token_hex(8)
     token = f"dq_{public_part}_{secrets.token_urlsafe(32)}"
-    holder = Holder(
-        name=name,
-        role=role,
-        quota=quota,
-        public_part=public_part,
-        hash=_hash(token),
-        added=_now(),
-        expires=expires,
-    )
-    row = {**asdict(holder), "quota": str(quota), "wish": public_part}
+    who = Holder(name=name, role=role, quota=quota, public_part=public_part, hash=_hash(token), added=_now())
+    row = {**asdict(who), "expires": expires, "quota": str(quota), "wish": public_part}
     _write(storage, witness, _draft(GRANTED, name, row))
     return token
 

@@ -24,7 +24,7 @@ from dualquery.table.domain import Column, Domain, Numeric
 from dualquery.table.drafting import LeftOut, drafted
 from dualquery.table.reading import AnyTable, describe, is_transaction_file, read_table
 from dualquery.table.reading.source import WantedColumns, known_encoding
-from dualquery.table.schema import DRAFT_LINE, MARK, Schema
+from dualquery.table.schema import MARK, Schema, schema_text
 from dualquery.table.toml_text import commented, quoted
 
 OPEN = {"name", "clamp", "by", "first", "spread"}  # keys that say nothing about anybody's cells
@@ -54,16 +54,14 @@ class Draft:
     origin: str
 
     def __str__(self) -> str:
-        sections = [commented(self._heading())]
-        if self.schema.draft:
-            sections.append(DRAFT_LINE)
-        if table := self._table():
-            sections.append("\n".join(["[table]", *table]))
-        for column in self.schema.domain.columns:
-            section = _section(column, marked=not self.public)
-            sections.append(f"{commented(SEVERAL)}\n{section}" if _counts(column) else section)
-        sections += [self._choice(each, each.guess) for each in self.left_out if each.guess is not None]
-        return "\n\n".join(sections) + "\n"
+        units = [
+            f"{commented(f'unit = {quoted(each.name)}')}   # {each.unit}"
+            for each in self.left_out
+            if each.unit
+        ]
+        text = schema_text(self.schema, heading=self._heading(), hints=units, write=self._attribute)
+        choices = [self._choice(each, each.guess) for each in self.left_out if each.guess is not None]
+        return "\n".join([text, *(f"{choice}\n" for choice in choices)])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the text, unless there is such a file."""
@@ -75,15 +73,13 @@ class Draft:
         except OSError as error:
             raise SchemaError(f"'{out}' cannot be written: {error.strerror}") from None
 
-    def _table(self) -> list[str]:
-        """What is said of the table as a whole: its encoding, and which columns may be its unit."""
-        units = [
-            f"{commented(f'unit = {quoted(each.name)}')}   # {each.unit}"
-            for each in self.left_out
-            if each.unit
-        ]
-        encoding = self.schema.encoding
-        return [*units, *([] if encoding is None else [f"encoding = {quoted(encoding)}"])]
+    def _attribute(self, column: Column) -> str:
+        """The lines of an attribute, each with a mark where it was read off the data."""
+        lines = ["[[attribute]]"]
+        for key, value in column.entries().items():
+            for line in f"{key} = {value}".splitlines():
+                lines.append(line if self.public or key in OPEN else f"{line}  {MARK}")
+        return "\n".join([commented(SEVERAL), *lines] if _counts(column) else lines)
 
     def _choice(self, left: LeftOut, guess: Column) -> str:
         """An attribute for a person to complete, as a comment."""
@@ -92,7 +88,7 @@ class Draft:
             f"format = {quoted(left.formats[0])}  # or {others}: which one is meant?"
             if line.startswith("format = ")
             else line
-            for line in _section(guess, marked=not self.public).splitlines()
+            for line in self._attribute(guess).splitlines()
         ]
         return commented("\n".join(lines))
 
@@ -179,12 +175,3 @@ def _counts(column: Column) -> bool:
     else:
         whole = isinstance(column, Numeric) and column.integer and column.edges[0] >= 0
     return whole and COUNTS.fullmatch(column.name.strip()) is not None
-
-
-def _section(column: Column, *, marked: bool) -> str:
-    """The lines of an attribute, each with a mark where it was read off the data."""
-    lines = ["[[attribute]]"]
-    for key, value in column.entries().items():
-        for line in f"{key} = {value}".splitlines():
-            lines.append(f"{line}  {MARK}" if marked and key not in OPEN else line)
-    return "\n".join(lines)

@@ -45,7 +45,7 @@ of the schema is left out. The number of those left depends on private cells, so
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -144,8 +144,17 @@ def parse_schema(written: str | Mapping[str, Any], *, origin: str, folder: Path 
         raise SchemaError(f"{origin}: {error}") from None
 
 
-def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
-    """The TOML text of a schema, under a comment; `parse_schema` gives the same schema back."""
+def schema_text(
+    schema: Schema | Domain,
+    *,
+    heading: str | None = None,
+    hints: Sequence[str] = (),
+    write: Callable[[Column], str] | None = None,
+) -> str:
+    """The TOML text of a schema, under a comment; `parse_schema` gives the same schema back.
+
+    A draft has `hints` in [table], and writes an attribute in a way of its own.
+    """
     schema = Schema.of(schema)
     parts = [] if heading is None else [commented(heading)]
     if schema.draft:
@@ -158,11 +167,20 @@ def schema_text(schema: Schema | Domain, *, heading: str | None = None) -> str:
     table = {key: quoted(rule) for key, rule in rules.items() if rule is not None}
     if schema.long:
         table["long"] = "true"
-    if table:
-        parts.append(_section("[table]", table))
-    parts += schema.domain.sections(lambda column: _section("[[attribute]]", column.entries()))
-    parts += [_section("[[rule]]", rule_entries(rule)) for rule in schema.domain.rules]
+    if hints or table:
+        parts.append("\n".join(["[table]", *hints, *_lines(table)]))
+    parts += schema.domain.sections(write or attribute_text)
+    parts += ["\n".join(["[[rule]]", *_lines(rule_entries(rule))]) for rule in schema.domain.rules]
     return "\n\n".join(parts) + "\n"
+
+
+def attribute_text(column: Column) -> str:
+    """The section of a column."""
+    return "\n".join(["[[attribute]]", *_lines(column.entries())])
+
+
+def _lines(keys: Mapping[str, str]) -> list[str]:
+    return [f"{key} = {value}" for key, value in keys.items()]
 
 
 # Reading. Everything in the file must be understood: a misspelt key is an error, never ignored.
@@ -225,10 +243,3 @@ def column_in(entry: Mapping[str, Any], place: int) -> Column:
     if len(given) > 1:
         raise SchemaError(f"{where} gives both '{given[0][0]}' and '{given[1][0]}'; keep one")
     return given[0][1].read(name, where, entry)
-
-
-# Writing.
-
-
-def _section(header: str, keys: Mapping[str, str]) -> str:
-    return "\n".join([header, *(f"{key} = {value}" for key, value in keys.items())])

@@ -137,33 +137,22 @@ def _options(labels: list[str], delimiter: str, width: int, block: int) -> dict[
     }
 
 
-class CheckedFile:
+class CheckedFile(io.RawIOBase):
     """A file for the parser whose every byte has passed the checker first."""
-
-    closed = False
 
     def __init__(self, stream: Any, start: bytes, checker: Checker) -> None:
         self._stream, self._start, self._checker = stream, start, checker
 
-    def read(self, count: int) -> bytes:
+    def readable(self) -> bool:
+        return True
+
+    def read(self, count: int = -1) -> bytes:
         block, self._start = self._start[:count] or self._stream.read(count), self._start[count:]
         for place in range(0, len(block), PIECE):
             self._checker.feed(block[place : place + PIECE])
         if not block:
             self._checker.finish()
         return block
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
 
 class Checker:
