@@ -17,7 +17,6 @@ from dualquery.mechanisms.mechanism import Task, shown
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.small import (
     ByChosenPairs,
-    Gate,
     Misfit,
     PairRule,
     best_pairs,
@@ -25,6 +24,7 @@ from dualquery.mechanisms.projection.small import (
     denoised,
     error_of_ones,
     expected_counts,
+    gain_of_pairs,
     null_misfit,
     plan_chosen_pairs,
 )
@@ -265,11 +265,9 @@ def test_the_gate_weighs_gain_against_cost():
     misfit = Misfit.of(noisy, np.zeros(30), 50.0)
     best = best_pairs(misfit, 2, noise)
     assert best.tolist() == [0, 1]
-    gate = Gate.of(misfit, best, noise, total=1000.0, cost=0.01)
-    assert gate.opens
-    assert 0.04 < gate.gain < 1700 / 30 / 1000
-    assert not Gate.of(misfit, best, 30 * noise, total=1000.0, cost=0.01).opens
-    assert not Gate.of(misfit, np.array([7, 8]), noise, total=1000.0, cost=0.01).opens
+    assert 0.04 < gain_of_pairs(misfit, best, noise, 1000.0) < 1700 / 30 / 1000
+    assert gain_of_pairs(misfit, best, 30 * noise, 1000.0) <= 0.01
+    assert gain_of_pairs(misfit, np.array([7, 8]), noise, 1000.0) <= 0.01
 
 
 def test_a_pair_that_would_be_noisy_is_passed_over():

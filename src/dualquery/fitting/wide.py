@@ -125,7 +125,9 @@ class Centres:
     @staticmethod
     def of(rounds: Sequence[CentreTotals], before: Reals, spread: float) -> Centres:
         """Means over several rounds around about the same centres; those with few records stay where they were."""
-        counts, sums, squares = (np.mean([each[k] for each in rounds], axis=0) for k in range(3))
+        counts = np.mean([each.counts for each in rounds], axis=0)
+        sums = np.mean([each.sums for each in rounds], axis=0)
+        squares = np.mean([each.squares for each in rounds])
         places, root = sums / np.maximum(counts, 1.0)[:, None], np.sqrt(len(rounds))
         noise = rounds[0].count_noise / root, rounds[0].sum_noise / root
         found = Centres(places, counts, float(squares), *noise)

@@ -46,14 +46,7 @@ class Heard(Generic[What]):
     value: Any  # a number, or the cells of a whole table
 
 
-@dataclass(frozen=True)
-class Residual:
-    """Answer what is left of the targets, row by row, at this temperature (in rows)."""
-
-    temperature: float
-
-
-Asked = TypeVar("Asked")  # what a query player says: a Challenge, something Heard, a TableQuery, a Residual
+Asked = TypeVar("Asked")  # what a query player says: a Challenge, something Heard, a TableQuery
 Gives = TypeVar("Gives", covariant=True)
 Takes = TypeVar("Takes", contravariant=True)
 Replied = TypeVar("Replied")  # what a data player says: a Record, rows, or a snapshot of a belief

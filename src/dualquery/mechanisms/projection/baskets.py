@@ -10,7 +10,7 @@ hardly a query asks about two items that could matter, all goes to the items.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +76,7 @@ def asks_about_pairs(workload: Workload, fitted: int = FITTED_ITEMS) -> bool:
     return bool((often[sets].sum(axis=1) >= 2).mean() >= ASKED_PAIRS)
 
 
-@dataclass(frozen=True)
-class Spending:
+class Spending(NamedTuple):
     """Which shares pay for the order of the items, for the items, and for their pairs."""
 
     order: tuple[str, ...]
@@ -85,8 +84,7 @@ class Spending:
     pairs: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """How many items of a record count: among items, and among pairs."""
 
     items: int

@@ -62,10 +62,7 @@ HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement take
 # mean hardly shows
 PAIR_OF_ONES = 1.12
 SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what others may be, in deviations
-MEAN_ERROR, MAX_ERROR = (
-    0.35,
-    6.5,
-)  # as in `shares`, in units of a one-way cell's noise (benchmarks/small_tables.py)
+MEAN_ERROR, MAX_ERROR = 0.35, 6.5  # as in `shares`, in a one-way cell's noise (benchmarks/small_tables.py)
 
 
 @dataclass(frozen=True)
@@ -155,8 +152,7 @@ class ByChosenPairs:
         noise = moved * unit * np.sqrt(self.chosen * cells)
         best = best_pairs(misfit, self.chosen, noise)
         more = last.variances(last.chosen(again, task.domain, neighbours))
-        gate = Gate.of(misfit, best, noise, total=known.total, cost=cost_of_pairs(known, more))
-        if not gate.opens:
+        if gain_of_pairs(misfit, best, noise, known.total) <= cost_of_pairs(known, more):
             return again
         parts = np.sqrt(moved[best] * cells[best])
         parts /= parts.sum()
@@ -275,23 +271,11 @@ def cost_of_pairs(known: MeasuredTables, more: Mapping[Set, float]) -> float:
     return error_of_ones(ones, now) - error_of_ones(ones, alone)
 
 
-@dataclass(frozen=True)
-class Gate:
-    """What measuring pairs gains, and what the share of the one-way tables that it needs costs, both in L1."""
-
-    gain: float
-    cost: float
-
-    @property
-    def opens(self) -> bool:
-        return self.gain > self.cost
-
-    @staticmethod
-    def of(misfit: Misfit, best: NDArray[np.int64], noise: Cells, *, total: float, cost: float) -> Gate:
-        """A pair of misfit m, measured with noise ν, loses m · m²/(m² + 1.3 ν²) of it."""
-        found = np.maximum(misfit.likely[best], 0.0)
-        lost = found**3 / np.maximum(found**2 + HALF_LOST * (HALF_NORMAL * noise[best]) ** 2, 1e-300)
-        return Gate(float(lost.sum()) / (len(misfit.likely) * total), cost)
+def gain_of_pairs(misfit: Misfit, best: NDArray[np.int64], noise: Cells, total: float) -> float:
+    """What measuring these pairs gains, in L1: of misfit m, with noise ν, m · m²/(m² + 1.3 ν²) is lost."""
+    found = np.maximum(misfit.likely[best], 0.0)
+    lost = found**3 / np.maximum(found**2 + HALF_LOST * (HALF_NORMAL * noise[best]) ** 2, 1e-300)
+    return float(lost.sum()) / (len(misfit.likely) * total)
 
 
 def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:

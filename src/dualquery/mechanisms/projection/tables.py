@@ -73,9 +73,7 @@ _FURTHER = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])  # shares of a s
 class StagedTables:
     """What may be measured, and the stages. All of it is public."""
 
-    ones: Mapping[
-        Set, float
-    ]  # shares of one-way tables, and of the number of records where it is to be measured
+    ones: Mapping[Set, float]  # shares of one-way tables, and of the number of records where it is measured
     sets: tuple[Set, ...]  # pairs, and the larger sets that may be measured
     tables: tuple[Set, ...]  # of the workload
     complete: bool  # whether `sets` holds every larger set of the workload
@@ -83,9 +81,7 @@ class StagedTables:
     work: NDArray[np.float64]  # how many values a row looks at for each of `sets` in a pass
     first: Stage
     halves: tuple[Stage, Stage] | None  # None where the workload asks about single attributes only
-    last: (
-        tuple[Stage, Stage] | None
-    )  # scores of larger sets, and those that they choose, where they are asked for
+    last: tuple[Stage, Stage] | None  # scores of larger sets, and those that they choose, where it pays
     settled: Mapping[int, Shares] | None = None  # of later stages, by number, where a release has chosen them
 
     @property
