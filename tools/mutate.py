@@ -243,7 +243,9 @@ def tests_for(module: str, home: Path, everything: bool) -> list[list[str]]:
     """The tests that know a module, and in a second run all others."""
     found = [*(home / TESTS).glob("test_*.py"), home / "tests" / "ledger" / "test_book.py"]
     others = sorted(str(path.relative_to(home)) for path in found)
-    known = [path for name in FIRST.get(module, ()) if (path := os.path.normpath(TESTS / f"{name}.py")) in others]
+    known = [
+        path for name in FIRST.get(module, ()) if (path := os.path.normpath(TESTS / f"{name}.py")) in others
+    ]
     rest = [path for path in others if path not in known] + ["tests/golden"]
     return [known, rest] if everything and known else [known or rest]
 
