@@ -23,6 +23,7 @@ from dualquery.privacy.events import Epoch
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
+from dualquery.queries.countable import Bound
 from dualquery.queries.families import from_texts
 from dualquery.queries.language.reader import Reader
 from dualquery.randomness import SeededEntropy
@@ -184,17 +185,11 @@ def test_all_epochs_and_measurements_together_cost_the_budget(updates: int) -> N
         chosen = parameters(spend, updates=updates)
         assert isinstance(chosen.noise, kind)
         ledger = Ledger(spend)
-        moved = spend.neighbours.sensitivity(alone=_one(), apart=_one())
+        moved = spend.neighbours.sensitivity(Bound((1, 1), (1, 1)))
         for _ in range(updates):
             ledger.charge(chosen.law.event, chosen.noise.event(moved))
         with pytest.raises(BudgetError):
             ledger.charge(chosen.law.event)
-
-
-def _one():
-    from dualquery.privacy.neighbours import Sensitivity
-
-    return Sensitivity(1, 1)
 
 
 def test_a_factored_distribution_tests_only_what_it_could_hold() -> None:

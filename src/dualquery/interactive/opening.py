@@ -287,10 +287,9 @@ def _replay(
         added.append(opened)
     else:
         added.append(Reopened())
-        # A test may be open (`journal.Rested`), or the noise of a threshold is lost (`journal.Burned`).
+        # The threshold of an epoch is forgotten (`journal.Burned`), or a test may be open (`journal.Rested`).
         lost = state.account.tested and state.rule.test_name == "sparse-vector"
-        open_test = lost or state.account.serving
-        if state.open_slot is not None and open_test:
+        if state.open_slot is not None and (lost or state.account.serving):
             state.open_slot.close()
             added.append(Burned(state.account.slot))
     added.extend(fixed)
