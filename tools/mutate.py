@@ -65,8 +65,6 @@ FIRST = {
     "prices": ("test_edges", "test_rounding", "test_prices"),
     "scores": ("test_selection_bounds", "test_rounding", "test_proofs", "test_statistics"),
     "selection": ("test_edges", "test_selection_bounds", "test_selection", "test_rounding"),
-    "signed_tables": ("test_statistics",),
-    "statistics": ("test_statistics", "test_interactions"),
     "thresholds": ("test_edges", "test_exceeds", "test_sparse_vector", "test_whole_tables", "test_hazard"),
 }
 
@@ -243,9 +241,11 @@ def sampled(number: int, seed: int, only: str | None) -> list[Mutant]:
 
 def tests_for(module: str, home: Path, everything: bool) -> list[list[str]]:
     """The tests that know a module, and in a second run all others."""
-    found = [*(home / TESTS).glob("test_*.py"), home / TESTS / "book" / "test_book.py"]
+    found = [*(home / TESTS).glob("test_*.py"), home / "tests" / "ledger" / "test_book.py"]
     others = sorted(str(path.relative_to(home)) for path in found)
-    known = [path for name in FIRST.get(module, ()) if (path := str(TESTS / f"{name}.py")) in others]
+    known = [
+        path for name in FIRST.get(module, ()) if (path := os.path.normpath(TESTS / f"{name}.py")) in others
+    ]
     rest = [path for path in others if path not in known] + ["tests/golden"]
     return [known, rest] if everything and known else [known or rest]
 

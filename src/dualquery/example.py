@@ -8,6 +8,7 @@ gives the same people with every version of numpy.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,64 +37,39 @@ class Example:
 PEOPLE = 20_000
 SEED = 2014
 
-SCHEMA = """\
-# The public description of the example survey: what may be asked, written without looking at any answer.
+EDGES = {
+    "age": [18, 25, 35, 45, 55, 65, 75, 100],
+    "income": [0, 10000, 20000, 30000, 45000, 65000, 100000, 250000],
+}
+VALUES = {
+    "sex": ["female", "male"],
+    "region": ["north", "east", "south", "west", "capital"],
+    "education": ["school", "vocational", "college", "university"],
+    "employment": ["employed", "self-employed", "unemployed", "student", "retired", "at home"],
+    "marital_status": ["single", "married", "divorced", "widowed"],
+    "household": ["1", "2", "3", "4", "5 or more"],
+    "housing": ["owns", "rents", "with family"],
+    "commute": ["none", "car", "transit", "bicycle", "on foot"],
+    "smokes": ["never", "formerly", "yes"],
+    "health": ["poor", "fair", "good", "very good"],
+}
+ORDERED = {"education", "household", "health"}
+ATTRIBUTES = ("age", *list(VALUES)[:4], "income", *list(VALUES)[4:])
 
-[[attribute]]
-name = "age"
-edges = [18, 25, 35, 45, 55, 65, 75, 100]
-integer = true
-clamp = true
 
-[[attribute]]
-name = "sex"
-values = ["female", "male"]
+def _attribute(name: str) -> str:
+    """The section of the schema of the survey."""
+    if name in EDGES:
+        said = f"edges = {EDGES[name]}\ninteger = true\nclamp = true"
+    else:
+        said = f"values = {json.dumps(VALUES[name])}" + ("\nordered = true" if name in ORDERED else "")
+    return f'\n[[attribute]]\nname = "{name}"\n{said}\n'
 
-[[attribute]]
-name = "region"
-values = ["north", "east", "south", "west", "capital"]
 
-[[attribute]]
-name = "education"
-values = ["school", "vocational", "college", "university"]
-ordered = true
-
-[[attribute]]
-name = "employment"
-values = ["employed", "self-employed", "unemployed", "student", "retired", "at home"]
-
-[[attribute]]
-name = "income"
-edges = [0, 10000, 20000, 30000, 45000, 65000, 100000, 250000]
-integer = true
-clamp = true
-
-[[attribute]]
-name = "marital_status"
-values = ["single", "married", "divorced", "widowed"]
-
-[[attribute]]
-name = "household"
-values = ["1", "2", "3", "4", "5 or more"]
-ordered = true
-
-[[attribute]]
-name = "housing"
-values = ["owns", "rents", "with family"]
-
-[[attribute]]
-name = "commute"
-values = ["none", "car", "transit", "bicycle", "on foot"]
-
-[[attribute]]
-name = "smokes"
-values = ["never", "formerly", "yes"]
-
-[[attribute]]
-name = "health"
-values = ["poor", "fair", "good", "very good"]
-ordered = true
-"""
+SCHEMA = (
+    "# The public description of the example survey: what may be asked, written without looking at any answer.\n"
+    + "".join(map(_attribute, ATTRIBUTES))
+)
 
 QUERIES = "marginals:3"
 QUESTIONS = (
@@ -181,24 +157,10 @@ def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
         + chance.bell()
     )
     health = np.digitize(fitness, [-0.6, 0.7, 2.3])
-    return pa.table(
-        {
-            "age": pa.array(age, pa.int32()),
-            "sex": words(male, ["female", "male"]),
-            "region": words(region, ["north", "east", "south", "west", "capital"]),
-            "education": words(education, ["school", "vocational", "college", "university"]),
-            "employment": words(
-                employment, ["employed", "self-employed", "unemployed", "student", "retired", "at home"]
-            ),
-            "income": pa.array(income, pa.int32()),
-            "marital_status": words(marital, ["single", "married", "divorced", "widowed"]),
-            "household": words(household, ["1", "2", "3", "4", "5 or more"]),
-            "housing": words(housing, ["owns", "rents", "with family"]),
-            "commute": words(commute, ["none", "car", "transit", "bicycle", "on foot"]),
-            "smokes": words(smokes, ["never", "formerly", "yes"]),
-            "health": words(health, ["poor", "fair", "good", "very good"]),
-        }
-    )
+    codes = (male, region, education, employment, marital, household, housing, commute, smokes, health)
+    columns = {"age": pa.array(age, pa.int32()), "income": pa.array(income, pa.int32())}
+    columns |= {name: words(each, VALUES[name]) for name, each in zip(VALUES, codes, strict=True)}
+    return pa.table({name: columns[name] for name in ATTRIBUTES})
 
 
 def words(codes: NDArray[np.generic], of: Sequence[str]) -> pa.Array:

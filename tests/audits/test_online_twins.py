@@ -137,13 +137,13 @@ class Doubled(_Drawn):
 def not_scaled_with_the_cutoff(patch: Patch) -> None:
     """An epoch that closes after a hundred "above", with the noise and at the price of one that closes after one."""
 
-    def exceeds(self: OpenEpoch, x: int) -> bool:
-        above = bool(abs(x) + self._noise(self._law.query_scale) >= self._noisy_threshold)
-        self._above = getattr(self, "_above", 0) + above
+    def draw(self: OpenEpoch, x: Any, entropy: Any) -> Found | None:
+        found = self._law.draw(x, entropy, self._noise)
+        self._above = getattr(self, "_above", 0) + (found is not None)
         self._closed = self._above == 100
-        return above
+        return found
 
-    patch.setattr(OpenEpoch, "exceeds", exceeds)
+    patch.setattr(OpenEpoch, "draw", draw)
 
 
 def kept_threshold(patch: Patch) -> None:

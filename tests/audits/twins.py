@@ -315,14 +315,18 @@ def ten_in_flight(at_once: int) -> Sampler:
 
 
 def an_epoch_that_does_not_close(patch: Patch) -> None:
-    def exceeds(self: OpenEpoch, x: int) -> bool:
-        return abs(x) + self._noise(self._law.query_scale) >= self._noisy_threshold
+    def draw(self: OpenEpoch, x: Any, entropy: Any) -> Found | None:
+        return self._law.draw(x, entropy, self._noise)
 
-    patch.setattr(OpenEpoch, "exceeds", exceeds)
+    patch.setattr(OpenEpoch, "draw", draw)
 
 
 def no_query_noise(patch: Patch) -> None:
-    patch.setattr(OpenEpoch, "exceeds", lambda self, x: abs(x) >= self._noisy_threshold)
+    def draw(self: OpenEpoch, x: Any, entropy: Any) -> Found | None:
+        above = abs(int(x[0])) >= self._law.threshold + self._noise
+        return Found(0, FarSide.FAR) if above else None
+
+    patch.setattr(OpenEpoch, "draw", draw)
 
 
 VECTOR = SparseVector(Fraction(4), threshold=1)

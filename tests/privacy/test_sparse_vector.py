@@ -16,7 +16,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.events import Epoch
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.thresholds import SparseVector
+from dualquery.privacy.thresholds import FarSide, Found, SparseVector
 from dualquery.randomness import SeededEntropy
 
 REACH = 400  # of the threshold noise; what lies beyond weighs less than e⁻⁶⁰ here
@@ -104,7 +104,7 @@ def test_epochs_follow_their_law_and_an_epsilon_30_percent_off_is_rejected(strea
         epoch = law.open(paid, entropy)
         answers = []
         while not epoch.closed and len(answers) < len(stream):
-            answers.append(epoch.exceeds(stream[len(answers)]))
+            answers.append(epoch.draw(np.array([stream[len(answers)]]), entropy))
         seen[len(answers) - 1 if epoch.closed else len(stream)] += 1
     assert len(paid.events) == draws
     right = epoch_law(law, stream) * draws
@@ -119,10 +119,10 @@ def test_an_epoch_is_paid_when_it_opens_and_ends_with_its_first_above() -> None:
     epoch = law.open(paid, SeededEntropy(1))
     assert paid.events == (Epoch(Fraction(1, 2)),)
     assert not epoch.closed
-    assert epoch.exceeds(-10_000)
+    assert epoch.draw(np.array([-10_000]), SeededEntropy(2)) == Found(0, FarSide.FAR)
     assert epoch.closed
     with pytest.raises(BudgetError, match="open another"):
-        epoch.exceeds(0)
+        epoch.draw(np.array([0]), SeededEntropy(2))
     assert len(paid.events) == 1
 
 

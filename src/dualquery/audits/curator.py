@@ -278,15 +278,17 @@ def _measurements() -> list[tuple[str, Pair, Countable]]:
 
 def cases() -> list[Case]:
     """Every statistic and every score, each between the neighbours that move it most."""
-    often = {"quick": 20_000, "long": 1_000_000}
+    quick, long = 20_000, 1_000_000
     found = [
-        Case(f"measure: {name}", pair.words, measured(pair, statistic, pure(pair), laplace), **often)
-        for name, pair, statistic in _measurements()
+        Case(
+            f"measure: {name}", pair.words, measured(pair, each, pure(pair), laplace), quick=quick, long=long
+        )
+        for name, pair, each in _measurements()
     ]
     few = measured(ALONE, number_of_records(BITS), pure(ALONE), laplace, block=FEW)
     found += [
         Case("measure: number of records, few draws", ALONE.words, few, quick=20_000, long=400_000),
-        Case("measure: two in a row", REPLACED.words, twice(REPLACED, OPPOSED), **often),
+        Case("measure: two in a row", REPLACED.words, twice(REPLACED, OPPOSED), quick=quick, long=long),
         gaussian_case(ALONE, Accounting.GAUSSIAN),
         gaussian_case(ALONE, Accounting.ZCDP),
     ]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import inspect
 import shutil
-import textwrap
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import typer.main
+
+from dualquery.cli.output import wrapped
 
 WIDEST = 110
 BESIDE = 30  # columns for names beside their help; on narrow terminals help stands below
@@ -40,7 +41,7 @@ def _write(command: Any, context: Any, formatter: Any) -> None:
 
 def _lines(command: Any, context: Any, room: int) -> Iterator[str]:
     usage = " ".join([context.command_path, *(_usage(command, context))])
-    yield from _wrapped(f"Usage: {usage}", room, 0, 4)
+    yield from wrapped(f"Usage: {usage}", room, 0, 4)
     yield ""
     yield from _text(command.help or "", room)
     panels: dict[str, list[tuple[str, str]]] = {}
@@ -97,12 +98,12 @@ def _metavar(parameter: Any) -> str:
 def _entry(name: str, words: str, room: int) -> Iterator[str]:
     """A name and what it means: beside it where there is room, and otherwise below."""
     if room >= NARROW and len(name) + 4 <= BESIDE:
-        below = list(_wrapped(words, room, BESIDE, BESIDE)) or [""]
+        below = wrapped(words, room, BESIDE, BESIDE) or [""]
         yield f"  {name}".ljust(BESIDE) + below[0][BESIDE:]
         yield from below[1:]
         return
-    yield from _wrapped(name if len(name) + 2 <= room else name.replace("|", " | "), room, 2, 6)
-    yield from _wrapped(words, room, BESIDE if room >= NARROW else 6, BESIDE if room >= NARROW else 6)
+    yield from wrapped(name if len(name) + 2 <= room else name.replace("|", " | "), room, 2, 6)
+    yield from wrapped(words, room, BESIDE if room >= NARROW else 6, BESIDE if room >= NARROW else 6)
 
 
 def _text(text: str, room: int) -> Iterator[str]:
@@ -114,21 +115,9 @@ def _text(text: str, room: int) -> Iterator[str]:
             continue
         for paragraph in part.split("\n\n"):
             if paragraph.strip():
-                yield from _wrapped(_plain(" ".join(paragraph.split())), room, 0, 0)
+                yield from wrapped(_plain(" ".join(paragraph.split())), room, 0, 0)
                 yield ""
 
 
 def _plain(text: str) -> str:
     return text.replace("**", "").replace("`", "")
-
-
-def _wrapped(text: str, room: int, first: int, others: int) -> list[str]:
-    """Lines that are broken between words only."""
-    return textwrap.wrap(
-        text,
-        width=max(room, others + 1),
-        initial_indent=" " * first,
-        subsequent_indent=" " * others,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -47,10 +47,14 @@ def print_facts(facts: Mapping[str, str]) -> None:
     if room - left < NARROW:  # values below their names
         for name, value in facts.items():
             print(_styled(name, CYAN))
-            print(_folded(value, room, 2))
+            print(*wrapped(value, room, 2, 2), sep="\n")
         return
     for name, value in facts.items():
-        print(_styled(name, CYAN) + " " * (left - len(name)) + _folded(value, room, left).lstrip(" "))
+        print(
+            _styled(name, CYAN)
+            + " " * (left - len(name))
+            + "\n".join(wrapped(value, room, left, left)).lstrip(" ")
+        )
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
@@ -100,14 +104,13 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _folded(text: str, room: int, indent: int) -> str:
-    """Between words only: a path that is too long for the line stays whole."""
-    space = " " * indent
-    return textwrap.fill(
+def wrapped(text: str, room: int, first: int, others: int) -> list[str]:
+    """Lines that are broken between words only: a path that is too long for a line stays whole."""
+    return textwrap.wrap(
         text,
-        width=max(room, indent + 1),
-        initial_indent=space,
-        subsequent_indent=space,
+        width=max(room, others + 1),
+        initial_indent=" " * first,
+        subsequent_indent=" " * others,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -5,7 +5,7 @@ travels out is what to count and the schema, what travels back are whole numbers
 records are kept where they are, in the memory and on the disks of the executors, for the next question. A task that
 is lost or run twice changes nothing: its numbers come back as the result of the task, once, and are the same.
 
-Where the schema names a unit, the rows of a person are first brought together, by a hash of the id (`blocks`).
+Where the schema names a unit, the rows of a person are first brought together, by a hash of the id.
 
 Files are read as Parquet only: what a record is must not depend on the others (docs/schema.md), and Spark's reader
 of CSV lets a quote that is not closed swallow the records after it. Every part is looked at before anything is

@@ -287,12 +287,9 @@ def _replay(
         added.append(opened)
     else:
         added.append(Reopened())
-        lost = (
-            state.account.tested and state.rule.test_name == "sparse-vector"
-        )  # the threshold (`journal.Burned`)
-        if state.open_slot is not None and (
-            lost or state.account.serving
-        ):  # a test may be open (`journal.Rested`)
+        # The threshold of an epoch is forgotten (`journal.Burned`), or a test may be open (`journal.Rested`).
+        lost = state.account.tested and state.rule.test_name == "sparse-vector"
+        if state.open_slot is not None and (lost or state.account.serving):
             state.open_slot.close()
             added.append(Burned(state.account.slot))
     added.extend(fixed)

@@ -239,9 +239,11 @@ def _start_steps(task: Task, chosen: MwemParameters) -> tuple[Step, ...]:
     return (Step("measure every cell, for a start", chosen.start_noise.event(moved)),)
 
 
-def _belief(plan: Plan[MwemParameters], curator: Curator) -> MultiplicativeWeights:
-    return belief_of(plan.parameters, starting(plan, curator), plan.task.rows)
-
-
-WORDS = "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)"
-MWEM = learner("mwem", WORDS, MwemWishes, plan, _belief, released_iterate)
+MWEM = learner(
+    "mwem",
+    "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)",
+    MwemWishes,
+    plan,
+    lambda plan, curator: belief_of(plan.parameters, starting(plan, curator), plan.task.rows),
+    released_iterate,
+)

@@ -1,35 +1,33 @@
-"""Queries over binary attributes as sums of parities, and what measured parities answer to them.
+"""Parities: every query over binary attributes from the parities of its subsets, or from items and pairs of them.
 
-With χ_j = (−1)^{x_j}, x_j = (1 − χ_j)/2 and ¬x_j = (1 + χ_j)/2, so that a product of k literals is
+A query is a sum of parities: with χ_j = (−1)^{x_j}, x_j = (1 − χ_j)/2 and ¬x_j = (1 + χ_j)/2, so that a product of k
+literals is
 
     Π = 2^{−k} Σ_{S ⊆ its attributes} Π_{j ∈ S} s_j · χ_S,       s_j = −1 for x_j, +1 for ¬x_j,
 
 and a disjunction 1 − Π of negated ones. Every coefficient is 2^{−k}: noise in parities averages out.
 
-Around the product of means μ_j = E χ_j, E χ_S = Σ_{B ⊆ S} Π_{S∖B} μ_j · κ_B with κ_B = E Π_B (χ_j − μ_j). Most
-κ of two and more attributes are small, and those that were measured are shrunk towards what the smaller sets
-say (`shrinking`).
+Around the product of means μ_j = E χ_j, E χ_S = Σ_{B ⊆ S} Π_{S∖B} μ_j · κ_B with κ_B = E Π_B (χ_j − μ_j). Most κ of
+two and more attributes are small, and those that were measured are shrunk towards what the smaller sets say
+(`fitting.shrink`).
 
-Disjunctions over very many items: items, pairs of the ones that matter, and parities of the few that matter most.
-
-Of baskets all items are counted, then the pairs of those that matter (`projection.items`), then the parities of all
-triples of the top. A query is expanded around independence: with f_j = a_j + b_j x_j and m_j = a_j + b_j p_j
-
-    E Π f_j = Π m_j + Σ_{i<j} b_i b_j c_ij Π_rest m + Σ_{i<j<k} b_i b_j b_k c_ijk Π_rest m,
-
-c the central moments, nought where they were not measured. Rows are not fitted: with three rare items in a
-query, what rows miss of each adds up, and the item counts alone are better there.
-
-Parities measured by order: every query over binary attributes from the parities of its subsets.
-
-One Gaussian measurement for all parities of an order. What a query needs of order r are C(k, r) of the M_r that are
-measured, each with noise of variance M_r / share_r and the coefficient 2^{−k}, so that the mean squared error
-is least at
+*By order*: one Gaussian measurement for all parities of an order. What a query needs of order r are C(k, r) of the
+M_r that are measured, each with noise of variance M_r / share_r and the coefficient 2^{−k}, so that the mean squared
+error is least at
 
     share_r ∝ √(C(k, r) · M_r)          (.06, .28, .66 for all disjunctions of 3 out of 50),
 
 public numbers all. No polynomial saves anything up to k = 4 (`dualquery degrees`), and no learner has to find what
-was measured anyway. Baskets too wide for it are measured by items and their pairs (`baskets`).
+was measured anyway. Baskets too wide for it are measured by items and their pairs.
+
+*By items*, of wide baskets: all items are counted, then the pairs of those that matter (`projection.baskets`), then
+the parities of all triples of the top. A query is expanded around independence: with f_j = a_j + b_j x_j and m_j =
+a_j + b_j p_j
+
+    E Π f_j = Π m_j + Σ_{i<j} b_i b_j c_ij Π_rest m + Σ_{i<j<k} b_i b_j b_k c_ijk Π_rest m,
+
+c the central moments, nought where they were not measured. Rows are not fitted: with three rare items in a query,
+what rows miss of each adds up, and the item counts alone are better there.
 """
 
 from __future__ import annotations

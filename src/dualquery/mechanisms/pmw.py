@@ -28,7 +28,6 @@ from dualquery.mechanisms.rounds import AskedQueries, RoundParameters, learner
 from dualquery.mechanisms.wishes import PmwWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import rate_within
 
@@ -143,10 +142,14 @@ def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
     )
 
 
-def _belief(plan: Plan[PmwParameters], curator: Curator) -> ExpertWeights:
-    return ExpertWeights(Factored.explicit(plan.task.domain), learning_rate=plan.parameters.learning_rate)
-
-
-WORDS = "offline private multiplicative weights: one draw a round, nothing measured (Hardt, Rothblum 2010)"
-PAID_BY = (Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE)
-PMW = learner("pmw", WORDS, PmwWishes, plan, _belief, released_iterate, paid_by=PAID_BY)
+PMW = learner(
+    "pmw",
+    "offline private multiplicative weights: one draw a round, nothing measured (Hardt, Rothblum 2010)",
+    PmwWishes,
+    plan,
+    lambda plan, curator: ExpertWeights(
+        Factored.explicit(plan.task.domain), learning_rate=plan.parameters.learning_rate
+    ),
+    released_iterate,
+    paid_by=(Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE),
+)

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from threading import Lock
 
 import numpy as np
@@ -442,27 +442,25 @@ class SparseVector:
 
 
 class OpenEpoch:
-    """One epoch: a noisy threshold that nobody else sees. Made by `SparseVector.open`, which pays for it."""
+    """One epoch: a noisy threshold that nobody else sees. Whoever makes one has paid for it."""
 
     def __init__(self, law: SparseVector, entropy: Entropy) -> None:
         self._law = law
-        self._entropy = entropy
-        self._noisy_threshold = law.threshold + self._noise(law.threshold_scale)
+        self._noise = law.threshold_noise(entropy)
         self._closed = False
 
     @property
     def closed(self) -> bool:
         return self._closed
 
-    def exceeds(self, x: int) -> bool:
-        """Whether |x| + fresh noise reaches the noisy threshold; the first True closes the epoch."""
-        if self._closed:
-            raise BudgetError('This epoch ended with its first "above"; open another, which costs its price.')
-        self._closed = abs(x) + self._noise(self._law.query_scale) >= self._noisy_threshold
-        return self._closed
-
-    def _noise(self, scale: Fraction) -> int:
-        return int(discrete_laplace(1, scale=scale, entropy=self._entropy)[0])
+    def draw(self, x: Integers, entropy: Entropy) -> Found | None:
+        """The first number that is "above", which closes the epoch."""
+        require(
+            not self._closed, 'This epoch ended with its first "above"; open another, which costs its price.'
+        )
+        found = self._law.draw(x, entropy, self._noise)
+        self._closed = found is not None
+        return found
 
 
 class Epochs:
@@ -486,10 +484,7 @@ class Epochs:
     def pay(
         self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
     ) -> Callable[[Integers], Found | None]:
-        """Where no epoch is open, pay for one and for the measurement that ends it; then the test.
-
-        Several numbers are asked one after the other, up to the first "above".
-        """
+        """Where no epoch is open, pay for one and for the measurement that ends it; then the test."""
         if self._ledger not in {None, ledger}:
             raise BudgetError("These epochs are paid for by another ledger; make new ones for this table.")
         if self._epoch is None or self._epoch.closed:
@@ -498,10 +493,4 @@ class Epochs:
         elif follow_up not in self._paid:
             ledger.charge(follow_up)
             self._paid.add(follow_up)
-        epoch = self._epoch
-
-        def test(x: Integers) -> Found | None:
-            above = (Found(cell, FarSide.FAR) for cell, each in enumerate(x.tolist()) if epoch.exceeds(each))
-            return next(above, None)
-
-        return test
+        return partial(self._epoch.draw, entropy=entropy)

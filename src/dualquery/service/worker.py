@@ -37,7 +37,6 @@ class Job(Generic[T]):
     """Something to do on the worker's thread, and whoever waits for it."""
 
     work: Callable[[], T]
-    loop: asyncio.AbstractEventLoop
     waiting: asyncio.Future[T]
     request: tuple[str, str] | None = None  # analyst and key of one that may be repeated
     outcome: T | BaseException | None = field(default=None)
@@ -65,8 +64,7 @@ class Worker:
         """Have something done, and its traces on disk; LedgerError where that is impossible now."""
         if self.broken is not None:
             raise self.broken
-        loop = asyncio.get_running_loop()
-        job = Job(work, loop, loop.create_future(), request)
+        job = Job(work, asyncio.get_running_loop().create_future(), request)
         self._jobs.put(job)
         return await job.waiting
 
@@ -192,8 +190,8 @@ def _log_place(defect: Exception) -> None:
 
 def _hand_out(jobs: list[Job[Any]]) -> None:
     """Wake whoever waits, all of one loop at once."""
-    for loop in {job.loop for job in jobs}:
-        own = [job for job in jobs if job.loop is loop]
+    for loop in {job.waiting.get_loop() for job in jobs}:
+        own = [job for job in jobs if job.waiting.get_loop() is loop]
         with suppress(RuntimeError):  # nobody waits any more: the loop is closed
             loop.call_soon_threadsafe(_settle, own)
 

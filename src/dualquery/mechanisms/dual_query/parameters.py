@@ -1,27 +1,25 @@
 """How many samples, how fast, how long: DualQuery's parameters from public quantities alone.
 
-Three ways. From the theory: a target (α, β) fixes all of them (Algorithm 2). From the user: any of
-learning rate, samples and rounds given, the rest fitted to the budget. From a rule: the learning rate and
-the number of samples follow from the size of the domain and the workload, the rounds from the budget.
+Three ways. From the theory: a target (α, β) fixes all of them (Algorithm 2). From the user: any of learning rate,
+samples and rounds given, the rest fitted to the budget. From a rule: the learning rate and the number of samples
+follow from the size of the domain and the workload, the rounds from the budget.
 
-The rule stands on a grid of settings on data of several shapes (docs/learners.md; it can be repeated with
-`python -m experiments.dualquery_parameters`). The error is flat around its best. Where free values follow a density,
-a round only has to correct it: few samples, in proportion to the square root of what a record has to decide, and a
-learning rate of 1 buy the most rounds. Where they do not, a round has to decide everything itself: about one sampled
-literal for every two decisions, and a smaller learning rate the more attributes are in play.
+The rule stands on a grid of settings on data of several shapes (docs/learners.md; it can be repeated with `python -m
+experiments.dualquery_parameters`). The error is flat around its best. Where free values follow a density, a round
+only has to correct it: few samples, in proportion to the square root of what a record has to decide, and a learning
+rate of 1 buy the most rounds. Where they do not, a round has to decide everything itself: about one sampled literal
+for every two decisions, and a smaller learning rate the more attributes are in play.
 
-What DualQuery costs, in closed form (Gaboardi et al. 2014, Theorems 4.2 and 4.3, and ρ).
+*What it costs*, in closed form (Gaboardi et al. 2014, Theorems 4.2 and 4.3, and ρ): in round t the log-weights of
+the queries move within a range of w η (t − 1)/n between neighbours, where w = 2 if a record may be replaced (a count
+rises or falls by one), and w = 1 if one may be added or removed (no count falls, if the negation of a query counts
+the records that do not satisfy it, and n is a public constant), and K times that where a person's K records move
+together. Round 1 is free: all weights are equal.
 
-In round t the log-weights of the queries move within a range of w η (t − 1)/n between neighbours, where
-w = 2 if a record may be replaced (a count rises or falls by one), and w = 1 if one may be added or removed
-(no count falls, if the negation of a query counts the records that do not satisfy it, and n is a public
-constant), and K times that where a person's K records move together. Round 1 is free: all weights are equal.
-
-Values that no sampled query decides: zero, random, or by a privately estimated density.
-
-The first two are the paper's (section 7, "Setting free attributes"); the third is its footnote, "the
-sparsity of the dataset could be estimated at a small additional cost to privacy", taken attribute by
-attribute: noisy one-way counts, from which each free value is drawn.
+*Values that no sampled query decides*: zero, random, or by a privately estimated density. The first two are the
+paper's (section 7, "Setting free attributes"); the third is its footnote, "the sparsity of the dataset could be
+estimated at a small additional cost to privacy", taken attribute by attribute: noisy one-way counts, from which each
+free value is drawn.
 """
 
 from __future__ import annotations
