@@ -28,7 +28,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.noise import discrete_gaussian
-from dualquery.privacy.thresholds import Slot
+from dualquery.privacy.thresholds import HazardTest, Slot
 from dualquery.queries.families import from_texts
 from dualquery.queries.language.reader import Reader
 from dualquery.queries.question import QuestionReader
@@ -218,6 +218,7 @@ def measure_planted(times: int, seed: int) -> dict[str, Value]:
             question.group, np.array([5000]), law=slot.law(rule.test), noise=rule.noise(question)
         )
         silent += surprise is None
+    assert isinstance(rule.test, HazardTest), "the test that a rule takes by default"
     expected = 1 - float(sum(rule.test.probabilities(off)))
     return {"verified": times, "above_bound": silent, "unnoticed": expected}
 

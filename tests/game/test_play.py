@@ -20,7 +20,6 @@ from dualquery.game.query_players import (
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.scores import SignedErrors, selection_event
@@ -28,9 +27,9 @@ from dualquery.privacy.selection import Rate, Selected
 from dualquery.queries.derived import Balance
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
+from tests.house import curator_of
 
 DOMAIN = Domain((Categorical("a", ("x", "y", "z")), Items("item", 3)))
 MIXED = from_spec(DOMAIN, "marginals:2 + random:2:20")
@@ -44,7 +43,7 @@ def records() -> Records:
 
 def curator() -> Curator:
     pays = Budget(epsilon=1e6, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
-    return Curator(MemoryCounter(records()), Ledger(pays), SeededEntropy(0))
+    return curator_of(records(), pays)
 
 
 class Counting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,9 @@ from dualquery.privacy.accounting import gaussian_rho_units, pure_cap, rho_cap
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
+from tests import house
 
-
-def budget(
-    epsilon: float = 0.5,
-    accounting: Accounting = Accounting.ZCDP,
-    neighbours: Neighbours = Neighbours.REPLACE,
-) -> Budget:
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+budget = partial(house.budget, epsilon=0.5)
 
 
 def open_book(place: str, *, epsilon: float = 1, delta: float = 1e-6, name: str = "people") -> Books:
@@ -113,7 +108,7 @@ def test_one_relation_for_the_life_of_a_book(place: str) -> None:
 def test_a_book_of_pure_releases(place: str) -> None:
     books = open_book(place, epsilon=0.3, delta=0)
     for _ in range(3):
-        books.charge_release(None, budget(0.1, Accounting.PURE))
+        books.charge_release(None, budget(0.1, accounting=Accounting.PURE))
     statement = books.read()
     assert statement.book.spent == statement.book.cap == 3 * 10**11
     assert statement.book.epsilon_left == 0
@@ -167,13 +162,13 @@ def test_a_gaussian_ledger_refuses_rho_above_the_limit(monkeypatch: pytest.Monke
 
 def test_prices() -> None:
     assert rho_cap(budget(1.0)) == rho_units_of(epsilon=1.0, delta=1e-6)
-    assert rho_cap(budget(0.1, Accounting.PURE)) == 5 * 10**9  # ε²/2
-    assert pure_cap(budget(0.1, Accounting.PURE)) == 10**11
+    assert rho_cap(budget(0.1, accounting=Accounting.PURE)) == 5 * 10**9  # ε²/2
+    assert pure_cap(budget(0.1, accounting=Accounting.PURE)) == 10**11
     assert 1.1 < gaussian_rho_units(epsilon=1.0, delta=1e-6) / rho_cap(budget(1.0)) < 1.2
     with pytest.raises(BudgetError):
-        Currency.EPSILON.price(budget(1e-13, Accounting.PURE))
+        Currency.EPSILON.price(budget(1e-13, accounting=Accounting.PURE))
     with pytest.raises(BudgetError):
-        Currency.EPSILON.price(budget(1e9, Accounting.PURE))
+        Currency.EPSILON.price(budget(1e9, accounting=Accounting.PURE))
 
 
 def test_what_is_left_and_spent_never_promise_too_much(tmp_path: Path) -> None:
@@ -401,9 +396,9 @@ def test_one_book_holds_releases_and_a_service(place: str) -> None:
     book = books.read().book
     assert (book.currency, book.order) == ("renyi", best_order(epsilon=2.0, delta=1e-6))
     assert book.cap == renyi_cap(epsilon=2.0, delta=1e-6, order=book.order)
-    assert book.price(budget(0.5)) == book.order * rho_units_of(epsilon=0.5, delta=1e-6)
+    assert book.price(budget()) == book.order * rho_units_of(epsilon=0.5, delta=1e-6)
     assert book.price(service(2.0)) == book.cap
-    first = books.charge_release("people", budget(0.5)).charge
+    first = books.charge_release("people", budget()).charge
     second = books.charge_release("people", service(1.0), kind="service").charge
     assert (first.what.split(":")[0], second.what.split(":")[0]) == ("release", "service")
     spent = books.read().book

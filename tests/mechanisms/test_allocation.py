@@ -6,7 +6,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.fitter import Effort
 from dualquery.mechanisms import shares as sharing
@@ -15,16 +14,15 @@ from dualquery.mechanisms.projection.tables import cells_within, expectation, pl
 from dualquery.mechanisms.shares import closure, squared_sensitivity
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import rho_of
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
+from tests.house import curator_of
 
 PACE = Effort.of(600)
 
@@ -100,7 +98,7 @@ def test_a_total_that_was_measured_before_is_not_bought_again():
     table = Records.from_rows(workload.domain, np.zeros((300, 2), int))
     before = replace(task(workload), rows_variance=12.5)
     assert () not in plan_tables(before).ones
-    curator = Curator(MemoryCounter(table), Ledger(before.budget), SeededEntropy(0))
+    curator = curator_of(table, before.budget)
     measured, _, _ = plan_tables(before).measure(curator, before, PACE, np.random.default_rng(0))
     assert measured.total == 20_000
     assert measured.variance[()] == 12.5

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, QueryError
 from dualquery.game.moves import Heard, TableQuery
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
@@ -21,17 +20,16 @@ from dualquery.mechanisms.baselines import (
 )
 from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Task
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec
 from dualquery.queries.random_families import ranges
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items, equal_width
 from dualquery.table.records import Records
 from dualquery.types import silent
 from experiments.svd_bound import svd_bound
+from tests.house import curator_of
 
 DOMAIN = Domain((Items("item", 5),))
 ROWS = 5000
@@ -49,7 +47,7 @@ def run(
     spend = Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.ADD_REMOVE, accounting=accounting)
     plan = mechanism.plan_for(Task(workload, ROWS, spend), {})
     ledger = Ledger(spend)
-    curator = Curator(MemoryCounter(records()), ledger, SeededEntropy(1))
+    curator = curator_of(records(), ledger, seed=1)
     return mechanism.run(plan, curator, np.random.default_rng(1), silent), ledger
 
 

@@ -8,7 +8,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import MeasuredTables
@@ -32,16 +31,15 @@ from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.shares import known_at_first, relative_sensitivity, unit_variance
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, person_relations
 from dualquery.queries.derived import Misfits
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables, centred
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from dualquery.types import silent
+from tests.house import curator_of
 
 KINDS = (*RELATIONS, *person_relations(2))
 
@@ -100,7 +98,7 @@ def play(records: Records, *, seed: int = 0, rows: int = 12_000, order: int = 2,
     task = Task(marginals(records.domain, order), records.rows, budget_of(**budget))
     plan = PROJECTION.plan_for(task, {"synthetic_rows": rows})
     ledger = Ledger(task.budget)
-    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
+    curator = curator_of(records, ledger, seed=seed)
     outcome = PROJECTION.run(plan, curator, np.random.default_rng(seed), silent)
     return plan, outcome.artefact.records, ledger
 
@@ -364,7 +362,7 @@ def test_a_total_that_was_measured_before_is_joined_with_another():
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 100})
     ledger = Ledger(task.budget)
     way = plan.parameters
-    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(0))
+    curator = curator_of(records, ledger)
     first = way.stages[0]
     what = first.chosen(way.ones, task.domain, task.budget.neighbours)
     known = cautious(known_at_first(task, first.measured(curator, curator.allow(first.event)[0], what)))

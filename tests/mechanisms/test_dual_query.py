@@ -24,16 +24,17 @@ from dualquery.mechanisms.dual_query.parameters import (
 )
 from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.oracles.clauses import value
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.privacy.neighbours import RELATIONS
 from dualquery.queries.families import from_spec, from_texts, marginals, parities
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
 from dualquery.types import silent
+from tests.house import budget
 
 DOMAIN = Domain(
     (
@@ -54,12 +55,6 @@ def table(rows=6000, seed=0):
     d = np.minimum(4, c + rng.integers(0, 2, rows))
     items = (rng.random((rows, 4)) < np.where(b[:, None], 0.6, 0.1)).astype(int)
     return Records.from_rows(DOMAIN, np.column_stack([a, b, c, d, items]).astype(int))
-
-
-def budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP):
-    if accounting is Accounting.PURE:
-        delta = 0.0
-    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
 
 
 def play(records, workload, pays, seed=0, **options):
@@ -115,7 +110,7 @@ def test_more_budget_means_less_error(records):
 @pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.PURE, Accounting.THEOREM_4_3])
 def test_the_ledger_holds_exactly_the_planned_charges(records, neighbours, accounting):
     workload = random_conjunctions(DOMAIN, 3, 300)
-    pays = budget(2.0, 1e-3, neighbours, accounting)
+    pays = budget(2.0, delta=1e-3, neighbours=neighbours, accounting=accounting)
     plan, _, ledger = play(records, workload, pays, free="random", samples=5)
     task, parameters = Task(workload, records.rows, pays), plan.parameters
     chosen = Learning(parameters.learning_rate, parameters.samples, parameters.rounds)

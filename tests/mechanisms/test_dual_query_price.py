@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -18,18 +19,18 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_rho,
     largest_rounds,
 )
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import epsilon_of
 from dualquery.privacy.events import Event, Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from tests import house
 
 ADD_REMOVE, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE
 DRAWING = [Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE]
 
 
-def budget(epsilon: float = 1, delta: float = 1e-3, *, accounting: Accounting = Accounting.ZCDP) -> Budget:
-    return Budget(epsilon=epsilon, delta=delta, neighbours=REPLACE, accounting=accounting)
+budget = partial(house.budget, delta=1e-3)
 
 
 def accepted(ledger: Ledger, event: Event) -> bool:
@@ -104,7 +105,7 @@ def test_closed_forms_are_sums_over_events(
 def test_a_ledger_accepts_the_largest_number_of_rounds(
     epsilon: float, accounting: Accounting, learning_rate: float, samples: int, rows: int, slack: Fraction
 ) -> None:
-    the_budget = budget(epsilon, 1e-6, accounting=accounting)
+    the_budget = budget(epsilon, delta=1e-6, accounting=accounting)
     most = largest_rounds(the_budget, learning_rate=learning_rate, samples=samples, rows=rows, slack=slack)
     assert most >= 1
     eta = Fraction(repr(learning_rate))

@@ -38,6 +38,7 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems
 from dualquery.types import silent
+from tests.house import curator_of
 
 SIZES = (3, 4, 2, 5, 1, 2)
 DOMAIN = Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(k)))) for j, k in enumerate(SIZES)))
@@ -206,7 +207,7 @@ def test_baskets_have_replicas() -> None:
     budget = Budget(epsilon=5, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
     task = Task(random_conjunctions(baskets, 2, 500, seed=1), 2_000, budget)
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 400, "items_per_record": 15})
-    curator = Curator(MemoryCounter(records), Ledger(budget), SeededEntropy(1))
+    curator = curator_of(records, budget, seed=1)
     outcome = PROJECTION.run(plan, curator, np.random.default_rng(1), silent)
     made = made_replicas(PROJECTION, plan, outcome, Draw(2_000, 3), silent)
     assert [each.table.rows for each in made] == [2_000] * REPLICAS

@@ -29,6 +29,7 @@ from dualquery.table.codes import codes_table
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 from dualquery.types import silent
+from tests.house import curator_of
 
 TABLE = codes_table({"icd": 8, "born": (1900, 2030)})
 BUDGET = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
@@ -193,7 +194,7 @@ def test_a_list_with_a_code_that_cannot_occur_is_refused(tmp_path: Path) -> None
 def test_a_cell_is_drawn_once() -> None:
     records, _ = register()
     ledger = Ledger(BUDGET)
-    cells = LazyCells(Curator(MemoryCounter(records), ledger, SeededEntropy(0)), Gaussian(25))
+    cells = LazyCells(curator_of(records, ledger), Gaussian(25))
     some = np.unique(record_cells(records))[:50]
     first = cells.read(some[:30])
     both = cells.read(some[::-1])[::-1]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dualquery.beliefs.factored import Factored
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task
@@ -18,7 +17,6 @@ from dualquery.mechanisms.outcomes import last
 from dualquery.mechanisms.rounds import AskedQueries, AskedTables, QuestionKind, asked_of, replies, usual_kind
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
@@ -26,10 +24,10 @@ from dualquery.privacy.selection import SLACK
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
 from dualquery.types import silent
+from tests.house import curator_of
 
 BINARY = Domain((Items("item", 8),))
 MIXED = Domain(
@@ -63,7 +61,7 @@ def run(
 ) -> tuple[Outcome, Ledger]:
     plan = MWEM.plan_for(Task(workload, records.rows, spend), options)
     ledger = Ledger(spend)
-    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
+    curator = curator_of(records, ledger, seed=seed)
     return MWEM.run(plan, curator, np.random.default_rng(seed), silent), ledger
 
 
@@ -189,7 +187,7 @@ def test_records_and_answers_agree() -> None:
 def played(records: Records, task: Task, start: Factored, **wishes: int) -> Factored:
     """The game alone, from this start: the last reply."""
     chosen = parameters_of(task, MwemWishes(**wishes))
-    curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(3))
+    curator = curator_of(records, task.budget, seed=3)
     return last(replies(chosen, belief_of(chosen, start, task.rows), curator, silent))
 
 

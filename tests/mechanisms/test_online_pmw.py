@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ from dualquery.queries.language.reader import Reader
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
+from tests import house
+from tests.house import curator_of
 
 DOMAIN = Domain(tuple(Categorical(f"a{j}", ("0", "1", "2")) for j in range(5)))
 ROWS = 50_000
@@ -47,9 +50,7 @@ TABLE = records()
 TRUTH = from_texts(DOMAIN, TEXTS).counts(TABLE) / ROWS
 
 
-def budget(accounting: Accounting = Accounting.ZCDP, epsilon: float = 2.0) -> Budget:
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=accounting)
+budget = partial(house.budget, epsilon=2.0)
 
 
 def parameters(spend: Budget, **options) -> OnlinePmwParameters:
@@ -59,14 +60,14 @@ def parameters(spend: Budget, **options) -> OnlinePmwParameters:
 
 def played(spend: Budget, chosen: OnlinePmwParameters, ledger: Ledger | None = None) -> Answers:
     reader = Reader(DOMAIN)
-    curator = Curator(MemoryCounter(TABLE), ledger or Ledger(spend), SeededEntropy(4))
+    curator = curator_of(TABLE, ledger or Ledger(spend), seed=4)
     stream = (reader.read(text) for text in TEXTS)
     return online_pmw(curator, stream, domain=DOMAIN, rows=ROWS, parameters=chosen)
 
 
 @pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.PURE])
 def test_raked_it_answers_far_better_than_the_uniform_guess(accounting: Accounting) -> None:
-    spend = budget(accounting, 4.0)
+    spend = budget(4.0, accounting=accounting)
     ledger = Ledger(spend)
     found = played(spend, parameters(spend, updates=30), ledger)
     assert len(found.values) == len(TEXTS)
@@ -76,7 +77,7 @@ def test_raked_it_answers_far_better_than_the_uniform_guess(accounting: Accounti
 
 
 def test_the_step_of_the_tutorial_learns_too_but_slowly() -> None:
-    spend = budget(epsilon=8.0)
+    spend = budget(8.0)
     chosen = parameters(spend, update=Update.STEP)
     found = played(spend, chosen)
     guess = np.abs(1 / 9 - TRUTH)
@@ -85,7 +86,7 @@ def test_the_step_of_the_tutorial_learns_too_but_slowly() -> None:
 
 
 def test_after_the_last_update_the_distribution_answers_alone() -> None:
-    spend = budget(epsilon=4.0)
+    spend = budget(4.0)
     ledger = Ledger(spend)
     found = played(spend, parameters(spend, updates=3), ledger)
     assert found.measured.sum() == 3
@@ -95,7 +96,7 @@ def test_after_the_last_update_the_distribution_answers_alone() -> None:
 
 
 def test_measured_answers_are_fresh_and_near() -> None:
-    spend = budget(epsilon=4.0)
+    spend = budget(4.0)
     chosen = parameters(spend, updates=10)
     found = played(spend, chosen)
     off = np.abs(found.values - TRUTH)[found.measured] * ROWS
@@ -133,7 +134,7 @@ class Adversary:
 
 
 def under_attack(rows: int, seed: int, questions: int) -> tuple[OnlinePmwParameters, Answers, Adversary]:
-    spend = budget(epsilon=1.0)
+    spend = budget(1.0)
     chosen = parameters_of(ONE_COLUMN, rows=rows, budget=spend, questions=questions, part_cells=1024)
     adversary = Adversary(chosen, questions)
     everybody = Records.from_rows(ONE_COLUMN, np.zeros((rows, 1), np.int64))
@@ -170,7 +171,7 @@ def test_the_promise_holds_against_an_adversary(
 
 
 def test_more_records_are_promised_less_error() -> None:
-    spend = budget(epsilon=8.0)
+    spend = budget(8.0)
     few, many = (
         parameters_of(DOMAIN, rows=rows, budget=spend, questions=100, part_cells=UNIVERSE).promised_error
         for rows in (ROWS, 4 * ROWS)
@@ -181,7 +182,7 @@ def test_more_records_are_promised_less_error() -> None:
 @pytest.mark.parametrize("updates", [1, 7, 200])
 def test_all_epochs_and_measurements_together_cost_the_budget(updates: int) -> None:
     for accounting, kind in ((Accounting.ZCDP, Gaussian), (Accounting.PURE, Laplace)):
-        spend = budget(accounting)
+        spend = budget(accounting=accounting)
         chosen = parameters(spend, updates=updates)
         assert isinstance(chosen.noise, kind)
         ledger = Ledger(spend)
@@ -194,7 +195,7 @@ def test_all_epochs_and_measurements_together_cost_the_budget(updates: int) -> N
 
 def test_a_factored_distribution_tests_only_what_it_could_hold() -> None:
     """Parts of nine cells: a pair of attributes can be merged, and the next pair that would need three is let be."""
-    spend = budget(epsilon=4.0)
+    spend = budget(4.0)
     found = played(spend, parameters(spend, updates=30, part_cells=9))
     assert len(found.values) == len(TEXTS)
     pairs = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown
 from dualquery.mechanisms.projection.small import ByChosenPairs
 from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.wishes import MECHANISMS, WISHES, flags_of
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
@@ -31,6 +32,7 @@ from dualquery.releases.number_of_records import known_rows, measures_rows, pric
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
 from dualquery.types import Integers, silent
+from tests import house
 
 OF_RECORDS = [name for name, each in MECHANISMS.items() if each.plays is None or "records" in each.plays]
 
@@ -102,9 +104,7 @@ def table(domain: Domain) -> Records:
     return Records.from_rows(domain, (rng.random((ROWS, domain.width)) ** 3 * domain.sizes).astype(int))
 
 
-def budget(accounting: Accounting, neighbours: Neighbours) -> Budget:
-    delta = 0.0 if accounting is PURE else 1e-6
-    return Budget(epsilon=2.0, delta=delta, neighbours=neighbours, accounting=accounting)
+budget = partial(house.budget, epsilon=2.0)
 
 
 class CountingCounter(MemoryCounter):
@@ -128,7 +128,7 @@ def ran(
     """Plan and run as `release` does."""
     name, domain, spec, accounting, options = case
     counter = CountingCounter(table(domain))
-    limits = budget(accounting, neighbours)
+    limits = budget(neighbours=neighbours, accounting=accounting)
     ledger = Ledger(replace(limits, adaptive=measures_rows(limits, declared)))
     entropy = SeededEntropy(0)
     curator = Curator(counter, ledger, entropy)
@@ -185,7 +185,7 @@ def test_where_no_measurement_came_before_projection_measures_the_number_itself(
 @every_case
 def test_what_a_certificate_shows_of_a_plan_is_plain_data(case: Case) -> None:
     name, domain, spec, accounting, options = case
-    task = Task(from_spec(domain, spec), ROWS, budget(accounting, Neighbours.REPLACE))
+    task = Task(from_spec(domain, spec), ROWS, budget(accounting=accounting))
     plan = MECHANISMS[name].plan_for(task, options)
     written = shown(plan.parameters)
     assert json.loads(json.dumps(written, allow_nan=False)) == written
@@ -204,7 +204,7 @@ def test_a_mechanism_is_paid_by_what_it_says_and_by_nothing_else(name: str, acco
     options = {option: 2 for option in ("rounds", "samples") if mechanism.accepts([option])}
     options |= {"free": "random"} if name == "dualquery" else {}
     spec = "disjunctions:2" if name == "monomials" else "marginals:2"
-    task = Task(from_spec(BINARY, spec), ROWS, budget(accounting, Neighbours.REPLACE))
+    task = Task(from_spec(BINARY, spec), ROWS, budget(accounting=accounting))
     if accounting in mechanism.paid_by:
         assert affordable(task.budget, mechanism.plan_for(task, options).steps)
     else:
@@ -227,7 +227,7 @@ def test_every_mechanism_has_its_wishes() -> None:
 @pytest.mark.parametrize("name", OF_RECORDS)
 def test_foreign_options_are_refused_in_a_sentence(name: str) -> None:
     mechanism = MECHANISMS[name]
-    task = Task(from_spec(BINARY, "marginals:2"), ROWS, budget(ZCDP, Neighbours.REPLACE))
+    task = Task(from_spec(BINARY, "marginals:2"), ROWS, budget(accounting=ZCDP))
     known = {option for wishes in WISHES.values() for option in flags_of(wishes)}
     foreign = known - set(flags_of(WISHES[name]))
     assert foreign

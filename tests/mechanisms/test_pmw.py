@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.pmw import PMW, best_rounds, draw_price, promised_error, rounds_for
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition, rho_of
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.queries.families import from_spec
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
 from dualquery.types import silent
+from tests import house
+from tests.house import curator_of
 
 DOMAIN = Domain((Items("item", 6),))
 WORKLOAD = from_spec(DOMAIN, "marginals:2")
@@ -33,17 +33,13 @@ def records() -> Records:
     return Records.from_rows(DOMAIN, rng.random((20_000, 6)) < np.array([0.1, 0.9, 0.5, 0.2, 0.7, 0.95]))
 
 
-def budget(
-    accounting: Accounting, epsilon: float = 2.0, neighbours: Neighbours = Neighbours.REPLACE
-) -> Budget:
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+budget = partial(house.budget, epsilon=2.0)
 
 
 def run(spend: Budget, **options: object) -> tuple[Outcome, Ledger]:
     plan = PMW.plan_for(Task(WORKLOAD, 20_000, spend), options)
     ledger = Ledger(spend)
-    curator = Curator(MemoryCounter(records()), ledger, SeededEntropy(1))
+    curator = curator_of(records(), ledger, seed=1)
     return PMW.run(plan, curator, np.random.default_rng(1), silent), ledger
 
 
@@ -55,7 +51,7 @@ def largest_error(outcome: Outcome) -> float:
 @pytest.mark.parametrize("accounting", [Accounting.PURE, Accounting.ZCDP, Accounting.THEOREM_4_3])
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_every_draw_costs_its_share(accounting: Accounting, neighbours: Neighbours) -> None:
-    spend = budget(accounting, neighbours=neighbours)
+    spend = budget(neighbours=neighbours, accounting=accounting)
     _, ledger = run(spend, rounds=20)
     assert len(ledger.events) == 20
     assert all(isinstance(event, Selection) for event in ledger.events)
@@ -64,17 +60,17 @@ def test_every_draw_costs_its_share(accounting: Accounting, neighbours: Neighbou
 
 
 def test_prices_by_each_theorem() -> None:
-    pure = draw_price(budget(Accounting.PURE), 10).selection_range()
+    pure = draw_price(budget(accounting=Accounting.PURE), 10).selection_range()
     assert float(pure) == pytest.approx(0.2)
-    rho = draw_price(budget(Accounting.ZCDP), 10).selection_range()
+    rho = draw_price(budget(), 10).selection_range()
     assert float(rho) == pytest.approx(math.sqrt(8 * rho_of(epsilon=2.0, delta=1e-6) / 10), rel=1e-6)
-    advanced = draw_price(budget(Accounting.THEOREM_4_3), 10).selection_range()
+    advanced = draw_price(budget(accounting=Accounting.THEOREM_4_3), 10).selection_range()
     assert advanced_composition(advanced, 10, delta=1e-6) <= 2.0
     assert advanced_composition(float(advanced) * 1.001, 10, delta=1e-6) > 2.0
 
 
 def test_rounds_by_the_theorem() -> None:
-    task = Task(WORKLOAD, 20_000, budget(Accounting.ZCDP))
+    task = Task(WORKLOAD, 20_000, budget())
     assert rounds_for(task, 0.5) == math.ceil(16 * 6 * math.log(2) / 0.25)
     best = best_rounds(task)
     assert promised_error(task, best) <= min(promised_error(task, t) for t in (1, 10, 100, 1000))
@@ -82,7 +78,7 @@ def test_rounds_by_the_theorem() -> None:
 
 @pytest.mark.parametrize("iterate", ["average", "last"])
 def test_the_promise_is_kept(iterate: str) -> None:
-    spend = budget(Accounting.ZCDP)
+    spend = budget()
     outcome, _ = run(spend, iterate=iterate, rounds=200)
     task = Task(WORKLOAD, 20_000, spend)
     assert largest_error(outcome) <= promised_error(task, 200)
@@ -91,7 +87,7 @@ def test_the_promise_is_kept(iterate: str) -> None:
 
 
 def test_an_average_answers_its_own_workload_only() -> None:
-    outcome, _ = run(budget(Accounting.ZCDP), rounds=5)
+    outcome, _ = run(budget(), rounds=5)
     assert outcome.belief is not None
     own = outcome.belief.answers(WORKLOAD)
     assert np.array_equal(outcome.belief.answers(from_spec(DOMAIN, "marginals:2")), own)
@@ -109,13 +105,13 @@ def test_an_average_answers_its_own_workload_only() -> None:
     ],
 )
 def test_bad_input_is_refused_by_the_plan(options: dict[str, object], sentence: str) -> None:
-    task = Task(WORKLOAD, 20_000, budget(Accounting.ZCDP))
+    task = Task(WORKLOAD, 20_000, budget())
     with pytest.raises(DualQueryError, match=sentence):
         PMW.plan_for(task, options)
 
 
 def test_a_universe_too_large_is_refused() -> None:
     wide = Domain((Items("item", 40),))
-    task = Task(from_spec(wide, "marginals:1"), 20_000, budget(Accounting.ZCDP))
+    task = Task(from_spec(wide, "marginals:1"), 20_000, budget())
     with pytest.raises(QueryError, match="bytes"):
         PMW.plan_for(task, {})

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.fitting import fitter
 from dualquery.fitting.fitter import Effort
@@ -15,15 +14,14 @@ from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import rho_of
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.random_families import random_conjunctions
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems
 from dualquery.types import silent
+from tests.house import curator_of
 
 
 def domain(*sizes):
@@ -56,7 +54,7 @@ def play(
     options.setdefault("synthetic_rows", 6000)
     plan = mechanism.plan_for(Task(workload, records.rows, budget), options)
     ledger = Ledger(budget)
-    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
+    curator = curator_of(records, ledger, seed=seed)
     outcome = mechanism.run(plan, curator, np.random.default_rng(seed), silent)
     return plan, outcome, ledger
 

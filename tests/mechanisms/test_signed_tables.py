@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -10,26 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, determined, interactions_told, reconstructed
 from dualquery.kinds.kind import choose
 from dualquery.mechanisms.mechanism import Plan, Task, affordable
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.pure import CHOSEN_TRIPLES, BySignedTables, Shape, measure, plan_signed
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
 from dualquery.queries.derived import SignedTables
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
 from dualquery.types import silent
+from tests import house
 
 
 def domain_of(*sizes: int) -> Domain:
@@ -50,18 +49,17 @@ def table(domain: Domain, rows: int, seed: int = 0) -> Records:
     return Records.from_rows(domain, codes)
 
 
-def budget(epsilon: float, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Budget:
-    return Budget(epsilon=epsilon, delta=0.0, neighbours=neighbours, accounting=Accounting.PURE)
+budget = partial(house.budget, delta=0.0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.PURE)
 
 
 def task_of(
     domain: Domain, spec: str, rows: int, epsilon: float, neighbours: Neighbours = Neighbours.ADD_REMOVE
 ) -> Task:
-    return Task(from_spec(domain, spec), rows, budget(epsilon, neighbours))
+    return Task(from_spec(domain, spec), rows, budget(epsilon, neighbours=neighbours))
 
 
 def curator_of(task: Task, records: Records, seed: int = 0) -> Curator:
-    return Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(seed))
+    return curator_of(records, task.budget, seed=seed)
 
 
 def cells_of(records: Records, members: tuple[int, ...]) -> np.ndarray:
@@ -234,10 +232,10 @@ def test_which_tables_are_measured() -> None:
 
 def test_where_the_length_is_public_or_was_measured_it_is_not_measured_again() -> None:
     workload = from_spec(MIXED, "marginals:2")
-    public = Task(workload, 100, budget(1.0, Neighbours.REPLACE))
-    before = Task(workload, 100, budget(1.0), rows_variance=4.0)
+    public = Task(workload, 100, budget(neighbours=Neighbours.REPLACE))
+    before = Task(workload, 100, budget(), rows_variance=4.0)
     assert all(() not in plan_signed(task).first.sets for task in (public, before))
-    assert () in plan_signed(Task(workload, 100, budget(1.0))).first.sets
+    assert () in plan_signed(Task(workload, 100, budget())).first.sets
 
 
 def test_the_rule_looks_at_public_things_and_more_budget_means_less_noise() -> None:

@@ -6,7 +6,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.fitting import fit
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured
@@ -18,15 +17,14 @@ from dualquery.mechanisms.shares import Stage, known_at_first
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonReplace
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from dualquery.types import silent
+from tests.house import curator_of
 from tests.privacy.watched import WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
 PACE = Effort.of(3000)
@@ -79,7 +77,7 @@ def test_the_sizes_of_the_stages_do_not_depend_on_the_table():
     events = []
     for records in (TABLE, empty):
         task = task_of(records, workload, 30.0)
-        curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(0))
+        curator = curator_of(records, task.budget)
         plan_tables(task).measure(curator, task, PACE, np.random.default_rng(0))
         events.append(curator.ledger.events)
     assert events[0] == events[1]
@@ -100,7 +98,7 @@ def test_the_sizes_of_the_stages_do_not_depend_on_the_table():
 def test_workloads_of_every_kind(workload, epsilon):
     task = task_of(TABLE, workload, epsilon)
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 3000})
-    curator = Curator(MemoryCounter(TABLE), Ledger(task.budget), SeededEntropy(0))
+    curator = curator_of(TABLE, task.budget)
     outcome = PROJECTION.run(plan, curator, np.random.default_rng(0), silent)
     error = workload.fractions(outcome.artefact.records) - workload.fractions(TABLE)
     assert np.abs(error).mean() < (0.03 if epsilon < 1 else 0.012)
@@ -114,7 +112,7 @@ def test_the_second_half_goes_where_the_first_left_most_unknown():
     records = coded((6,) * 4, first, second, *rng.integers(0, 6, (2, 20_000)))
     task = task_of(records, marginals(records.domain, 2), 0.3)
     planned = plan_tables(task)
-    curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(0))
+    curator = curator_of(records, task.budget)
     known, _, _ = planned.measure(curator, task, PACE, np.random.default_rng(0))
     assert known.variance[0, 1] < 0.8 * known.variance[2, 3]
 
@@ -123,7 +121,7 @@ def test_small_tables_that_are_all_measured_are_fitted_at_once():
     binary = related_table((2,) * 5, 20_000, 1)
     for records, epsilon, once in ((binary, 1.0, True), (binary, 0.01, False), (TABLE, 1000.0, False)):
         task = task_of(records, marginals(records.domain, 3), epsilon)
-        curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(0))
+        curator = curator_of(records, task.budget)
         assert plan_tables(task).measure(curator, task, PACE, np.random.default_rng(0))[1] is once
 
 
@@ -136,7 +134,7 @@ def test_scores_find_the_table_that_pairs_cannot_tell():
     task = task_of(records, marginals(records.domain, 3), 3.0)
     planned = plan_tables(task)
     assert planned.last is not None
-    curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(0))
+    curator = curator_of(records, task.budget)
     picked = []
     chosen = planned.last[1]
 
@@ -173,7 +171,7 @@ def mean_l1(records, epsilon, seed=0):
     truth = tables.counts(records) / records.rows
     task = task_of(records, marginals(records.domain, 3), epsilon)
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 9_000})
-    curator = Curator(MemoryCounter(records), Ledger(task.budget), SeededEntropy(seed))
+    curator = curator_of(records, task.budget, seed=seed)
     rng = np.random.default_rng(seed)
     fitting = plan.parameters.measure(curator, task, rng)
     released = fitting.records(fitting.fit(plan.parameters.effort, rng, lambda done, total: None), rng)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.wide import (
@@ -28,23 +29,22 @@ from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.projection.wide import NOT_TOGETHER, UNASKED, ByClasses
 from dualquery.mechanisms.shares import LEAST_SHARED_ROOM, shares_of
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.random_families import random_conjunctions, weighted_conjunctions
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
 from dualquery.types import silent
+from tests import house
+from tests.house import curator_of
 
 ADD_REMOVE = Neighbours.ADD_REMOVE
 WIDTH, ROWS = 260, 4000
 
 
-def budget(epsilon: float, neighbours: Neighbours = ADD_REMOVE, accounting=Accounting.ZCDP) -> Budget:
-    return Budget(epsilon=epsilon, delta=1e-4, neighbours=neighbours, accounting=accounting)
+budget = partial(house.budget, delta=1e-4, neighbours=ADD_REMOVE)
 
 
 def classes_of_rows(classes: int, width: int = WIDTH, rows: int = ROWS) -> np.ndarray:
@@ -74,7 +74,7 @@ def play(rows: np.ndarray, limits: Budget, *, domain: Domain | None = None, work
     options.setdefault("synthetic_rows", 6000)
     plan = PROJECTION.plan_for(Task(workload, len(rows), limits), options)
     ledger = Ledger(limits)
-    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
+    curator = curator_of(records, ledger, seed=seed)
     outcome = PROJECTION.run(plan, curator, np.random.default_rng(seed), silent)
     error = np.abs(workload.fractions(outcome.artefact.records) - workload.fractions(records))
     return plan, outcome.artefact.records, ledger, error
@@ -128,7 +128,7 @@ def test_independent_attributes_cost_no_more_than_their_totals() -> None:
 def test_a_dense_block_is_never_cut() -> None:
     """The fault that was: any wide block was taken for baskets, and a record cut at 20 items."""
     rows = classes_of_rows(2)
-    _, made, _, _ = play(rows, budget(1.0))
+    _, made, _, _ = play(rows, budget())
     assert made.to_rows().sum(axis=1).mean() == pytest.approx(rows.sum(axis=1).mean(), rel=0.03)
 
 
@@ -167,7 +167,7 @@ def test_rare_items_asked_one_by_one_are_counted_alone() -> None:
     assert not asks_about_pairs(uniform)
     assert asks_about_pairs(popular)
     rows = (rng.random((2000, 9000)) < 0.0007).astype(np.uint8)
-    plan, _, ledger, error = play(rows, budget(1.0), workload=uniform, items_per_record=20)
+    plan, _, ledger, error = play(rows, budget(), workload=uniform, items_per_record=20)
     assert plan.parameters.measured == "items"
     assert "alone" in plan.reason
     assert len(ledger.events) == 2
@@ -181,7 +181,7 @@ def test_rare_items_asked_one_by_one_are_counted_alone() -> None:
 )
 def test_every_relation_and_small_budgets_get_through(neighbours: Neighbours, epsilon: float) -> None:
     rows = classes_of_rows(3, rows=600)
-    plan, made, ledger, _ = play(rows, budget(epsilon, neighbours), synthetic_rows=500)
+    plan, made, ledger, _ = play(rows, budget(epsilon, neighbours=neighbours), synthetic_rows=500)
     assert made.rows == 500
     assert ledger.spent().epsilon <= epsilon
     assert len(ledger.events) == len(plan.steps)
@@ -212,7 +212,7 @@ def test_where_few_attributes_are_asked_about_only_these_are_measured(width: int
 
 def test_the_same_seed_gives_the_same_rows() -> None:
     rows = classes_of_rows(3, rows=1000)
-    one, two = (play(rows, budget(1.0), seed=4)[1].to_rows() for _ in range(2))
+    one, two = (play(rows, budget(), seed=4)[1].to_rows() for _ in range(2))
     assert (one == two).all()
 
 
@@ -226,13 +226,13 @@ def planned(domain: Domain, workload: Workload, limits: Budget, rows: int = 100_
 def test_few_sets_are_measured_as_tables() -> None:
     domain = block(300)
     few = from_texts(domain, [f"item[{j}]=1 & item[{j + 1}]=1" for j in range(1, 40)])
-    assert isinstance(planned(domain, few, budget(1.0)).parameters, ByTables)
-    assert isinstance(planned(domain, asked(domain), budget(1.0)).parameters, ByClasses)
+    assert isinstance(planned(domain, few, budget()).parameters, ByTables)
+    assert isinstance(planned(domain, asked(domain), budget()).parameters, ByClasses)
     with pytest.raises(DualQueryError, match="items-per-record"):
         planned(
             Domain((*block(300).columns, Categorical("a", ("x", "y")))),
             few_of(300),
-            budget(1.0),
+            budget(),
             items_per_record=3,
         )
 
@@ -245,34 +245,32 @@ def few_of(width: int) -> Workload:
 def test_a_plan_says_where_plain_noise_would_do_better() -> None:
     domain = block(30_000)
     few = random_conjunctions(domain, 3, 50, seed=0)
-    plan = planned(domain, few, budget(1.0))
+    plan = planned(domain, few, budget())
     assert any("--mechanism gaussian" in note for note in plan.notes)
     assert not any(
-        "--mechanism gaussian" in note for note in planned(block(), asked(block()), budget(1.0)).notes
+        "--mechanism gaussian" in note for note in planned(block(), asked(block()), budget()).notes
     )
 
 
 def test_plans_for_baskets_say_what_else_would_do() -> None:
     domain = block(5000)
     few, many = (random_conjunctions(domain, 3, number, seed=0) for number in (100, 30_000))
-    declared = [planned(domain, workload, budget(1.0), items_per_record=20).notes for workload in (few, many)]
+    declared = [planned(domain, workload, budget(), items_per_record=20).notes for workload in (few, many)]
     assert [any("--mechanism gaussian" in note for note in notes) for notes in declared] == [True, False]
     popular = weighted_conjunctions(domain, 3, 30_000, 1, 1 / np.arange(1, 5001) ** 1.5)
     for workload, words in ((many, NOT_TOGETHER), (popular, "items and their pairs are measured")):
-        (note,) = (
-            note for note in planned(domain, workload, budget(1.0)).notes if "--items-per-record" in note
-        )
+        (note,) = (note for note in planned(domain, workload, budget()).notes if "--items-per-record" in note)
         assert words in note
 
 
 def test_the_widest_tables_are_planned_within_memory() -> None:
     domain = block(512_000)
-    plan = planned(domain, random_conjunctions(domain, 3, 100_000, seed=1), budget(1.0))
+    plan = planned(domain, random_conjunctions(domain, 3, 100_000, seed=1), budget())
     assert plan.parameters.attributes < 240_000
     assert plan.parameters.effort.rows < 40_000
     assert any("--synthetic-rows" in note for note in plan.notes)
     with pytest.raises(DualQueryError, match="--memory"):
-        planned(block(), asked(block()), budget(1.0), memory=10_000_000)
+        planned(block(), asked(block()), budget(), memory=10_000_000)
 
 
 NAMED = {name: f"measure {name}" for name in ("all", "little", "one", "two")}
@@ -280,17 +278,17 @@ NAMED = {name: f"measure {name}" for name in ("all", "little", "one", "two")}
 
 def test_a_tiny_budget_is_refused() -> None:
     with pytest.raises(BudgetError, match="too small"):
-        shares_of(budget(1e-7, accounting=Accounting.ZCDP), {"all": 1.0, "little": 0.001}, NAMED)
+        shares_of(budget(1e-7), {"all": 1.0, "little": 0.001}, NAMED)
 
 
 def test_shares_meet_the_budget_and_leave_room() -> None:
-    limits = budget(1.0, accounting=Accounting.ZCDP)
+    limits = budget()
     shares = shares_of(limits, {"one": 0.25, "two": 0.75}, NAMED)
     one, two = (float(shares.stages[name].noise.variance) for name in ("one", "two"))
     assert one == pytest.approx(3 * two)
     assert affordable(limits, shares.steps())
     assert shares.deviation(4.0, "one") == pytest.approx(2 * shares.deviation(1.0, "one"))
-    assert shares_of(budget(0.003, accounting=Accounting.ZCDP), {"all": 1.0}, NAMED).room >= LEAST_SHARED_ROOM
+    assert shares_of(budget(0.003), {"all": 1.0}, NAMED).room >= LEAST_SHARED_ROOM
 
 
 # ── What noisy moments say ──────────────────────────────────────────────────────────────────────────────────────

@@ -5,18 +5,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.queries.derived import Interactions, number_of_records
 from dualquery.queries.tables import Tables
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
+from tests.house import curator_of
 
 DOMAIN = Domain(
     (Categorical("a", ("0", "1")), Categorical("b", ("0", "1")), Categorical("c", ("x", "y", "z")))
@@ -27,7 +24,7 @@ NOISE = Gaussian(Fraction(40))
 def curator(neighbours=Neighbours.ADD_REMOVE, epsilon=1.0, accounting=Accounting.GAUSSIAN):
     rows = np.random.default_rng(0).integers(0, 2, (50, 3))
     budget = Budget(epsilon=epsilon, delta=1e-3, neighbours=neighbours, accounting=accounting)
-    return Curator(MemoryCounter(Records.from_rows(DOMAIN, rows)), Ledger(budget), SeededEntropy(1))
+    return curator_of(Records.from_rows(DOMAIN, rows), budget, seed=1)
 
 
 def tables(*sets):

@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget, budget_warnings, decimal, default_delta
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
-
-
-def budget(epsilon: float = 1.0, delta: float = 1e-6, accounting: Accounting = Accounting.ZCDP) -> Budget:
-    return Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=accounting)
+from tests.house import budget
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, -math.inf, math.nan, 1e10])
 def test_epsilon_must_be_positive_and_finite(epsilon: float) -> None:
     with pytest.raises(BudgetError, match="epsilon"):
-        budget(epsilon=epsilon)
+        budget(epsilon)
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, 1.5, math.inf, math.nan])
@@ -54,7 +51,7 @@ def test_defaults_are_those_of_the_command_line() -> None:
 
 def test_errors_are_one_sentence() -> None:
     with pytest.raises(BudgetError) as raised:
-        budget(epsilon=-1)
+        budget(-1)
     assert str(raised.value).count(". ") == 0
     assert str(raised.value).endswith(".")
 
@@ -77,7 +74,7 @@ def test_default_delta_raises_no_warning(rows: int) -> None:
 
 
 def test_warning_starts_above_one_over_n_and_names_no_count() -> None:
-    assert budget_warnings(budget(delta=1e-6), 1_000_000) == []
+    assert budget_warnings(budget(), 1_000_000) == []
     (warning,) = budget_warnings(budget(delta=1.01e-6), 1_000_000)
     assert "one over the number of records" in warning
     assert "1000000" not in warning
@@ -85,12 +82,12 @@ def test_warning_starts_above_one_over_n_and_names_no_count() -> None:
 
 
 def test_large_promises_are_warned_about() -> None:
-    assert budget_warnings(budget(epsilon=5.0, delta=1e-5), 100) == []
+    assert budget_warnings(budget(5.0, delta=1e-5), 100) == []
     (weak,) = budget_warnings(budget(delta=1.01e-5), 100)
     assert "use at most 1e-05" in weak
-    (large,) = budget_warnings(budget(epsilon=5.01), 100)
+    (large,) = budget_warnings(budget(5.01), 100)
     assert "150 times as likely" in large
-    assert len(budget_warnings(budget(epsilon=1e9, delta=0.1), 100)) == 2
+    assert len(budget_warnings(budget(1e9, delta=0.1), 100)) == 2
 
 
 @given(st.floats(1e-300, 1e300))

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DataError
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
@@ -24,6 +25,7 @@ from dualquery.randomness import SeededEntropy
 from dualquery.releases.number_of_records import known_rows
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
+from tests import house
 
 DOMAIN = Domain(
     (Categorical("a", ("0", "1")), Categorical("b", ("0", "1")), Categorical("c", ("x", "y", "z")))
@@ -74,9 +76,7 @@ def records(rows=ROWS, seed=0):
     return Records.from_rows(DOMAIN, np.stack([rng.integers(0, s, rows) for s in DOMAIN.sizes], axis=1))
 
 
-def budget(epsilon=1e4, *, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP):
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+budget = partial(house.budget, epsilon=1e4)
 
 
 def curator_of(pays):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from functools import partial
 
 import dp_accounting
 import mpmath
@@ -28,7 +29,8 @@ from dualquery.privacy.conversion import (
 )
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.privacy.neighbours import RELATIONS
+from tests import house
 
 DRAWING = [Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE]
 
@@ -49,8 +51,7 @@ budgets = st.builds(
 )
 
 
-def budget(epsilon: float = 1, delta: float = 1e-3, *, accounting: Accounting = Accounting.ZCDP) -> Budget:
-    return Budget(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE, accounting=accounting)
+budget = partial(house.budget, delta=1e-3)
 
 
 # Conversions
@@ -288,7 +289,7 @@ def test_a_ledger_never_overshoots_and_a_failed_charge_changes_nothing(
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.one_of(selections, laplaces, gaussians), max_size=8))
 def test_rho_is_added_up_and_rounded_up(events: list[Event]) -> None:
-    ledger = Ledger(budget(1e9, 0.4))
+    ledger = Ledger(budget(1e9, delta=0.4))
     for event in events:
         ledger.charge(event)
     exact = sum(event.rho for event in events) * UNITS
@@ -308,7 +309,7 @@ def test_zcdp_spends_up_to_the_last_unit() -> None:
 
 
 def test_pure_budget_means_its_decimal() -> None:
-    ledger = Ledger(budget(0.3, 0.0, accounting=Accounting.PURE))
+    ledger = Ledger(budget(0.3, delta=0.0, accounting=Accounting.PURE))
     for _ in range(3):
         ledger.charge(LaplaceMeasurement(Fraction(1), Fraction(10)))
     assert ledger.spent().epsilon == 0.3
@@ -370,6 +371,6 @@ def test_gaussian_accounting_asks_for_less_noise() -> None:
 
 def test_calibration_says_when_no_noise_is_enough() -> None:
     with pytest.raises(BudgetError, match="too small"):
-        smallest_gaussian_scale(budget(1e-9, 1e-12), [GaussianMeasurement(Fraction(1), Fraction(1))])
+        smallest_gaussian_scale(budget(1e-9, delta=1e-12), [GaussianMeasurement(Fraction(1), Fraction(1))])
     with pytest.raises(BudgetError, match="needs no noise"):
         smallest_gaussian_scale(budget(), [GaussianMeasurement(Fraction(0), Fraction(1))])

@@ -57,6 +57,7 @@ from dualquery.releases.number_of_records import price_of_rows
 from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import parse_schema
+from tests.house import curator_of
 from tests.privacy.test_statistics import (
     L1,
     L2,
@@ -263,7 +264,7 @@ def test_the_number_of_records_is_measured_for_a_person(relation: Neighbours, ac
     shares = []
     for priced, each in ((person, relation), (single, one)):
         ledger = Ledger(budget_of(each, accounting=accounting))
-        curator = Curator(MemoryCounter(records_of(STATISTICS[0], ((0, 1, 0),))), ledger, SeededEntropy(1))
+        curator = curator_of(records_of(STATISTICS[0], ((0, 1, 0),)), ledger, seed=1)
         curator.measure(priced.statistic(MIXED), noise=priced.noise)
         shares.append(ledger.spent().rho_units or ledger.spent().epsilon * UNITS)
     assert shares[0] == pytest.approx(shares[1], rel=0 if accounting is not Accounting.GAUSSIAN else 1e-3)
@@ -293,7 +294,7 @@ def test_a_threshold_test_needs_the_range_of_a_person() -> None:
     relation = PersonAddRemove(3)
     budget = budget_of(relation, epsilon=200.0, accounting=Accounting.RENYI)
     ledger = Ledger(budget)
-    curator = Curator(MemoryCounter(records_of(STATISTICS[0], ((0, 1, 0),) * 9)), ledger, SeededEntropy(2))
+    curator = curator_of(records_of(STATISTICS[0], ((0, 1, 0),) * 9), ledger, seed=2)
     question = Balance(TEXTS, 0)
     for sensitivity in (1, 2):
         law = HazardTest(Fraction(1, 10), 5, ledger.order, sensitivity)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import UNITS, rho_of
 from dualquery.privacy.events import Selection
 from dualquery.privacy.ledger import Ledger
@@ -21,18 +21,10 @@ from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, sel
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Domain
+from tests.house import budget
 
 DOMAIN = Domain((Categorical("a", ("0", "1", "2")), Categorical("b", ("0", "1"))))
 PRICED = [Accounting.ZCDP, Accounting.PURE]
-
-
-def budget(
-    epsilon: float = 1.0,
-    accounting: Accounting = Accounting.ZCDP,
-    neighbours: Neighbours = Neighbours.REPLACE,
-) -> Budget:
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
 
 
 @settings(max_examples=40, deadline=None)
@@ -45,7 +37,7 @@ def budget(
 def test_a_ledger_accepts_all_events_of_equal_price_and_not_many_more(
     epsilon: float, accounting: Accounting, events: int, share: Fraction
 ) -> None:
-    pays = budget(epsilon, accounting)
+    pays = budget(epsilon, accounting=accounting)
     price = equal_prices(pays, events, share)
     moved = Sensitivity(3, 5)
     step = price.noise(moved).event(moved)
@@ -59,7 +51,7 @@ def test_a_ledger_accepts_all_events_of_equal_price_and_not_many_more(
 
 @pytest.mark.parametrize("accounting", PRICED)
 def test_the_share_is_that_of_the_budget_by_hand(accounting: Accounting) -> None:
-    price = equal_prices(budget(0.8, accounting), 10, Fraction(1, 4))
+    price = equal_prices(budget(0.8, accounting=accounting), 10, Fraction(1, 4))
     moved = Sensitivity(3, 5)
     if accounting is Accounting.PURE:
         assert price.rho is None
@@ -94,7 +86,7 @@ def test_the_rate_within_a_price_is_the_finest_that_it_pays_for(neighbours: Neig
 
 def test_what_is_too_small_or_cannot_be_priced_is_refused_in_a_sentence() -> None:
     with pytest.raises(BudgetError, match="too small for this many rounds"):
-        equal_prices(budget(1e-6, Accounting.PURE), 10**7)
+        equal_prices(budget(1e-6, accounting=Accounting.PURE), 10**7)
     with pytest.raises(BudgetError, match="too small for this many rounds"):
         rate_within(
             Price(Fraction(1, 10**12), None),

@@ -15,7 +15,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_rho,
     largest_rounds,
 )
-from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.budget import Accounting, decimal
 from dualquery.privacy.conversion import (
     UNITS,
     advanced_composition,
@@ -42,17 +42,11 @@ from dualquery.privacy.selection import LN2_ABOVE, SLACK, Rate
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Domain
+from tests.house import budget
 
 UNIT = Fraction(1, UNITS)
 DOMAIN = Domain((Categorical("a", ("0", "1")), Categorical("b", ("x", "y", "z"))))
 WORKLOAD = from_texts(DOMAIN, ["a = 1", "b = x"])
-
-
-def budget(
-    accounting: Accounting, epsilon: float = 1.0, neighbours: Neighbours = Neighbours.REPLACE
-) -> Budget:
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
 
 
 # ── One event ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +128,7 @@ def test_a_rate_never_exceeds_what_was_asked_for() -> None:
 def test_equal_prices_together_cost_no_more_than_their_share(
     accounting: Accounting, events: int, share: Fraction
 ) -> None:
-    held = budget(accounting, 0.7)
+    held = budget(0.7, accounting=accounting)
     price = equal_prices(held, events, share)
     total = decimal(0.7) if accounting is Accounting.PURE else rho_of(epsilon=0.7, delta=1e-6)
     each = price.pure if accounting is Accounting.PURE else price.rho
@@ -145,7 +139,7 @@ def test_equal_prices_together_cost_no_more_than_their_share(
 
 def test_a_price_below_a_unit_is_refused() -> None:
     with pytest.raises(BudgetError, match="too small"):
-        equal_prices(budget(Accounting.PURE, 1e-9), 1000)
+        equal_prices(budget(1e-9, accounting=Accounting.PURE), 1000)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +179,7 @@ def costing(accounting: Accounting, cost: int, order: int = 0) -> Concentrated:
 
 @pytest.mark.parametrize("accounting", [Accounting.PURE, Accounting.ZCDP, Accounting.RENYI])
 def test_a_ledger_pays_to_the_last_unit_and_not_one_more(accounting: Accounting) -> None:
-    held = budget(accounting)
+    held = budget(accounting=accounting)
     order = Ledger(held).order if accounting is Accounting.RENYI else 0
     limit = {
         Accounting.PURE: UNITS,
@@ -206,14 +200,14 @@ def test_advanced_composition_counts_every_draw() -> None:
     step = Fraction(1, 100)
     epsilon = advanced_composition(step, 21, delta=1e-6)
     for given, pays in ((epsilon, True), (math.nextafter(epsilon, 0), False)):
-        ledger = Ledger(budget(Accounting.THEOREM_4_3, given))
+        ledger = Ledger(budget(given, accounting=Accounting.THEOREM_4_3))
         for _ in range(2):
             ledger.charge(Selection(step, 7))
         assert ledger.affords(Selection(step, 7)) is pays
 
 
 def test_several_events_are_paid_all_or_none() -> None:
-    ledger = Ledger(budget(Accounting.PURE))
+    ledger = Ledger(budget(accounting=Accounting.PURE))
     half, more = costing(Accounting.PURE, UNITS // 2), costing(Accounting.PURE, UNITS // 2 + 1)
     with pytest.raises(BudgetError, match="then discrete Laplace"):
         ledger.charge(half, more)
@@ -259,7 +253,7 @@ def test_the_ledger_pays_for_the_largest_number_of_rounds(
         (1e-9, 1, 1000, 2e-8),
         (2e-7, 1, 10, 1e-7),
     ):
-        held = budget(accounting, epsilon, relation)
+        held = budget(epsilon, neighbours=relation, accounting=accounting)
         rounds = largest_rounds(held, learning_rate=learning_rate, samples=samples, rows=rows, slack=SLACK)
         if rounds > 20_000:
             continue

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import exp_minus
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
@@ -25,6 +23,7 @@ from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
+from tests.house import curator_of
 from tests.privacy.test_exceeds import COUNT, DOMAIN, MEASURED, ORDER, RECORDS, ROWS, House, left, renyi_cost
 from tests.privacy.watched import in_order
 
@@ -277,7 +276,7 @@ def test_a_closed_slot_stays_paid_and_may_be_closed_twice() -> None:
 def test_the_money_comes_out_of_one_cap() -> None:
     budget = Budget(epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.RENYI)
     ledger, fires = Ledger(budget), 0
-    curator = Curator(MemoryCounter(RECORDS), ledger, SeededEntropy(1))
+    curator = curator_of(RECORDS, ledger, seed=1)
     while True:
         try:
             slot = Slot(ledger, HAZARD.event, MEASURED)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
@@ -31,7 +32,6 @@ from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.conjunctions import Conjunctions, Parities
@@ -51,10 +51,11 @@ from dualquery.queries.language.reader import parse
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables, attribute_codes
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.records import Records, SparseItems
 from dualquery.types import Integers, silent
+from tests import house
+from tests.house import curator_of
 
 DOMAIN = Domain(
     (
@@ -498,20 +499,14 @@ def test_a_workload_says_what_its_groups_say(kinds: tuple[str, ...]) -> None:
 # The fourth kind in the house
 
 
-def budget(
-    epsilon: float = 1.0,
-    accounting: Accounting = Accounting.ZCDP,
-    neighbours: Neighbours = Neighbours.ADD_REMOVE,
-) -> Budget:
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+budget = partial(house.budget, neighbours=Neighbours.ADD_REMOVE)
 
 
 TABLE = some_rows(ROWS, 7)
 
 
 def curator(pays: Budget) -> Curator:
-    return Curator(MemoryCounter(records_of(TABLE)), Ledger(pays), SeededEntropy(3))
+    return curator_of(records_of(TABLE), pays, seed=3)
 
 
 def test_it_is_counted_by_the_counter() -> None:
@@ -566,7 +561,7 @@ def test_it_is_answered_by_synthetic_records_and_by_bare_answers() -> None:
 def test_it_is_released_with_independent_noise(
     mechanism: Mechanism, accounting: Accounting, kinds: tuple[str, ...]
 ) -> None:
-    workload, pays = mixed(*kinds), budget(40.0, accounting)
+    workload, pays = mixed(*kinds), budget(40.0, accounting=accounting)
     plan = mechanism.plan_for(Task(workload, ROWS, pays), {})
     holder = curator(pays)
     outcome = mechanism.run(plan, holder, np.random.default_rng(0), silent)

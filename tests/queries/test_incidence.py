@@ -7,21 +7,19 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries import conjunctions
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
 from dualquery.types import silent
+from tests.house import curator_of
 
 DOMAIN = Domain(tuple(Categorical(f"a{j}", tuple("vwxyz"[:size])) for j, size in enumerate((2, 3, 5))))
 
@@ -77,7 +75,7 @@ def test_disjoint_look_ups_have_the_noise_of_one() -> None:
     rows = np.random.default_rng(0).integers([4000, 2], size=(10_000, 2))
     records = Records.from_rows(WIDE, rows)
     ledger = Ledger(plan.task.budget)
-    curator = Curator(MemoryCounter(records), ledger, SeededEntropy(1))
+    curator = curator_of(records, ledger, seed=1)
     found = INDEPENDENT_GAUSSIAN.run(plan, curator, np.random.default_rng(), silent).artefact.values
     error = np.abs(found - workload.counts(records) / 10_000).mean() * 10_000
     assert error < 3.7  # of 4,000 queries by their number it would be 229, as balances 114
@@ -115,7 +113,7 @@ def test_a_measured_number_does_not_move_balances_by_much() -> None:
     errors = []
     for seed in range(30):
         plan = plan_of(workload, Neighbours.ADD_REMOVE, rows=5000 + 60 * (-1) ** seed, variance=3600.0)
-        curator = Curator(MemoryCounter(records), Ledger(plan.task.budget), SeededEntropy(seed))
+        curator = curator_of(records, plan.task.budget, seed=seed)
         found = INDEPENDENT_GAUSSIAN.run(plan, curator, np.random.default_rng(), silent).artefact.values
         errors.append(np.abs(found - workload.counts(records) / 5000).mean() * 5000)
     # σ(√K + 1)/2 = 6.8, of which the mean size is 5.4; with the first measurement of n alone it would be 15.

@@ -7,18 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.counting.counter import MemoryCounter
 from dualquery.fitting.wide import shrunk_pairs
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries import binary as module
 from dualquery.queries.binary import HeldItems, HeldPairs
-from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records, SparseItems
+from tests.house import curator_of
 
 ITEMS = 9
 DOMAIN = Domain((Items("item", ITEMS),))
@@ -106,7 +103,7 @@ def test_measuring_charges_and_comes_near_the_truth():
     rng = np.random.default_rng(0)
     sets = [set(np.flatnonzero(rng.random(ITEMS) < 0.4).tolist()) for _ in range(2000)]
     budget = Budget(epsilon=50, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
-    curator = Curator(MemoryCounter(sparse(sets)), Ledger(budget), SeededEntropy(0))
+    curator = curator_of(sparse(sets), budget)
     rank = np.arange(ITEMS, dtype=np.int64)
     items = curator.measure(HeldItems(0, rank, ITEMS, 9), noise=Gaussian(Fraction(4)))
     # Of five items no record holds more than five, whatever the limit.

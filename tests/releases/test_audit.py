@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,13 @@ from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.conversion import rho_units_of
 from dualquery.releases.report import report_html
 from dualquery.releases.verify import audit
+from tests import house
 
 Make = Callable[..., Release]
 WHOLE = rho_units_of(epsilon=0.5, delta=1e-6)
 
 
-def half(neighbours: Neighbours = Neighbours.REPLACE, accounting: Accounting = Accounting.ZCDP) -> Budget:
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=0.5, delta=delta, neighbours=neighbours, accounting=accounting)
+half = partial(house.budget, epsilon=0.5)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_measured_number_of_records_is_within_the_same_charge(
         return true_counts(self, *arguments, **named)
 
     monkeypatch.setattr(MemoryCounter, "true_counts", watched)
-    release = make(budget=half(Neighbours.ADD_REMOVE), ledger=ledger)
+    release = make(budget=half(neighbours=Neighbours.ADD_REMOVE), ledger=ledger)
     assert set(spent_at_first) == {WHOLE}
     assert len(Books(ledger).read().charges) == 1
     assert float(release.certificate["spent"]["rho"]) * 10**12 <= WHOLE

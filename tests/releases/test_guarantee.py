@@ -17,13 +17,10 @@ from dualquery.releases.make import refuse_dropping
 from dualquery.releases.report import report_html
 from dualquery.table.draft import schema_draft
 from dualquery.table.schema import parse_schema, read_schema, schema_text
+from tests.house import budget
 
 DOMAIN = Domain((Categorical("sex", ("f", "m")), Categorical("smokes", ("no", "yes", "often"))))
 REPLACE, ADD_REMOVE = Neighbours.REPLACE, Neighbours.ADD_REMOVE
-
-
-def budget(neighbours: Neighbours = REPLACE, epsilon: float = 1.0) -> Budget:
-    return Budget(epsilon=epsilon, delta=1e-6, neighbours=neighbours, accounting=Accounting.ZCDP)
 
 
 def people(folder: Path, *, rows: int = 100, last: str = "m,yes") -> Path:
@@ -45,7 +42,11 @@ def test_dropped_rows_do_not_tell_their_number(tmp_path: Path) -> None:
                 table, schema=schema, workload="marginals:1", budget=budget(), synthetic_rows=10
             )
         made = dualquery.release(
-            table, schema=schema, workload="marginals:1", budget=budget(ADD_REMOVE), synthetic_rows=10
+            table,
+            schema=schema,
+            workload="marginals:1",
+            budget=budget(neighbours=ADD_REMOVE),
+            synthetic_rows=10,
         )
         assert made.certificate["records"]["from"].startswith("measured")
 
@@ -138,7 +139,7 @@ def test_one_row_and_no_row_are_released_alike(rows: int, mechanism: str) -> Non
     made = dualquery.release(
         records,
         workload="marginals:2",
-        budget=budget(ADD_REMOVE, epsilon=10.0),
+        budget=budget(10.0, neighbours=ADD_REMOVE),
         mechanism=mechanism,
         **options,
     )
@@ -167,7 +168,7 @@ def test_progress_does_not_carry_the_number_of_records(
         dualquery.release(
             records,
             workload=workload,
-            budget=budget(ADD_REMOVE),
+            budget=budget(neighbours=ADD_REMOVE),
             public_rows=30_000,
             mechanism="gaussian",  # which counts the queries themselves, slab by slab
             progress=lambda stage, done, total, heard=heard: heard.append((stage, done, total)),
@@ -186,7 +187,9 @@ def test_a_domain_of_constants(neighbours: Neighbours, mechanism: str | None) ->
     constant = Domain((Categorical("a", ("x",)), Categorical("b", ("y",))))
     records = Records.from_rows(constant, np.zeros((10, 2), np.int32))
     with pytest.raises(DualQueryError, match="constant"):
-        dualquery.release(records, workload="marginals:2", budget=budget(neighbours), mechanism=mechanism)
+        dualquery.release(
+            records, workload="marginals:2", budget=budget(neighbours=neighbours), mechanism=mechanism
+        )
 
 
 @pytest.mark.parametrize("mechanism", [None, "dualquery", "mwem", "pmw", "gaussian"])
@@ -198,7 +201,7 @@ def test_tiny_budgets_and_huge_tables_are_planned_or_refused(
     domain = Domain((Categorical("a", ("x", "y", "z")), Categorical("b", ("0", "1")), Items("item", 4)))
     try:
         made = dualquery.plan(
-            domain, rows=rows, workload="marginals:2", budget=budget(epsilon=epsilon), mechanism=mechanism
+            domain, rows=rows, workload="marginals:2", budget=budget(epsilon), mechanism=mechanism
         )
     except DualQueryError as refusal:
         assert str(refusal)  # noqa: PT017

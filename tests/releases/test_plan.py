@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec
 from dualquery.releases import sentences
 from dualquery.releases.plan import ASKED, BOOK, NOMINAL_ROWS, WHY, Settled, settle, settled_plan
+from tests import house
 
 OF_RECORDS = [name for name, each in MECHANISMS.items() if each.plays is None or "records" in each.plays]
 
@@ -51,10 +53,7 @@ EXPECTED = {
 }
 
 
-def limits(
-    neighbours: Neighbours = Neighbours.REPLACE, accounting: Accounting = Accounting.TIGHTEST
-) -> Budget:
-    return Budget(epsilon=1.0, delta=1e-6, neighbours=neighbours, accounting=accounting)
+limits = partial(house.budget, accounting=Accounting.TIGHTEST)
 
 
 def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
@@ -64,7 +63,7 @@ def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
 @pytest.mark.parametrize("mechanism", EXPECTED)
 @pytest.mark.parametrize("rows", [5000, None], ids=["public", "to be measured"])
 def test_the_tightest_that_a_mechanism_allows(mechanism: str | None, rows: int | None) -> None:
-    budget = replace(limits(Neighbours.ADD_REMOVE), adaptive=rows is None)
+    budget = replace(limits(neighbours=Neighbours.ADD_REMOVE), adaptive=rows is None)
     found = settle(WORKLOAD, budget, {}, mechanism, rows)
     assert found.budget == replace(budget, accounting=EXPECTED[mechanism])
     assert found.why == WHY[EXPECTED[mechanism]]
@@ -101,7 +100,7 @@ def test_an_option_decides_for_the_mechanism_and_so_for_the_theorem() -> None:
 def test_a_workload_too_wide_for_projection_is_paid_for_by_zcdp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dualquery.mechanisms.shares.MOST_SETS", 3)
     for rows in (5000, None):
-        budget = replace(limits(Neighbours.ADD_REMOVE), adaptive=rows is None)
+        budget = replace(limits(neighbours=Neighbours.ADD_REMOVE), adaptive=rows is None)
         assert settle(WORKLOAD, budget, {}, None, rows).budget.accounting is Accounting.ZCDP
     with pytest.raises(DualQueryError, match="too many"):  # of a mechanism that was named, the refusal stands
         settle(WORKLOAD, limits(), {}, "projection", 5000)
@@ -147,7 +146,7 @@ def test_a_plan_may_ask_for_the_next_theorem(selecting: list[Task]) -> None:
 
 
 def test_where_the_number_is_measured_the_theorem_is_settled_at_a_nominal_one(selecting: list[Task]) -> None:
-    budget = replace(limits(Neighbours.ADD_REMOVE), adaptive=True)
+    budget = replace(limits(neighbours=Neighbours.ADD_REMOVE), adaptive=True)
     assert settle(WORKLOAD, budget, {}, "gaussian", None).budget.accounting is Accounting.GAUSSIAN
     assert [task.rows for task in selecting] == [NOMINAL_ROWS]
     assert selecting[0].rows_variance is not None
@@ -155,7 +154,7 @@ def test_where_the_number_is_measured_the_theorem_is_settled_at_a_nominal_one(se
         DOMAIN,
         expected_records=500,
         workload=WORKLOAD,
-        budget=limits(Neighbours.ADD_REMOVE),
+        budget=limits(neighbours=Neighbours.ADD_REMOVE),
         mechanism="gaussian",
     )
     assert found.budget.accounting is Accounting.GAUSSIAN  # the plan did without what it could not pay for
@@ -176,7 +175,7 @@ def test_the_theorem_stands_before_anything_is_drawn(
     monkeypatch.setattr(Curator, "measure", watched)
     monkeypatch.setattr("dualquery.releases.make.check_records", lambda *_: None)
     made = dualquery.release(
-        records, workload="marginals:2", budget=limits(relation), mechanism="gaussian", seed=1
+        records, workload="marginals:2", budget=limits(neighbours=relation), mechanism="gaussian", seed=1
     )
     assert set(seen) == {Accounting.GAUSSIAN}
     told = made.certificate["budget"]
@@ -196,9 +195,12 @@ def test_a_book_adds_up_rho_so_its_releases_do(
     asked: dict[str, Any] = {"workload": "marginals:2", "mechanism": "gaussian", "seed": 1}
     with pytest.raises(BudgetError, match="too little is left"):
         dualquery.release(
-            records, budget=limits(relation, Accounting.GAUSSIAN), ledger=tmp_path / "ledger", **asked
+            records,
+            budget=limits(neighbours=relation, accounting=Accounting.GAUSSIAN),
+            ledger=tmp_path / "ledger",
+            **asked,
         )
-    made = dualquery.release(records, budget=limits(relation), ledger=tmp_path / "ledger", **asked)
+    made = dualquery.release(records, budget=limits(neighbours=relation), ledger=tmp_path / "ledger", **asked)
     assert made.certificate["budget"]["accounting"] == "zcdp"
     assert made.certificate["budget"]["accounting_reason"] == BOOK
     assert Books(tmp_path / "ledger").read().book.left == 0
@@ -224,7 +226,7 @@ def test_the_plan_says_which_theorem_and_why(make: Callable[..., Any]) -> None:
     assert found.why == WHY[Accounting.GAUSSIAN]
     assert found.plan.task.budget == found.budget
     measured = settled_plan(
-        DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits(Neighbours.ADD_REMOVE)
+        DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits(neighbours=Neighbours.ADD_REMOVE)
     )
     assert measured.budget.epsilon == 1.0
     assert measured.plan.task.budget.epsilon < 1.0

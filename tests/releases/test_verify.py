@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import dualquery
-from dualquery import Accounting, Budget, Neighbours, Records, Release, ReleaseError
+from dualquery import Accounting, Neighbours, Records, Release, ReleaseError
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.verify import MOST_EVENTS, recounted
+from tests.house import budget
 
 Make = Callable[..., Release]
 
@@ -28,11 +29,6 @@ KINDS: list[tuple[str, Accounting, dict[str, Any]]] = [
 ]
 
 
-def limits(accounting: Accounting, neighbours: Neighbours) -> Budget:
-    delta = 0.0 if accounting is Accounting.PURE else 1e-6
-    return Budget(epsilon=1, delta=delta, neighbours=neighbours, accounting=accounting)
-
-
 @pytest.mark.parametrize(("mechanism", "accounting", "options"), KINDS)
 @pytest.mark.parametrize("rows", [None, 400], ids=["measured", "declared"])
 def test_what_was_released_adds_up(
@@ -43,7 +39,7 @@ def test_what_was_released_adds_up(
     made = dualquery.release(
         records,
         workload="marginals:2",
-        budget=limits(accounting, Neighbours.ADD_REMOVE),
+        budget=budget(neighbours=Neighbours.ADD_REMOVE, accounting=accounting),
         mechanism=mechanism,
         public_rows=rows,
         seed=1,
@@ -65,7 +61,7 @@ def certificate(request: pytest.FixtureRequest, records: Records) -> Certificate
     return dualquery.release(
         records,
         workload="marginals:2",
-        budget=limits(Accounting.TIGHTEST, Neighbours.ADD_REMOVE),
+        budget=budget(neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.TIGHTEST),
         mechanism="gaussian",
         public_rows=request.param,
         seed=1,
@@ -106,7 +102,7 @@ def test_a_measured_number_makes_the_whole_budget_the_claim(records: Records) ->
     made = dualquery.release(
         records,
         workload="marginals:2",
-        budget=limits(Accounting.ZCDP, Neighbours.ADD_REMOVE),
+        budget=budget(neighbours=Neighbours.ADD_REMOVE),
         mechanism="zeros",
         seed=1,
     ).certificate
@@ -156,7 +152,7 @@ def test_a_budget_that_is_none_is_refused_in_a_sentence(
 
 
 def test_verify_adds_up(make: Make, tmp_path: Path) -> None:
-    wide = limits(Accounting.GAUSSIAN, Neighbours.ADD_REMOVE)
+    wide = budget(neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.GAUSSIAN)
     make(budget=wide, mechanism="gaussian", workload="marginals:2").save(tmp_path / "out")
     found = dualquery.verify(tmp_path / "out")
     assert found.recounted.epsilon == found.certificate["spent"]["epsilon"] == 1

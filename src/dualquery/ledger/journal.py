@@ -138,10 +138,18 @@ class Storage:
 
     def replied(self, requests: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Line]:
         """The lines that hold the replies to requests, each by its analyst and key; those that there are."""
-        wanted = sql.tuple_(LINES.c.analyst, LINES.c.key).in_(requests)
+        asked = set(requests)
+        analysts, keys = ({each[place] for each in asked} for place in (0, 1))
+        wanted = (
+            LINES.c.analyst.in_(analysts),
+            LINES.c.key.in_(keys),
+        )  # by the index: pairs would read every line
+        found = {}
         with self._writing() as connection:
-            rows = connection.execute(sql.select(LINES).where(self._own(connection), wanted)).mappings()
-            return {(row["analyst"], row["key"]): Line(**{name: row[name] for name in LINE}) for row in rows}
+            for row in connection.execute(sql.select(LINES).where(self._own(connection), *wanted)).mappings():
+                if (pair := (row["analyst"], row["key"])) in asked:
+                    found[pair] = Line(**{name: row[name] for name in LINE})
+        return found
 
     def told(self, analyst: str | None, *, before: int, most: int, size: int) -> tuple[list[Line], bool]:
         """The last replies to one analyst, or to all, newest first, and whether there are older ones.

@@ -308,21 +308,25 @@ def _root(parent: Ints, v: int) -> int:
 @njit(cache=True)
 def _split(problem: Problem, rest: Rest) -> tuple[Forward, Ints, Ints, Ints, Ints]:
     """The open clauses over the choices left, variables numbered component by component."""
-    variables = len(rest.choices_left)
+    struck, choices_left, decided = rest.struck, rest.choices_left, rest.decided
+    literals_left, old_literal, old_variable = rest.literals_left, problem.literal, problem.variable
+    old_first_choice, old_first_literal = problem.first_choice, problem.first_literal
+    old_first_accepted, old_accepted = problem.first_accepted, problem.accepted
+    variables = len(choices_left)
     parent = np.empty(variables, np.int32)
     for v in range(variables):
         parent[v] = v
     clauses, literals = 0, 0
     for c in range(len(problem.weights)):
-        if rest.literals_left[c] < 2:
+        if literals_left[c] < 2:
             continue
         clauses += 1
-        literals += rest.literals_left[c]
+        literals += literals_left[c]
         anchor = -1
-        for i in range(problem.first_literal[c], problem.first_literal[c + 1]):
-            p = problem.literal[i] >> 1
-            if rest.decided[p] == OPEN:
-                root = _root(parent, problem.variable[p])
+        for i in range(old_first_literal[c], old_first_literal[c + 1]):
+            p = old_literal[i] >> 1
+            if decided[p] == OPEN:
+                root = _root(parent, old_variable[p])
                 if anchor >= 0:
                     parent[root] = anchor
                 else:
@@ -333,7 +337,7 @@ def _split(problem: Problem, rest: Rest) -> tuple[Forward, Ints, Ints, Ints, Int
     sizes = np.zeros(variables, np.int32)
     components = 0
     for v in range(variables):
-        if rest.choices_left[v] > 1:
+        if choices_left[v] > 1:
             root = _root(parent, v)
             if numbered[root] == 0:
                 components += 1
@@ -343,13 +347,13 @@ def _split(problem: Problem, rest: Rest) -> tuple[Forward, Ints, Ints, Ints, Int
     place = first_variable.copy()
     core_variable = np.empty(first_variable[-1], np.int32)
     for v in range(variables):
-        if rest.choices_left[v] > 1:
+        if choices_left[v] > 1:
             at = numbered[_root(parent, v)] - 1
             core_variable[place[at]] = v
             place[at] += 1
     counts = np.empty(len(core_variable), np.int32)
     for v in range(len(core_variable)):
-        counts[v] = rest.choices_left[core_variable[v]]
+        counts[v] = choices_left[core_variable[v]]
     first_choice = rows_from(counts)
     core_choice = np.empty(first_choice[-1], np.int32)
     linear = np.empty(first_choice[-1], np.int64)
@@ -359,8 +363,8 @@ def _split(problem: Problem, rest: Rest) -> tuple[Forward, Ints, Ints, Ints, Int
     at = 0
     for v in range(len(core_variable)):
         renamed[core_variable[v]] = v
-        for u in range(problem.first_choice[core_variable[v]], problem.first_choice[core_variable[v] + 1]):
-            if not rest.struck[u]:
+        for u in range(old_first_choice[core_variable[v]], old_first_choice[core_variable[v] + 1]):
+            if not struck[u]:
                 core_choice[at], linear[at], number[u] = u, rest.linear[u], at
                 at += 1
         core_home[v] = number[rest.choice[core_variable[v]]]
@@ -369,26 +373,26 @@ def _split(problem: Problem, rest: Rest) -> tuple[Forward, Ints, Ints, Ints, Int
     component = np.empty(clauses, np.int32)
     first_literal = np.zeros(clauses + 1, np.int32)
     literal = np.empty(literals, np.int32)
-    used = np.zeros(len(problem.variable), np.int32)  # predicate → predicate of the core, plus 1
+    used = np.zeros(len(old_variable), np.int32)  # predicate → predicate of the core, plus 1
     variable = np.empty(min(literals, len(used)), np.int32)
     lengths = np.empty(len(variable), np.int32)
     source = np.empty(len(variable), np.int32)
     clauses, literals, predicates, conjunctions = 0, 0, 0, 0
     for c in range(len(problem.weights)):
-        if rest.literals_left[c] < 2:
+        if literals_left[c] < 2:
             continue
-        for i in range(problem.first_literal[c], problem.first_literal[c + 1]):
-            p = problem.literal[i] >> 1
-            if rest.decided[p] != OPEN:
+        for i in range(old_first_literal[c], old_first_literal[c + 1]):
+            p = old_literal[i] >> 1
+            if decided[p] != OPEN:
                 continue
             if used[p] == 0:
-                variable[predicates] = renamed[problem.variable[p]]
+                variable[predicates] = renamed[old_variable[p]]
                 lengths[predicates] = rest.accepted_left[p]
                 source[predicates] = p
                 predicates += 1
                 used[p] = predicates
-            component[clauses] = numbered[_root(parent, problem.variable[p])] - 1
-            literal[literals] = 2 * (used[p] - 1) + (problem.literal[i] & 1)
+            component[clauses] = numbered[_root(parent, old_variable[p])] - 1
+            literal[literals] = 2 * (used[p] - 1) + (old_literal[i] & 1)
             literals += 1
         # w·[an odd number] = w − w·[an even number]
         weights[clauses] = (
@@ -402,9 +406,9 @@ def _split(problem: Problem, rest: Rest) -> tuple[Forward, Ints, Ints, Ints, Int
     accepted = np.empty(first_accepted[-1], np.int32)
     at = 0
     for p in range(predicates):
-        for i in range(problem.first_accepted[source[p]], problem.first_accepted[source[p] + 1]):
-            if not rest.struck[problem.accepted[i]]:
-                accepted[at] = number[problem.accepted[i]]
+        for i in range(old_first_accepted[source[p]], old_first_accepted[source[p] + 1]):
+            if not struck[old_accepted[i]]:
+                accepted[at] = number[old_accepted[i]]
                 at += 1
     forward = (
         conjunctions,

@@ -1,0 +1,29 @@
+"""What tests are furnished with: budgets, ledgers and curators, made in one place."""
+
+from __future__ import annotations
+
+from dualquery.counting.counter import MemoryCounter
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.randomness import SeededEntropy
+from dualquery.table.records import Records
+
+
+def budget(
+    epsilon: float = 1.0,
+    *,
+    delta: float = 1e-6,
+    neighbours: Neighbours = Neighbours.REPLACE,
+    accounting: Accounting = Accounting.ZCDP,
+) -> Budget:
+    """A budget; of pure ε δ is 0."""
+    delta = 0.0 if accounting is Accounting.PURE else delta
+    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+
+
+def curator_of(records: Records, pays: Budget | Ledger, *, seed: int = 0) -> Curator:
+    """A curator of records in memory, paid for by a ledger, or by a fresh one of this budget."""
+    ledger = pays if isinstance(pays, Ledger) else Ledger(pays)
+    return Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
