@@ -47,7 +47,7 @@ def test_charges_add_up_and_follow_each_other(place: str) -> None:
     books = open_book(place)
     heads = [books.read().head]
     for number in range(1, 4):
-        entry = books.charge_release(None, budget(0.3))
+        entry = books.charge_release(None, budget(epsilon=0.3))
         assert entry.charge.sequence == number
         assert entry.charge.previous == heads[-1]
         assert entry.book.spent == number * rho_units_of(epsilon=0.3, delta=1e-6)
@@ -59,14 +59,14 @@ def test_charges_add_up_and_follow_each_other(place: str) -> None:
 
 def test_too_little_is_refused_with_what_is_left_and_what_is_left_is_accepted(place: str) -> None:
     books = open_book(place)
-    books.charge_release(None, budget(0.8))
+    books.charge_release(None, budget(epsilon=0.8))
     before = books.read()
     with pytest.raises(BudgetError, match=r"too little is left .* release of epsilon = 0\.5") as refused:
-        books.charge_release(None, budget(0.8))
+        books.charge_release(None, budget(epsilon=0.8))
     assert "\n" not in str(refused.value)
     assert books.read() == before
     left = float(below(before.book.epsilon_left))
-    books.charge_release(None, budget(left))
+    books.charge_release(None, budget(epsilon=left))
     assert books.read().book.left < before.book.cap / 1000
 
 
@@ -108,12 +108,12 @@ def test_one_relation_for_the_life_of_a_book(place: str) -> None:
 def test_a_book_of_pure_releases(place: str) -> None:
     books = open_book(place, epsilon=0.3, delta=0)
     for _ in range(3):
-        books.charge_release(None, budget(0.1, accounting=Accounting.PURE))
+        books.charge_release(None, budget(epsilon=0.1, accounting=Accounting.PURE))
     statement = books.read()
     assert statement.book.spent == statement.book.cap == 3 * 10**11
     assert statement.book.epsilon_left == 0
     with pytest.raises(BudgetError, match="pure"):
-        books.charge_release(None, budget(0.001))
+        books.charge_release(None, budget(epsilon=0.001))
 
 
 @pytest.mark.parametrize("accounting", [Accounting.THEOREM_4_3, Accounting.RENYI])
@@ -161,14 +161,14 @@ def test_a_gaussian_ledger_refuses_rho_above_the_limit(monkeypatch: pytest.Monke
 
 
 def test_prices() -> None:
-    assert rho_cap(budget(1.0)) == rho_units_of(epsilon=1.0, delta=1e-6)
-    assert rho_cap(budget(0.1, accounting=Accounting.PURE)) == 5 * 10**9  # ε²/2
-    assert pure_cap(budget(0.1, accounting=Accounting.PURE)) == 10**11
-    assert 1.1 < gaussian_rho_units(epsilon=1.0, delta=1e-6) / rho_cap(budget(1.0)) < 1.2
+    assert rho_cap(budget(epsilon=1.0)) == rho_units_of(epsilon=1.0, delta=1e-6)
+    assert rho_cap(budget(epsilon=0.1, accounting=Accounting.PURE)) == 5 * 10**9  # ε²/2
+    assert pure_cap(budget(epsilon=0.1, accounting=Accounting.PURE)) == 10**11
+    assert 1.1 < gaussian_rho_units(epsilon=1.0, delta=1e-6) / rho_cap(budget(epsilon=1.0)) < 1.2
     with pytest.raises(BudgetError):
-        Currency.EPSILON.price(budget(1e-13, accounting=Accounting.PURE))
+        Currency.EPSILON.price(budget(epsilon=1e-13, accounting=Accounting.PURE))
     with pytest.raises(BudgetError):
-        Currency.EPSILON.price(budget(1e9, accounting=Accounting.PURE))
+        Currency.EPSILON.price(budget(epsilon=1e9, accounting=Accounting.PURE))
 
 
 def test_what_is_left_and_spent_never_promise_too_much(tmp_path: Path) -> None:
@@ -194,14 +194,14 @@ def test_a_prepaid_ledger_charges_the_book_once_and_first(place: str) -> None:
 
 def test_a_prepaid_ledger_pays_for_nothing_that_its_book_refuses(place: str) -> None:
     books = open_book(place)
-    ledger = PrepaidLedger(budget(0.8), books=books, dataset="people")
-    books.charge_release(None, budget(0.8))  # somebody else was faster
+    ledger = PrepaidLedger(budget(epsilon=0.8), books=books, dataset="people")
+    books.charge_release(None, budget(epsilon=0.8))  # somebody else was faster
     for _ in range(2):
         with pytest.raises(BudgetError, match="too little"):
             ledger.charge(LaplaceMeasurement(1, Fraction(1000)))
     assert ledger.events == ()
     with pytest.raises(BudgetError, match="too little"):
-        PrepaidLedger(budget(0.8), books=books, dataset="people")
+        PrepaidLedger(budget(epsilon=0.8), books=books, dataset="people")
 
 
 FORBIDDEN = [
@@ -407,7 +407,7 @@ def test_one_book_holds_releases_and_a_service(place: str) -> None:
     with pytest.raises(BudgetError, match="too little is left"):
         books.charge_release("people", service(1.5), kind="service")
     assert books.read().book == spent
-    books.charge_release("people", budget(float(below(spent.epsilon_left))))
+    books.charge_release("people", budget(epsilon=float(below(spent.epsilon_left))))
     assert books.read().book.left < book.cap / 100
 
 

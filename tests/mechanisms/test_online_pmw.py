@@ -67,7 +67,7 @@ def played(spend: Budget, chosen: OnlinePmwParameters, ledger: Ledger | None = N
 
 @pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.PURE])
 def test_raked_it_answers_far_better_than_the_uniform_guess(accounting: Accounting) -> None:
-    spend = budget(4.0, accounting=accounting)
+    spend = budget(epsilon=4.0, accounting=accounting)
     ledger = Ledger(spend)
     found = played(spend, parameters(spend, updates=30), ledger)
     assert len(found.values) == len(TEXTS)
@@ -77,7 +77,7 @@ def test_raked_it_answers_far_better_than_the_uniform_guess(accounting: Accounti
 
 
 def test_the_step_of_the_tutorial_learns_too_but_slowly() -> None:
-    spend = budget(8.0)
+    spend = budget(epsilon=8.0)
     chosen = parameters(spend, update=Update.STEP)
     found = played(spend, chosen)
     guess = np.abs(1 / 9 - TRUTH)
@@ -86,7 +86,7 @@ def test_the_step_of_the_tutorial_learns_too_but_slowly() -> None:
 
 
 def test_after_the_last_update_the_distribution_answers_alone() -> None:
-    spend = budget(4.0)
+    spend = budget(epsilon=4.0)
     ledger = Ledger(spend)
     found = played(spend, parameters(spend, updates=3), ledger)
     assert found.measured.sum() == 3
@@ -96,7 +96,7 @@ def test_after_the_last_update_the_distribution_answers_alone() -> None:
 
 
 def test_measured_answers_are_fresh_and_near() -> None:
-    spend = budget(4.0)
+    spend = budget(epsilon=4.0)
     chosen = parameters(spend, updates=10)
     found = played(spend, chosen)
     off = np.abs(found.values - TRUTH)[found.measured] * ROWS
@@ -134,7 +134,7 @@ class Adversary:
 
 
 def under_attack(rows: int, seed: int, questions: int) -> tuple[OnlinePmwParameters, Answers, Adversary]:
-    spend = budget(1.0)
+    spend = budget(epsilon=1.0)
     chosen = parameters_of(ONE_COLUMN, rows=rows, budget=spend, questions=questions, part_cells=1024)
     adversary = Adversary(chosen, questions)
     everybody = Records.from_rows(ONE_COLUMN, np.zeros((rows, 1), np.int64))
@@ -171,7 +171,7 @@ def test_the_promise_holds_against_an_adversary(
 
 
 def test_more_records_are_promised_less_error() -> None:
-    spend = budget(8.0)
+    spend = budget(epsilon=8.0)
     few, many = (
         parameters_of(DOMAIN, rows=rows, budget=spend, questions=100, part_cells=UNIVERSE).promised_error
         for rows in (ROWS, 4 * ROWS)
@@ -195,7 +195,7 @@ def test_all_epochs_and_measurements_together_cost_the_budget(updates: int) -> N
 
 def test_a_factored_distribution_tests_only_what_it_could_hold() -> None:
     """Parts of nine cells: a pair of attributes can be merged, and the next pair that would need three is let be."""
-    spend = budget(4.0)
+    spend = budget(epsilon=4.0)
     found = played(spend, parameters(spend, updates=30, part_cells=9))
     assert len(found.values) == len(TEXTS)
     pairs = {

@@ -18,7 +18,6 @@ from dualquery.mechanisms.mechanism import Plan, Task, affordable
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.pure import CHOSEN_TRIPLES, BySignedTables, Shape, measure, plan_signed
 from dualquery.privacy.budget import Accounting
-from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
 from dualquery.queries.derived import SignedTables
@@ -29,6 +28,7 @@ from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
 from dualquery.types import silent
 from tests import house
+from tests.house import curator_of
 
 
 def domain_of(*sizes: int) -> Domain:
@@ -56,10 +56,6 @@ def task_of(
     domain: Domain, spec: str, rows: int, epsilon: float, neighbours: Neighbours = Neighbours.ADD_REMOVE
 ) -> Task:
     return Task(from_spec(domain, spec), rows, budget(epsilon, neighbours=neighbours))
-
-
-def curator_of(task: Task, records: Records, seed: int = 0) -> Curator:
-    return curator_of(records, task.budget, seed=seed)
 
 
 def cells_of(records: Records, members: tuple[int, ...]) -> np.ndarray:
@@ -202,7 +198,7 @@ def test_the_price_is_epsilon_to_the_last_unit(case, neighbours: Neighbours) -> 
     task = task_of(domain, spec, rows, epsilon, neighbours)
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 50})
     assert affordable(task.budget, plan.steps)
-    curator = curator_of(task, table(domain, rows))
+    curator = curator_of(table(domain, rows), task.budget)
     PROJECTION.run(plan, curator, np.random.default_rng(0), silent)
     assert curator.ledger.spent().epsilon == epsilon
     kinds = {type(event) for event in curator.ledger.events}
@@ -255,7 +251,7 @@ def test_noise_is_combined_as_the_plan_predicts() -> None:
     records, plan = table(MIXED, 400), plan_signed(task)
     found = []
     for seed in range(120):
-        measured = measure(plan, curator_of(task, records, seed), task, np.random.default_rng(0))
+        measured = measure(plan, curator_of(records, task.budget, seed=seed), task, np.random.default_rng(0))
         found.append([measured.table((0, 1))[1, 1], measured.table((1, 3))[0, 2]])
     stated = [measured.deviation((0, 1)), measured.deviation((1, 3))]
     assert np.std(found, axis=0) == pytest.approx(stated, rel=0.25)
@@ -268,7 +264,9 @@ def test_noise_is_combined_as_the_plan_predicts() -> None:
 
 def mean_error(task: Task, records: Records, seed: int = 1) -> tuple[float, Plan[BySignedTables]]:
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 20_000})
-    outcome = PROJECTION.run(plan, curator_of(task, records, seed), np.random.default_rng(seed), silent)
+    outcome = PROJECTION.run(
+        plan, curator_of(records, task.budget, seed=seed), np.random.default_rng(seed), silent
+    )
     workload: Workload = task.workload
     wrong = np.abs(workload.fractions(outcome.artefact.records) - workload.fractions(records))
     return float(wrong.mean()), plan
@@ -301,7 +299,7 @@ def test_chosen_pairs_are_better_than_independence() -> None:
         task_of(domain, "marginals:1", 5_000, 100.0), {"synthetic_rows": 20_000}
     )
     outcome = PROJECTION.run(
-        independent, curator_of(independent.task, records), np.random.default_rng(0), silent
+        independent, curator_of(records, independent.task.budget), np.random.default_rng(0), silent
     )
     truth = task.workload.fractions(records)
     without = np.abs(task.workload.fractions(outcome.artefact.records) - truth).mean()
@@ -313,7 +311,8 @@ def test_a_seed_gives_the_same_rows() -> None:
     task = task_of(BINARY, "marginals:3", 3_000, 1.0)
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 300})
     first, second = (
-        PROJECTION.run(plan, curator_of(task, records, 5), np.random.default_rng(5), silent) for _ in range(2)
+        PROJECTION.run(plan, curator_of(records, task.budget, seed=5), np.random.default_rng(5), silent)
+        for _ in range(2)
     )
     assert (first.artefact.records.to_rows() == second.artefact.records.to_rows()).all()
 
@@ -324,7 +323,9 @@ def test_a_declared_number_of_records_is_believed_roughly() -> None:
     for true, declared, most in ((200, 200, 0.1), (20_000, 22_000, 0.02)):
         task = Task(workload, declared, budget(2.0))
         records = table(BINARY, true)
-        measured = measure(plan_signed(task), curator_of(task, records), task, np.random.default_rng(0))
+        measured = measure(
+            plan_signed(task), curator_of(records, task.budget), task, np.random.default_rng(0)
+        )
         assert abs(measured.total / true - 1) < most
 
 

@@ -136,7 +136,7 @@ def test_no_neighbour_moves_the_log_weights_by_more_than_was_charged(neighbours,
 
     moved = [weights(other) - weights(base) for other in neighbours.next_to(base, UNIVERSE)]
     widest = max(np.ptp(difference) for difference in moved)
-    curator, _, _ = curator_of(budget(1e9, neighbours=neighbours))
+    curator, _, _ = curator_of(budget(epsilon=1e9, neighbours=neighbours))
     rate = Rate(1 << 40, 40)
     curator.select(score, rate=rate)
     (event,) = curator.ledger.events
@@ -152,7 +152,7 @@ def test_the_first_round_is_free():
 
 
 def test_what_cannot_be_paid_is_neither_counted_nor_drawn():
-    curator, counter, entropy = curator_of(budget(0.001))
+    curator, counter, entropy = curator_of(budget(epsilon=0.001))
     with pytest.raises(BudgetError):
         curator.select(signed(), rate=Rate.below(1, 1000), draws=7)
     with pytest.raises(BudgetError):
@@ -237,7 +237,7 @@ TRUTH = int(Balance(WORKLOAD, 0).counts(records())[0])
 
 
 def test_a_hazard_test_is_paid_for_by_its_fire_alone():
-    pays = budget(10.0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.RENYI)
+    pays = budget(epsilon=10.0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.RENYI)
     curator, _, _ = curator_of(pays)
     law = HazardTest(Fraction(1, 4), 30, curator.ledger.order)
     noise = Gaussian(Fraction(400))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.dual_query.parameters import dual_query_pure, dual_query_rho
+from dualquery.mechanisms.dual_query.parameters import Learning, dual_query_pure, dual_query_rho
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.mechanisms.pmw import promised_error
@@ -274,10 +274,10 @@ def test_the_number_of_records_is_measured_for_a_person(relation: Neighbours, ac
 def test_dual_query_pays_for_a_person(relation: Neighbours) -> None:
     """Log-weights move K times as far a round: K times the pure price, K² times ρ."""
     single = Neighbours.named(relation.value.removeprefix("person-"))
-    given = {"learning_rate": 1.0, "samples": 50, "rounds": 20, "rows": 10_000}
+    given = Learning(learning_rate=1.0, samples=50, rounds=20), 10_000
     assert signed_range(relation, 1) == 5 * signed_range(single, 1)
-    assert dual_query_pure(**given, neighbours=relation) == 5 * dual_query_pure(**given, neighbours=single)
-    assert dual_query_rho(**given, neighbours=relation) == 25 * dual_query_rho(**given, neighbours=single)
+    assert dual_query_pure(*given, relation) == 5 * dual_query_pure(*given, single)
+    assert dual_query_rho(*given, relation) == 25 * dual_query_rho(*given, single)
     rate = Rate.below(0.01, 10**6)
     for case in SCORES:
         event = selection_event(case.subject, relation, rate=rate, draws=2)

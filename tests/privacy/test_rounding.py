@@ -10,6 +10,7 @@ import pytest
 
 from dualquery.errors import BudgetError
 from dualquery.mechanisms.dual_query.parameters import (
+    Learning,
     dual_query_advanced,
     dual_query_pure,
     dual_query_rho,
@@ -228,16 +229,10 @@ def test_the_closed_forms_are_sums_over_the_scores_of_the_rounds(relation: Neigh
         for t in range(1, rounds + 1)
     ]
     events = [Selection(width * decimal(learning_rate) / rows, samples) for width in widths]
-    settings = {
-        "learning_rate": learning_rate,
-        "samples": samples,
-        "rounds": rounds,
-        "rows": rows,
-        "neighbours": relation,
-    }
-    assert dual_query_rho(**settings) == sum(event.rho for event in events)
-    assert dual_query_pure(**settings) == sum(event.pure for event in events)
-    assert dual_query_advanced(**settings, delta=1e-6) == advanced_composition(
+    setting = Learning(learning_rate, samples, rounds), rows, relation
+    assert dual_query_rho(*setting) == sum(event.rho for event in events)
+    assert dual_query_pure(*setting) == sum(event.pure for event in events)
+    assert dual_query_advanced(*setting, delta=1e-6) == advanced_composition(
         max(event.range for event in events), samples * (rounds - 1), delta=1e-6
     )
 

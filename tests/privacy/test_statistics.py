@@ -75,7 +75,7 @@ from dualquery.queries.derived import (
 )
 from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
-from dualquery.queries.group import Listed, bound_of_queries
+from dualquery.queries.group import Listed, NotProducts, bound_of_queries
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
@@ -641,7 +641,7 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
         if kind.__module__ == module.__name__
         and not getattr(kind, "_is_protocol", False)
         and not inspect.isabstract(kind)
-        and kind not in (Listed, Held)  # of which there are kinds
+        and kind not in (Listed, NotProducts, Held)  # of which there are kinds
         and all(hasattr(kind, member) for member in members)
     }
 
