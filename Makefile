@@ -18,7 +18,7 @@ LOWEST := $(VENV)-lowest
 
 help:
 	@echo "make demo     release an invented survey, print its errors and where the report is"
-	@echo "make test     run the tests (make test TESTS=tests/release for some of them)"
+	@echo "make test     run the tests (make test TESTS=tests/releases for some of them)"
 	@echo "make check    ruff and mypy"
 	@echo "make coverage line coverage of the privacy code by its own tests"
 	@echo "make mutants  put 200 faults into the privacy code, one at a time, and count those that tests notice"

@@ -376,7 +376,7 @@ def environment() -> str:
     """Versions and machine, in a sentence each."""
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     return (
-        f"dualquery {dualquery.__version__}, Python {platform.python_version()}, {libraries}. "
+        f"Measured with dualquery {dualquery.__version__}, Python {platform.python_version()}, {libraries}. "
         f"{_processor()}, {os.cpu_count()} cores, {_memory_gb():.0f} GB, {platform.system()}."
     )
 

@@ -19,7 +19,7 @@ class Arcs(NotProducts):
     """Query q asks for the records with an hour in members[q]; a record adds 0 or 1 to each."""
 
     domain: Domain
-    members: NDArray[np.bool_]  # a row a query, a column an hour
+    members: NDArray[np.bool_]  # one row per query, one column per hour
 
     noun = "arcs"
 

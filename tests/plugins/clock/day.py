@@ -42,7 +42,7 @@ FILE = "hours.parquet"
 
 
 class Clock(Domain):
-    """The column, with one code an hour."""
+    """The column, with one code per hour."""
 
     kind = "clock"
 
