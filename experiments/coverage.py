@@ -1,7 +1,8 @@
 """How often the bar of an answer holds the truth: natural questions, asked of default releases of five tables.
 
 The questions are written in the query language and answered by `Release.answers`, as a user would ask them. They are
-drawn by another rule than those that the curves of the bars are learned from (`queries.mixtures`).
+drawn by another rule than those that the curves of the bars are learned from
+(`queries.random_families.mixed_questions`).
 """
 
 from __future__ import annotations

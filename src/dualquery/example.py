@@ -118,7 +118,7 @@ def people(folder: Path) -> Example:
 
 
 def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
-    """The invented answers, one row a person."""
+    """The invented answers, one row per person."""
     chance = Chance(np.random.default_rng(seed), people)
     region = chance.one_of(0.18, 0.17, 0.22, 0.21, 0.22)
     capital = region == 4

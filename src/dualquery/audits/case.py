@@ -122,7 +122,7 @@ def _wilson(hits: NDArray[np.int64], runs: int, z: float) -> tuple[NDArray[np.fl
     return (middle - half) / scale, (middle + half) / scale
 
 
-Feature = NDArray[np.float64] | NDArray[np.str_]  # one entry a run
+Feature = NDArray[np.float64] | NDArray[np.str_]  # one entry per run
 Shown = Mapping[str, float | str]  # what one run shows
 Seen = Mapping[str, Feature]  # everything that runs on one table showed
 Ranking = Callable[[Seen], NDArray[np.float64]]

@@ -4,7 +4,7 @@ Runs come in batches: one call measures so many copies of a statistic, or draws 
 noise of its own. So every copy is a release by itself, and what the ledger charged for all of them is divided by
 their number.
 
-Bounds without samples: the code is a function of one uniform integer, whose steps are found by bisection.
+*Without samples*: the code is a function of one uniform integer, whose steps are found by bisection.
 
 `select` reads a single integer below a bound, and every candidate owns one stretch of them. So asking the code itself
 at a few hundred places tells the probability of every candidate, as a fraction; the loss is the largest

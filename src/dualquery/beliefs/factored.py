@@ -5,7 +5,7 @@ product (Hardt, Ligett, McSherry 2012, section 4). Parts are merged only when a 
 that would make a part larger than `part_cells` is not measured at all. The explicit form is the special
 case of one part.
 
-Queries as a distribution sees them: products of one-attribute functions, each stored by its jumps.
+*Queries* are products of one-attribute functions, each stored by its jumps.
 
 A function of one ordered attribute is a sum of steps, f(x) = Σ_v (f(v) − f(v − 1)) · [x ≥ v] with
 f(−1) = 0, so that the expectation of a product is a short sum of survival probabilities (Abel summation):

@@ -258,7 +258,7 @@ LONGEST = 6.0  # |λ| of one update at most
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A distribution over the knots of each column: a row a column."""
+    """A distribution over the knots of each column: one row per column."""
 
     weights: NDArray[np.float64]
 

@@ -13,8 +13,6 @@ A table is moved cell by cell likewise, and its cells then share what is left.
 
 Weights are whole numbers, sums are exact, and a weight is changed by one multiplication and one rounding, so that the
 same measurements make the same belief, byte for byte, on any machine. Nothing here sees private data.
-
-Public rows, changed as little as it takes to make a question true of them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Every number that is counted is a sum over records, so counts of parts of a table add up to those of the whole: a
 counter may keep its records in memory, read them from disk block by block, or leave them on other machines. A counter
 says where the records are, its engine who counts a block of them. What it gives is the truth: names that begin with
-`true_` occur here, in the curator's room and in the evaluation of a release, and nowhere else. Counting *public* rows
-is `group.counts(rows)`.
+`true_` occur here (and where public rows are put into a counter), in the curator's room and in the evaluation of a
+release, and nowhere else. Counting *public* rows is `group.counts(rows)`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Reference:
 
 @singledispatch
 def contribution(what: Countable, x: Integers, block: Records) -> Integers:
-    """φ(x) of a record, one code an attribute; of the block only the domain is looked at."""
+    """φ(x) of a record, one code per attribute; of the block only the domain is looked at."""
     raise TypeError(f"{type(what).__name__} has no definition in the reference engine")
 
 

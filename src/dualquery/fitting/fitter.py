@@ -114,10 +114,8 @@ CHAIN_ROWS = 20_000
 SNAPSHOTS = 3
 WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
 REPLICA_ROWS = 12_000  # of a replica, at most ...
-SHORT_WARM_UP = (
-    2.0,
-    1.0,
-)  # ... which is as good with more, to one part in twenty; also of rows that were fitted
+# ... which is as good with more, to one part in twenty; also of rows that were fitted
+SHORT_WARM_UP = (2.0, 1.0)
 COLD = 5e-4  # noise of a cell, as a fraction of the table, below which a replica needs more rows and a whole warm-up
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
 LEAST_TEMPERATURE = 1e-5  # of the rows: below it a chain freezes before it has mixed

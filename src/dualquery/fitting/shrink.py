@@ -64,7 +64,7 @@ def learned(
 
 @njit(cache=True, fastmath=True)
 def improve_law(likelihood, law, weight, steps):  # type: ignore[no-untyped-def]
-    """Steps of expectation and maximisation, a row a component: π_k ← π_k · mean_c L_kc / Σ_l π_l L_lc."""
+    """Steps of expectation and maximisation, one row per component: π_k ← π_k · mean_c L_kc / Σ_l π_l L_lc."""
     components, cells = likelihood.shape
     everything = weight.sum()
     inverse = np.empty(cells)

@@ -1,0 +1,1 @@
+"""The query release game: moves, players, play."""

@@ -1,17 +1,16 @@
-"""What to compare with: the Hadamard transform, the uniform guess, zeros (and `independent` noise).
+"""What to compare with: the Hadamard transform, independent noise, the uniform guess, zeros.
 
-The Hadamard transform (Barak et al.
-2007) measures every parity that the workload's tables are made of, so that the tables are consistent; its
-measurements are combined by multiplicative weights, as in the comparison of Hardt, Ligett and McSherry.
+*Hadamard* (Barak et al. 2007) measures every parity that the workload's tables are made of, so that the tables are
+consistent; multiplicative weights combine them, as Hardt, Ligett and McSherry do.
 
-Independent noise on every query: answers, and no synthetic data. What everything else is compared with, fairly.
+*Independent noise* on every query gives answers and no synthetic data.
 
-Two things make it as good as it can be. *Incidence*: a group of queries is charged the most of them that one record
-satisfies, not their number (`queries.incidence`). *Balances*: where a record is added or removed, 2c − n moves by 1
-as c does, and tells c with half the noise; it moves whether or not the record satisfies the query, so that K queries
-have noise σ√K/2 instead of σ√r: less, where more than a quarter of them can hold at once. Both are public, and the
-smaller one is taken, group by group. Where n itself is measured, balances need it well: n is measured again, with a
-share of 1/(√K + 1), so that the noise of a count is σ(√K + 1)/2 at most.
+Two things make this noise as good as it can be. *Incidence*: a group of queries is charged the most of them that one
+record satisfies, not their number (`queries.conjunctions`). *Balances*: where a record is added or removed, 2c − n
+moves by 1 as c does, and tells c with half the noise; it moves whether or not the record satisfies the query, so that
+K queries have noise σ√K/2 instead of σ√r: less, where more than a quarter of them can hold at once. Both are public,
+and the smaller one is taken, group by group. Where n itself is measured, balances need it well: n is measured again,
+with a share of 1/(√K + 1), so that the noise of a count is σ(√K + 1)/2 at most.
 """
 
 from __future__ import annotations

@@ -52,7 +52,9 @@ from dualquery.table.points import GRID, KNOTS, STEPS, Points
 from dualquery.types import Fractions, Progress, Reals
 
 FILE = "distance_curves.parquet"
-Curves = NDArray[np.float64]  # a row a column of the table, a column a knot; NaN where it was not measured
+Curves = NDArray[
+    np.float64
+]  # one row per column of the table, one column per knot; NaN where it was not measured
 
 
 @dataclass(frozen=True, eq=False)

@@ -161,7 +161,7 @@ class Mechanism(Generic[Wishes, Parameters]):
     plan: Callable[[Task, Wishes], Plan[Parameters]]
     run: Run[Parameters] = field(repr=False)
     paid_by: tuple[Accounting, ...] = (Accounting.ZCDP,)  # what can add up its events, the tightest first
-    # The plan of a replica (`replicas`); None where replicas would not show the errors.
+    # The plan of a replica (`mechanisms.error_bars`); None where replicas would not show the errors.
     replica: Callable[[Plan[Parameters]], Plan[Parameters]] | None = field(default=None, repr=False)
     plays: tuple[str, ...] | None = ("records",)  # kinds of tables (`Domain.kind`); None: any
 

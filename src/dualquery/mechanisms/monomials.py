@@ -8,9 +8,9 @@ multiplicative weights then run over d^t monomials instead of 2^d records, with 
 
 The game is MWEM's: find what is answered worst, measure it, learn (`rounds`).
 
-Polynomials that are nearly OR, of which degree, and how heavy. A disjunction of at most k attributes is OR of at most
-k ones. A univariate polynomial r with |r(m) − [m > 0]| ≤ α at m = 0, …, k makes r(y_1 + … + y_d) a combination of
-monomials of degree at most t that is α-close to it. In the basis of binomials, r(m) = Σ_j c_j C(m, j) with c_j = Δ^j
+*Polynomials that approximate OR*. A disjunction of at most k attributes is OR of at most k ones. A univariate
+polynomial r with |r(m) − [m > 0]| ≤ α at m = 0, …, k makes r(y_1 + … + y_d) a combination of monomials of degree at
+most t that is α-close to it. In the basis of binomials, r(m) = Σ_j c_j C(m, j) with c_j = Δ^j
 r(0), and C(Σ y, j) is the sum of all monomials of degree j, so the combination weighs
 
     W = Σ_j |c_j| · C(d, j).
@@ -24,7 +24,7 @@ r(0), and C(Σ y, j) is the sum of all monomials of degree j, so the combination
 functions are the disjunctions of a block's subsets, weight 1) and the polynomial over the b of them: W = Σ_j
 |c_j| · C(b, j) with more basis functions. One block is weight 1 and all 2^d records; d blocks are the monomials.
 
-The basis: with blocks B_1, …, B_b a basis function is a product over at most t blocks of disjunctions of subsets,
+*The basis*: with blocks B_1, …, B_b a basis function is a product over at most t blocks of disjunctions of subsets,
 
     φ(y) = Π_{j ∈ J} [A_j ∩ y ≠ ∅],        ∅ ≠ A_j ⊆ B_j,  |J| ≤ t,
 

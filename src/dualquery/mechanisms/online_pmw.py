@@ -8,7 +8,7 @@ distribution answers. The query player is whoever asks, the data player learns. 
 tables, because every surprise moves a distribution over all records a little; it is here to be understood and
 compared. What the program does by default is in `interactive/`.
 
-The parameters of online PMW from public quantities: the theorem's for its step, a rule for raking.
+*Parameters* follow from public quantities: the theorem's step, or a rule for raking.
 
 Let every noise of a test stay below αn/4, and that of a measurement below αn/2, but for a chance of β.
 

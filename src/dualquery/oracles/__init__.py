@@ -1,0 +1,1 @@
+"""Best responses to weighted clauses."""

@@ -1,0 +1,1 @@
+"""The curator's room: who may see counts, and what it costs."""

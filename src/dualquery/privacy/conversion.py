@@ -64,6 +64,8 @@ def delta_of(rho: Fraction | float, *, epsilon: float) -> float:
 
     ln δ = inf over x = α − 1 > 0 of   x ((1 + x) ρ − ε) − ln(1 + x) − x ln(1 + 1/x),
     at the root of                     (1 + 2x) ρ − ln(1 + 1/x) = ε.
+
+    Only tests and pages use it.
     """
     cost = _above(rho)
     require(0 <= epsilon < math.inf, "epsilon must be a number of at least 0.")

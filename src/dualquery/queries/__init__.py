@@ -1,0 +1,1 @@
+"""Groups of queries, workloads and families: public shapes."""

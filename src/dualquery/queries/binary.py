@@ -62,7 +62,7 @@ class Binary:
         return predicate_bits(which, records, first, rows)
 
     def matrix(self, records: Records, first: int, rows: int) -> NDArray[np.float64]:
-        """The vectors themselves, a row a record. For few attributes."""
+        """The vectors themselves, one row per record. For few attributes."""
         return unpack_bits(self.bits(records, first, rows), rows).T.astype(np.float64)
 
     def slabs(self, records: Records) -> Iterator[tuple[int, int]]:

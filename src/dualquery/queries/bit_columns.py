@@ -1,4 +1,4 @@
-"""Bit columns, one bit a record for each predicate, and the compiled loops over them.
+"""Bit columns, one bit per record for each predicate, and the compiled loops over them.
 
 `bits[j, r // 64]` holds in bit r % 64 whether record r satisfies predicate j. Conjunctions are counted by AND,
 parities by XOR. Counts add up over slabs of records, so the bit columns of a slab never need more than `SLAB_BYTES`

@@ -1,11 +1,12 @@
-"""Conjunctions of predicates, q(x) = Π_j f_j(x_j), or the complement of one, 1 − Π_j f_j(x_j).
+"""Conjunctions and parities, and how many of them one record can satisfy.
 
-With at most one predicate f_j an attribute. `= v`, ranges and sets are predicates, their negation is a flag of the
-literal, and a disjunction is the complement of a product of negated literals.
+*Conjunctions*: q(x) = Π_j f_j(x_j), or the complement 1 − Π_j f_j(x_j), with at most one predicate f_j per attribute.
+`= v`, ranges and sets are predicates, their negation is a flag of the literal, and a disjunction is the complement of
+a product of negated literals.
 
-Parities: [an even number of x_j, j ∈ S, are 1].
+*Parities*: [an even number of x_j, j ∈ S, are 1].
 
-How many queries one record can satisfy at once: what a group of conjunctions is charged, and not its size.
+*Incidence*: a group is charged the most queries that one record satisfies, not its size.
 
 Queries over the same attributes are held against each other exactly: each accepts some cells of the table over these
 attributes, and a record lies in one cell, so that it satisfies at most r = max_cell #{queries that accept it}. Of

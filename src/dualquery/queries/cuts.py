@@ -117,7 +117,7 @@ class Cuts(NotProducts):
 
 
 def cuts_of(domain: Graph, sources: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Cuts:
-    """Cuts from rows of truth values, a column a vertex."""
+    """Cuts from rows of truth values, one column per vertex."""
     return Cuts(domain, pack_bits(sources), pack_bits(targets))
 
 
@@ -130,7 +130,7 @@ def _ones(weights: NDArray[np.int64] | None) -> NDArray[np.int64]:
 
 
 def _patterns(bits: Bits, number: int) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """The different ways in which vertices are members: a row a way, a column a set; and the way of each vertex."""
+    """The ways in which vertices are members, one row per way, one column per set; and the way of each vertex."""
     members = np.packbits(unpack_bits(bits, number).T, axis=1)
     ways, which = np.unique(members, axis=0, return_inverse=True)
     return np.unpackbits(ways, axis=1, count=len(bits)), which.ravel()

@@ -14,7 +14,7 @@ taken of the whole again. Sums stay below G · UNIT · n = 2³⁴ n: 64 bits hol
 The sum over a column is a sum of one-dimensional functions: Σ_x |x − y| = y (2C(y) − n) + S − 2S(y), where C(y) and
 S(y) are the number and the sum of the positions up to y. So all points cost one pass over the records.
 
-Whole-number sums at the knots of columns: what distance curves are made from.
+*Knots*: whole-number sums at the knots of a column, from which distance curves are made.
 
 A record at position x of a column lies between the knots k = ⌊x / s⌋ and k + 1, s positions apart, and splits s units
 between them by nearness. Of the units h_k that all records give, R h is counted, where R is a public whole-number
@@ -48,7 +48,7 @@ class Distances(Derived, NotProducts):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
-    positions: NDArray[np.int64]  # a row a query, a column a column
+    positions: NDArray[np.int64]  # one row per query, one column per column of the table
     shares: NDArray[np.int64]  # each row adds up to UNIT
     which: NDArray[np.int64]
     grid: int = GRID  # the last position of a column
@@ -147,7 +147,7 @@ def _sums_of_distances(codes: NDArray[np.unsignedinteger], points: NDArray[np.in
     return points * (2 * number[points] - number[-1]) + total[-1] - 2 * total[points]
 
 
-Factor = NDArray[np.int64]  # a row a number that is counted, a column a knot
+Factor = NDArray[np.int64]  # one row per number that is counted, one column per knot
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,7 +139,7 @@ class Group(Protocol):
         """answers[q] += q(record) for every query."""
 
     def scope(self) -> NDArray[np.int32]:
-        """The distinct sets of attributes that queries ask about: a row a set, increasing, padded with -1."""
+        """The distinct sets of attributes that queries ask about: one row per set, increasing, padded with -1."""
 
     def table_starts(self) -> NDArray[np.int64] | None:
         """Where the queries fall into runs that each partition the records: the first of each run, and the size.

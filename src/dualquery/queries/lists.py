@@ -24,7 +24,7 @@ from dualquery.types import Integers, Words
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Cells that somebody named, sorted, each with the texts of its record: a row a cell, a column a column."""
+    """Cells that somebody named, sorted, with the texts of their records: one row per cell, one column per column."""
 
     cells: Words
     texts: NDArray[np.str_]

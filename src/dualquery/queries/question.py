@@ -1,6 +1,4 @@
-"""One question: a query, or a whole table whose cells are asked for together.
-
-Questions as an analyst writes them: a query, or a whole table, `region by sex`.
+"""A question as an analyst writes it: a query, or a whole table, `region by sex`.
 
     question   = formula | name "by" name { "by" name } | "by" name
 

@@ -75,7 +75,7 @@ class Urn:
         )
 
     def draw(self, stream: Stream, k: int, count: int) -> NDArray[np.int64]:
-        """k attributes for each of `count` queries, increasing: one column a query."""
+        """k attributes for each of `count` queries, increasing: one column per query."""
         drawn = np.empty((k, count), np.int64)
         left = np.full(count, self._ends[-1])
         for i in range(k):

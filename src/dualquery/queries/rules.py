@@ -40,7 +40,7 @@ MOST_CELLS = 2_000_000  # of a rule's table
 PASSES = 20
 TRIES = 2000  # random rows, among which one must be mended for the rules to leave anything
 
-Rows = NDArray[np.int64]  # a column an attribute
+Rows = NDArray[np.int64]  # one column per attribute
 Mask = NDArray[np.bool_]
 
 

@@ -1,14 +1,14 @@
-"""Tables (marginals): every cell over some attributes, kept as the set of attributes alone.
+"""Tables (marginals), signed tables, and counting many of them at once.
 
-The cells partition the records: a record lies in exactly one of them.
+*Tables* are kept as the set of attributes alone; their cells partition the records.
 
-Signed tables: along an attribute of two values the difference of both, along a longer one the counts.
+*Signed tables*: along an attribute of two values the difference of both, along a longer one the counts.
 
 A record lies in one cell of a table, so it moves one entry of the signed table, by one, up or down. The rest of
 the table is what smaller sets say: the signed table of S determines the interaction of every B ⊆ S that holds
 all binary attributes of S.
 
-Counting many tables at once: through fewer, larger tables that contain them.
+*Covering*: many tables are counted through fewer, larger ones.
 
 A table is the sum of any larger table over the attributes that it lacks. Walking over the records costs the same for
 a large table as for a small one as long as its cells stay in the processor's cache, so a few sets of attributes are
@@ -210,7 +210,7 @@ class Tables:
 
 
 def attribute_codes(records: Records, attributes: list[int]) -> NDArray[np.uint16 | np.uint32]:
-    """The codes of some attributes, one row an attribute."""
+    """The codes of some attributes, one row per attribute."""
     domain = records.domain
     kind = np.uint16 if domain.sizes[attributes].max() <= 1 << 16 else np.uint32
     out = np.zeros((len(attributes), records.rows), kind)

@@ -66,7 +66,7 @@ class Workload(Derived):
 
     @cached_property
     def scope(self) -> NDArray[np.int32]:
-        """The distinct sets of attributes that queries ask about: a row a set, increasing, padded with -1."""
+        """The distinct sets of attributes that queries ask about: one row per set, increasing, padded with -1."""
         scopes = [group.scope() for group in self.groups]
         return scopes[0] if len(scopes) == 1 else distinct_sets(stacked(scopes))
 

@@ -1,7 +1,4 @@
-"""A release: synthetic records (or bare answers) and their certificate. Asking it anything costs nothing.
-
-Many questions from somebody's list: one that cannot be answered keeps nobody from the others.
-"""
+"""A release: synthetic records (or bare answers) and their certificate. Asking it anything costs nothing."""
 
 from __future__ import annotations
 

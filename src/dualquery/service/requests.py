@@ -3,7 +3,7 @@
 Everything here happens in the worker's order, so that of two requests at once one comes first: a quota cannot be
 spent twice, and a request that is repeated finds the reply to the first.
 
-What is public about a dataset: its attributes with their values, how many records, examples, and the promise.
+It also tells what is public about a dataset: attributes, values, number of records, examples, the promise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The HTTP interface, version 1.
 
-What requests and replies look like, for the OpenAPI document and for whoever reads it.
+Requests and replies are models here, from which the OpenAPI page is made.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A service, opened from its file and run until it is told to stop.
 
-Every path that a question can take, on rows that anybody may see: so that the first real question is no slower.
+*Rehearsal*: before the first real question every path is run once on public rows, so that it is no slower than later
+ones.
 
 The table of a rehearsal is one row of the release, again and again. No real table is like it, so that tests fire; and
 a count takes a time that its question and the number of records decide, whatever the records hold.

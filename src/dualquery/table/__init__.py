@@ -1,0 +1,1 @@
+"""Public shapes: columns, domain, schema; reading and encoding."""

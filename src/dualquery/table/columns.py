@@ -62,7 +62,7 @@ class Unplaced(IntEnum):
 
 
 class Attribute:
-    """A column with one code a record: what categories and numbers have in common.
+    """A column with one code per record: what categories and numbers have in common.
 
     Encoding goes by the distinct cells of a column: each is looked up once, then all rows at once.
     """

@@ -2,7 +2,7 @@
 
     from = "2019-01"    the first period, with this and the next key the public bounds
     to = "2024-12"      the last one
-    by = "month"        year, quarter, month, week, day or hour: a code a period
+    by = "month"        year, quarter, month, week, day or hour: one code per period
     format = "%d.%m.%Y" optional: how cells are written, where it is not ISO 8601
 
 A period is written as ISO 8601 writes it: 2024, 2024-Q1, 2024-03, 2024-W09, 2024-03-01, 2024-03-01T13; the same

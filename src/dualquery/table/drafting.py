@@ -258,7 +258,7 @@ def _of_codes(held: Texts) -> bool:
 def several_rows(table: pa.Table, schema: Schema) -> list[str]:
     """A warning for each column that the schema leaves out and in which an id of persons comes again.
 
-    It looks at cells, so it is for the curator's eyes and goes into no release.
+    It looks at cells, so it is internal: do not publish. It goes into no release.
     """
     if schema.unit is not None or schema.domain.kind != "records":
         return []

@@ -22,7 +22,7 @@
     bins = 20
     integer = true                      # optional: whole numbers; docs/schema.md has all the keys
 
-    [[attribute]]                       # dates and times, a code a period
+    [[attribute]]                       # dates and times, one code per period
     name = "admitted"
     from = "2019-01"
     to = "2024-12"

@@ -2,7 +2,7 @@
 
 Almost every query of such a workload has an attribute set of its own, so that its tables cannot be measured
 one by one. Instead all items are counted, then all pairs of those that matter most, each record counting with
-a bounded number of items (`queries.itemsets`): the noise of 45,000 pairs is that of 190 queries. The rows are
+a bounded number of items (`queries.binary`): the noise of 45,000 pairs is that of 190 queries. The rows are
 fitted to the items and pairs that matter; every other item is independent and follows its own noisy count. Where
 hardly a query asks about two items that could matter, all goes to the items.
 """

@@ -35,7 +35,7 @@ class Query:
     parity: tuple[int, ...] = ()
 
     def holds(self, record: Sequence[int]) -> bool:
-        """Whether a record (one code an attribute) satisfies the query."""
+        """Whether a record (one code per attribute) satisfies the query."""
         if self.parity:
             return sum(record[j] for j in self.parity) % 2 == 0
         return (

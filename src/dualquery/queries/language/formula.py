@@ -1,11 +1,9 @@
-"""Formulas of conditions, and the one product (or complement of a product) that each must be.
+"""Formulas of conditions, the one product that each must be, and the tokens of a query text.
 
 A product Π_j [x_j ∈ A_j] is a box in the space of records. Boxes are closed under intersection, so
 conjunctions of boxes are immediate, and so by De Morgan are disjunctions of complements of boxes.
 Whatever else a formula mixes is decided by its truth table over the *classes* of values that its
 conditions tell apart: a set is a box exactly where it is as large as the product of its shadows.
-
-The words and signs of a query text, and errors that point at one of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a condition on one attribute means, in codes.
+"""What a condition on one attribute means in codes, and how a set of codes is written back.
 
 The set of accepted codes is a Python integer used as a bit set: bit v is set where code v is
 accepted. Intersection, union and negation are then single operations, also on an attribute of
@@ -7,8 +7,6 @@ thousands of values.
 Only ordered attributes can be compared: a numeric one, whose bins follow one another, and a
 categorical one declared as ordered. A place for missing or unknown values has no rank, so
 `age >= 50` leaves the missing ones out and its negation takes them in.
-
-How a set of accepted codes of one attribute is said in words that the language reads back.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ function one(reply, records) {
 const MOST_ROWS = 500;
 const MOST_COLUMNS = 8;
 
-// A table: over two attributes crosswise, else a row a cell; every cell has its ± and its bar.
+// A table: over two attributes crosswise, else one row per cell; every cell has its ± and its bar.
 function many(reply, records, download) {
   const most = Math.max(...reply.values.map((value, i) => value + (reply.bars_95[i] ?? 0)), 1e-9);
   const drawn = (i) => cellBar(reply.values[i], reply.bars_95[i], most, `${shareWithBar(reply.values[i], reply.bars_95[i])}`);
