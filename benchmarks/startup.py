@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.harness import Figure, schema_path, show, table_path
-from benchmarks.house import HERE, compared
+from benchmarks.versions import HERE, compared
 
 QUESTION = "eating = 1 & dressing = 0 & bathing = 1"
 MOST = {"help": 0.15, "a question": 0.6, "a release": 3.0}  # seconds by the clock

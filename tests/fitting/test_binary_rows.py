@@ -7,7 +7,7 @@ import pytest
 
 from dualquery.fitting.cpu import (
     BINARY_ATTRIBUTES,
-    CPU,
+    COMPILED,
     all_binary,
     binary_passes,
     signed_sums,
@@ -76,4 +76,4 @@ def test_which_rows_are_binary():
     assert not all_binary(np.array([2, 3]), 2)
     assert not all_binary(np.full(BINARY_ATTRIBUTES + 1, 2), 3)
     targets, start = problem(0)
-    assert CPU.fit(targets, start, [0.0], SEEDS).__name__ == "binary_passes"
+    assert COMPILED.fit(targets, start, [0.0], SEEDS).__name__ == "binary_passes"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.fitting.cpu import CPU, GUMBEL, LOGISTIC, binary_passes, spread, table_passes, views_of
+from dualquery.fitting.cpu import COMPILED, GUMBEL, LOGISTIC, binary_passes, spread, table_passes, views_of
 from dualquery.fitting.fitter import ItemTargets, Targets
 from dualquery.fitting.reference import ReferenceFitter
 
@@ -207,7 +207,7 @@ def test_items_lower_their_error_too(seed, items):
         ones = weights[0] * np.sum((len(rows) * single - np.diagonal(counts)) ** 2)
         return ones + weights[1] * np.sum((len(rows) * pair - counts)[above] ** 2)
 
-    passes = CPU.fit(ItemTargets(single, pair, *weights), start, COLD, seeds(seed))
+    passes = COMPILED.fit(ItemTargets(single, pair, *weights), start, COLD, seeds(seed))
     before = error(start[0])
     for _ in range(5):
         rows = next(passes)[0]
@@ -269,7 +269,7 @@ def test_with_heat_binary_rows_and_items_are_distributed_as_those_of_the_referen
     items = ItemTargets(single, np.outer(single, single) * 1.5, 1.5, 0.7)
     for targets in (binary, items):
         found = []
-        for fitter in (CPU, ReferenceFitter()):
+        for fitter in (COMPILED, ReferenceFitter()):
             chains = list(fitter.fit(targets, start, [20.0] * 300, seeds(int(rng.integers(99)))))[5:]
             held = np.concatenate(chains, axis=1)[0].astype(float)
             found.append(held.T @ held / len(held))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dualquery.fitting import shrink
-from dualquery.fitting.cpu import CPU
+from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.fit import PairTargets
 from dualquery.fitting.fitter import Targets
 from dualquery.fitting.measured import MeasuredTables
@@ -183,7 +183,7 @@ def test_without_data_rows_are_drawn_from_the_tree(size):
     for i, j in tree:
         maker.add_lean((i, j), tree_lean(chain[i, j], ones[i], ones[j], 1e-9), heat)
     start = rng.integers(0, size, (1, rows, 3)).astype(np.uint8)
-    passes = list(CPU.fit(maker, start, [rows * heat] * 20, np.array([5], np.uint64)))[4:]
+    passes = list(COMPILED.fit(maker, start, [rows * heat] * 20, np.array([5], np.uint64)))[4:]
     drawn = np.concatenate([chains[0] for chains in passes])
     joint = np.zeros((size,) * 3)
     np.add.at(joint, tuple(drawn.T), 1 / len(drawn))

@@ -167,13 +167,6 @@ def test_labels_tell_close_edges_apart() -> None:
     assert column.labels == ("[0, 1)", "[1, 1.0000000000000002)", "[1.0000000000000002, 2]")
 
 
-def test_a_domain_of_constants_says_so() -> None:
-    constant = Categorical("a", ("x",))
-    assert Domain((constant, Numeric("b", (0.0, 1.0)))).is_constant
-    assert not Domain((constant, Items("i", 1))).is_constant
-    assert not Domain((constant, Categorical("b", ("x", "y")))).is_constant
-
-
 def test_a_number_of_very_many_figures_is_a_sentence() -> None:
     with pytest.raises(SchemaError, match="number of very many figures"):
         parse_schema(f"bins = {'9' * 5000}", origin="schema.toml")

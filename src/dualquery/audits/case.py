@@ -124,8 +124,8 @@ def _wilson(hits: NDArray[np.int64], runs: int, z: float) -> tuple[NDArray[np.fl
 
 Feature = NDArray[np.float64] | NDArray[np.str_]  # one entry per run
 Shown = Mapping[str, float | str]  # what one run shows
-Seen = Mapping[str, Feature]  # everything that runs on one table showed
-Ranking = Callable[[Seen], NDArray[np.float64]]
+Features = Mapping[str, Feature]  # everything that runs on one table showed
+Ranking = Callable[[Features], NDArray[np.float64]]
 
 TOGETHER = "all numbers together"
 _RARE = 5
@@ -143,17 +143,17 @@ class Event:
     above: bool
     likely_side: int
 
-    def hits(self, seen: tuple[Seen, Seen]) -> Hits:
+    def hits(self, seen: tuple[Features, Features]) -> Hits:
         ranks = [self.rank(each) for each in (seen[self.likely_side], seen[1 - self.likely_side])]
         held = [rank >= self.threshold if self.above else rank <= self.threshold for rank in ranks]
         return Hits(int(held[0].sum()), int(held[1].sum()), len(held[0]))
 
 
-def aligned(one: Seen, other: Seen) -> tuple[Seen, Seen]:
+def aligned(one: Features, other: Features) -> tuple[Features, Features]:
     """The same features on both sides: a text that only one side shows is empty on the other."""
     names = dict.fromkeys((*one, *other))
 
-    def completed(seen: Seen) -> Seen:
+    def completed(seen: Features) -> Features:
         length = len(next(iter(seen.values())))
         nothing = np.array([""] * length)
         return {name: seen.get(name, nothing) for name in names}
@@ -161,14 +161,14 @@ def aligned(one: Seen, other: Seen) -> tuple[Seen, Seen]:
     return completed(one), completed(other)
 
 
-def split(seen: Seen) -> tuple[Seen, Seen]:
+def split(seen: Features) -> tuple[Features, Features]:
     """The first half of the runs, to choose by, and the second, to judge by."""
     half = len(next(iter(seen.values()))) // 2
     first = {name: values[:half] for name, values in seen.items()}
     return first, {name: values[half : 2 * half] for name, values in seen.items()}
 
 
-def choose_event(seen: tuple[Seen, Seen], *, delta: float) -> Event:
+def choose_event(seen: tuple[Features, Features], *, delta: float) -> Event:
     """The event that would prove the most: ranked by one half of these runs, the ranking tried on the other.
 
     (Tried on the runs that made it, a ranking of many texts would look perfect.)
@@ -183,7 +183,7 @@ def choose_event(seen: tuple[Seen, Seen], *, delta: float) -> Event:
     return best[1]
 
 
-def _rankings(seen: tuple[Seen, Seen]) -> dict[str, Ranking]:
+def _rankings(seen: tuple[Features, Features]) -> dict[str, Ranking]:
     numbers = [name for name, values in seen[0].items() if values.dtype.kind == "f"]
     rankings = {name: _number(name) if name in numbers else _text(name, seen) for name in seen[0]}
     if len(numbers) > 1:
@@ -195,7 +195,7 @@ def _number(name: str) -> Ranking:
     return lambda seen: seen[name].astype(np.float64)
 
 
-def _text(name: str, seen: tuple[Seen, Seen]) -> Ranking:
+def _text(name: str, seen: tuple[Features, Features]) -> Ranking:
     times = [Counter(each[name].tolist()) for each in seen]
     speaks = {
         text: float(np.log((times[0][text] + 0.5) / (times[1][text] + 0.5)))
@@ -205,8 +205,8 @@ def _text(name: str, seen: tuple[Seen, Seen]) -> Ranking:
     return lambda seen: np.array([speaks.get(text, 0.0) for text in seen[name].tolist()])
 
 
-def _discriminant(names: list[str], seen: tuple[Seen, Seen]) -> Ranking:
-    def matrix(each: Seen) -> NDArray[np.float64]:
+def _discriminant(names: list[str], seen: tuple[Features, Features]) -> Ranking:
+    def matrix(each: Features) -> NDArray[np.float64]:
         return np.column_stack([each[name].astype(np.float64) for name in names])
 
     one, other = map(matrix, seen)
@@ -216,7 +216,9 @@ def _discriminant(names: list[str], seen: tuple[Seen, Seen]) -> Ranking:
     return lambda seen: matrix(seen) @ direction
 
 
-def _best_threshold(name: str, rank: Ranking, seen: tuple[Seen, Seen], delta: float) -> tuple[float, Event]:
+def _best_threshold(
+    name: str, rank: Ranking, seen: tuple[Features, Features], delta: float
+) -> tuple[float, Event]:
     ranks = [np.sort(rank(each)) for each in seen]
     runs = len(ranks[0])
     cuts = np.unique(np.concatenate(ranks))
@@ -241,7 +243,7 @@ class AuditError(DualQueryError):
 class Sampled:
     """Runs on one table: what they showed, and what the ledger says each of them spent."""
 
-    seen: Seen
+    seen: Features
     claim: Claim
     refusal: str | None = None  # the sentence, where every run was refused and nothing was published
 
@@ -273,7 +275,7 @@ def repeated(budget: Budget, begin: Callable[[int, Entropy], Callable[[Ledger], 
     return sample
 
 
-def columns(found: Sequence[Shown]) -> Seen:
+def columns(found: Sequence[Shown]) -> Features:
     """What runs showed, feature by feature; a text that a run does not show is empty."""
     names = dict.fromkeys(name for each in found for name in each)
     return {name: np.array([each.get(name, "") for each in found]) for name in names}

@@ -25,11 +25,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.beliefs.histogram import Histogram, Table
+from dualquery.beliefs.histogram import Histogram
 from dualquery.compiled import njit, prange, threads
 from dualquery.queries.group import NONE, Predicates
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
+from dualquery.types import Cells
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class Factored:
         return whole
 
     @staticmethod
-    def of_weights(domain: Domain, weights: Table, changes: int) -> Factored:
+    def of_weights(domain: Domain, weights: Cells, changes: int) -> Factored:
         """One part with these weights, one axis an attribute, that was changed so many times."""
         whole = Factored(domain, part_cells=weights.size)
         whole.owner[:] = 0
@@ -203,15 +204,15 @@ class Factored:
             self.changes[numbers[0]] += 1
         return merged
 
-    def marginal(self, members: tuple[int, ...]) -> Table:
+    def marginal(self, members: tuple[int, ...]) -> Cells:
         """The probabilities of the table over some attributes (increasing), one axis an attribute."""
         return self._joined(members, Histogram.marginal)
 
-    def glimpse(self, members: tuple[int, ...]) -> Table:
+    def glimpse(self, members: tuple[int, ...]) -> Cells:
         """`marginal` to within 10⁻¹⁵, and often sooner."""
         return self._joined(members, Histogram.glimpse)
 
-    def _joined(self, members: tuple[int, ...], look: Callable[[Histogram, tuple[int, ...]], Table]) -> Table:
+    def _joined(self, members: tuple[int, ...], look: Callable[[Histogram, tuple[int, ...]], Cells]) -> Cells:
         """The product of what the parts say about their share of some attributes."""
         table = np.ones(())
         axes: list[int] = []
@@ -221,7 +222,7 @@ class Factored:
             axes += mine
         return np.transpose(table, np.argsort(axes))
 
-    def multiply(self, members: tuple[int, ...], factors: Table, *, mass: float) -> None:
+    def multiply(self, members: tuple[int, ...], factors: Cells, *, mass: float) -> None:
         """Multiply by a function of some attributes (increasing), whose expectation is `mass`."""
         part = self.part_with(members)
         number = int(self.owner[part.attributes[0]])

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange, threads
 from dualquery.errors import QueryError
+from dualquery.types import Cells
 
 MOST_CELLS = 1 << 27  # 1 GiB of float64
 ROW_CELLS = 1 << 12  # a row of this size stays in the nearest cache
 SERIAL_CELLS = 1 << 14  # fewer cells than this are not worth a second thread
-
-Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,12 @@ class Histogram:
         self.sizes = sizes
         head = _split(sizes)
         self._head, self._tail = sizes[:head], sizes[head:]
-        self._weights: Table = np.ones((prod(self._head), prod(self._tail)))
+        self._weights: Cells = np.ones((prod(self._head), prod(self._tail)))
         self.total = float(self._weights.size)
         self._fresh: Survival | None = None  # of the weights as they stand
 
     @staticmethod
-    def of(attributes: tuple[int, ...], weights: Table) -> Histogram:
+    def of(attributes: tuple[int, ...], weights: Cells) -> Histogram:
         """The distribution with these weights, one axis an attribute."""
         histogram = Histogram(attributes, weights.shape)
         histogram._weights[:] = weights.reshape(histogram._weights.shape)
@@ -74,11 +73,11 @@ class Histogram:
         """How far apart the cells of neighbouring values of each attribute lie."""
         return tuple(prod(self.sizes[k + 1 :]) for k in range(len(self.sizes)))
 
-    def probabilities(self) -> Table:
+    def probabilities(self) -> Cells:
         """Every cell's probability, one axis an attribute."""
         return self._weights.reshape(self.sizes) / self._weights.sum()
 
-    def marginal(self, members: tuple[int, ...]) -> Table:
+    def marginal(self, members: tuple[int, ...]) -> Cells:
         """The probabilities of the table over some attributes, one axis an attribute; refreshes `total`."""
         classes = _classes(self.attributes, self.sizes, members)
         if self.cells <= SERIAL_CELLS:
@@ -92,7 +91,7 @@ class Histogram:
         self.total = float(flat.sum())
         return flat.reshape(classes.shape) / self.total
 
-    def glimpse(self, members: tuple[int, ...]) -> Table:
+    def glimpse(self, members: tuple[int, ...]) -> Cells:
         """`marginal` to within 10⁻¹⁵, without a pass over the cells where `survival` has just been asked."""
         if self._fresh is None or self._fresh.order < len(members):
             return self.marginal(members)
@@ -105,7 +104,7 @@ class Histogram:
             table = -np.diff(table, axis=axis, append=0.0)
         return table
 
-    def multiplied(self, members: tuple[int, ...], factors: Table, *, mass: float) -> Histogram:
+    def multiplied(self, members: tuple[int, ...], factors: Cells, *, mass: float) -> Histogram:
         """As `multiply`, leaving this distribution as it is."""
         other = Histogram.__new__(Histogram)
         other.__dict__.update(self.__dict__)
@@ -113,7 +112,7 @@ class Histogram:
         other._scale(self._weights, members, factors, mass)
         return other
 
-    def multiply(self, members: tuple[int, ...], factors: Table, *, mass: float) -> None:
+    def multiply(self, members: tuple[int, ...], factors: Cells, *, mass: float) -> None:
         """Multiply each cell by the factor of the table cell over `members` that it lies in.
 
         `mass` is the expectation of the factor, which every caller knows: it makes the new total without
@@ -121,7 +120,7 @@ class Histogram:
         """
         self._scale(self._weights, members, factors, mass)
 
-    def _scale(self, weights: Table, members: tuple[int, ...], factors: Table, mass: float) -> None:
+    def _scale(self, weights: Cells, members: tuple[int, ...], factors: Cells, mass: float) -> None:
         """Take on these weights, multiplied."""
         classes = _classes(self.attributes, self.sizes, members)
         if self.cells <= SERIAL_CELLS:

@@ -89,7 +89,7 @@ class _Pace:
         return f": {self._rows / seconds:,.0f} rows a second" if self._rows and seconds > 0 else ""
 
 
-def engine_of(counter: Counter) -> str:
+def machines_of(counter: Counter) -> str:
     """Who counts, in the words of a certificate. Memory and disk are one: which of them it was is private."""
     return "Spark" if isinstance(counter, SparkCounter) else "one machine"
 

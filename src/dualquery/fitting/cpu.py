@@ -48,7 +48,7 @@ class CompiledFitter:
         return table_passes(targets, start, heat, seeds)
 
 
-CPU = CompiledFitter()
+COMPILED = CompiledFitter()
 
 
 def all_binary(sizes: NDArray[np.integer], order: int) -> bool:

@@ -14,7 +14,7 @@ from itertools import count
 
 import numpy as np
 
-from dualquery.fitting.cpu import CPU
+from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.fitter import (
     LEAST_TEMPERATURE,
     SCOUT,
@@ -198,7 +198,7 @@ def fit(
     *,
     at_once: bool,
     likely: float = LIKELY,
-    fitter: Fitter = CPU,
+    fitter: Fitter = COMPILED,
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
@@ -283,7 +283,7 @@ class RefittingDataPlayer:
     """Keeps one chain of rows, refitted to everything known so far after each signed table that is heard."""
 
     def __init__(
-        self, known: MeasuredTables, start: Chains, rng: np.random.Generator, fitter: Fitter = CPU
+        self, known: MeasuredTables, start: Chains, rng: np.random.Generator, fitter: Fitter = COMPILED
     ) -> None:
         self.known = known
         self._rows = start

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, prange
-from dualquery.fitting.cpu import CPU
+from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.fit import passes, told
 from dualquery.fitting.fitter import Effort, Fitter, ItemTargets, Rows
 from dualquery.fitting.measured import Measured
@@ -452,7 +452,7 @@ def fit_items(
     effort: Effort,
     rng: np.random.Generator,
     progress: Done,
-    fitter: Fitter = CPU,
+    fitter: Fitter = COMPILED,
 ) -> Rows:
     """Rows fitted to the items that matter and to their pairs."""
     fitted = len(measured.pair)

@@ -52,7 +52,7 @@ from dualquery.table.points import GRID, KNOTS, STEPS, Points
 from dualquery.types import Fractions, Progress, Reals
 
 FILE = "distance_curves.parquet"
-Curves = NDArray[
+KnotValues = NDArray[
     np.float64
 ]  # one row per column of the table, one column per knot; NaN where it was not measured
 
@@ -65,8 +65,8 @@ class DistanceCurves:
     """
 
     domain: Points
-    distance: Curves
-    deviation: Curves
+    distance: KnotValues
+    deviation: KnotValues
 
     rows = None
 
@@ -76,7 +76,7 @@ class DistanceCurves:
     def bars(self, group: Group) -> Fractions:
         return NormalDist().inv_cdf((1 + LEVEL) / 2) * np.sqrt(self._summed(group, self.deviation**2, 2))
 
-    def _summed(self, group: Group, curves: Curves, power: int) -> Fractions:
+    def _summed(self, group: Group, curves: KnotValues, power: int) -> Fractions:
         if not isinstance(group, Distances):
             raise QueryError("this release holds distance curves, which answer distances and nothing else")
         out = np.zeros(group.size)

@@ -35,7 +35,7 @@ from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDe
 from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize, nearest_probabilities
 from dualquery.errors import BudgetError, DualQueryError, QueryError
-from dualquery.fitting.cpu import CPU
+from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.fit import passes, product_start, told
 from dualquery.fitting.fitter import Effort, Targets
 from dualquery.mechanisms.artefact import SyntheticRecords
@@ -208,7 +208,7 @@ def rows_of(
         targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
     start, heat = product_start(domain, ones, effort, rng), effort.temperatures(COLD, 1.0)
     tick = told(lambda done, total: progress("fitting rows", done, total), effort.rounds)
-    fitted = passes(CPU, targets, start, heat, rng, tick)
+    fitted = passes(COMPILED, targets, start, heat, rng, tick)
     return Records.from_rows(domain, effort.released(fitted))
 
 

@@ -152,22 +152,22 @@ def count_cuts(source, target, weights, from_, to, directed, out):  # type: igno
         out[q] += total
 
 
-Classes = NDArray[np.int64]  # of each vertex
+VertexClasses = NDArray[np.int64]  # of each vertex
 
 
 @dataclass(frozen=True, eq=False)
 class CoarseTable:
     """The classes of the vertices that edges leave, and of those that they enter."""
 
-    source: Classes
-    target: Classes
+    source: VertexClasses
+    target: VertexClasses
     shape: tuple[int, int]
 
     @property
     def size(self) -> int:
         return self.shape[0] * self.shape[1]
 
-    def cells(self, source: Classes, target: Classes) -> Classes:
+    def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
         """The cell of each edge."""
         return self.source[source] * self.shape[1] + self.target[target]
 
@@ -176,11 +176,11 @@ class CoarseTable:
 class LikelyPairs:
     """A cell for each of some pairs of vertices, and one for all others: of u with the first many[u] by `rank`."""
 
-    many: Classes
-    rank: Classes
+    many: VertexClasses
+    rank: VertexClasses
 
     @property
-    def starts(self) -> Classes:
+    def starts(self) -> VertexClasses:
         return np.concatenate([[0], np.cumsum(self.many)])
 
     @property
@@ -191,12 +191,12 @@ class LikelyPairs:
     def shape(self) -> tuple[int, ...]:
         return (self.size,)
 
-    def cells(self, source: Classes, target: Classes) -> Classes:
+    def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
         """The cell of each edge."""
         place = self.rank[target]
         return np.where(place < self.many[source], self.starts[source] + place, self.size - 1)
 
-    def pairs(self) -> tuple[Classes, Classes]:
+    def pairs(self) -> tuple[VertexClasses, VertexClasses]:
         """Both vertices of each cell but the last."""
         source = np.repeat(np.arange(len(self.many)), self.many)
         place = np.arange(len(source)) - self.starts[source]
@@ -229,7 +229,7 @@ def degrees(number: int) -> tuple[CoarseTable, CoarseTable]:
 class Blocks:
     """A cell for each pair of classes, and one for all loops: a loop is in no cut between a set and the rest."""
 
-    classes: Classes
+    classes: VertexClasses
     number: int
 
     @property
@@ -240,7 +240,7 @@ class Blocks:
     def shape(self) -> tuple[int, ...]:
         return (self.size,)
 
-    def cells(self, source: Classes, target: Classes) -> Classes:
+    def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
         """The cell of each edge."""
         block = self.classes[source] * self.number + self.classes[target]
         return np.where(source == target, self.size - 1, block)

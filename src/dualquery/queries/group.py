@@ -216,16 +216,16 @@ class ProductRows:
     ) -> ProductRows:
         flags = np.zeros(len(literals), np.bool_) if complement is None else complement
         positions = np.arange(len(literals), dtype=np.int64)
-        return ProductRows(predicates, literals, flags, positions, _NO_ROWS, _NO_POSITIONS)
+        return ProductRows(predicates, literals, flags, positions, _NO_ROWS, NO_POSITIONS)
 
     @staticmethod
     def of_parities(parities: NDArray[np.int32]) -> ProductRows:
         positions = np.arange(len(parities), dtype=np.int64)
-        return ProductRows(NO_PREDICATES, _NO_ROWS, _NO_FLAGS, _NO_POSITIONS, parities, positions)
+        return ProductRows(NO_PREDICATES, _NO_ROWS, NO_FLAGS, NO_POSITIONS, parities, positions)
 
 
-_NO_FLAGS = np.empty(0, np.bool_)
-_NO_POSITIONS = np.empty(0, np.int64)
+NO_FLAGS = np.empty(0, np.bool_)
+NO_POSITIONS = np.empty(0, np.int64)
 _NO_ROWS = np.empty((0, 0), np.int32)
 NO_PREDICATES = Predicates(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32))
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.countable import NOTHING, Bound, Derived, Together, underlying, worked_out
 from dualquery.queries.group import (
+    NO_FLAGS,
+    NO_POSITIONS,
     NONE,
     Digest,
     Group,
@@ -30,8 +32,6 @@ from dualquery.table.records import Records
 from dualquery.types import Integers
 
 _TEXTS_AT_ONCE = 50_000
-_NO_FLAGS = np.empty(0, np.bool_)
-_NO_POSITIONS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,10 +146,10 @@ class Workload(Derived):
         return ProductRows(
             self._shared_predicates[0],
             stacked([_renumbered(rows.literals, first) for rows, first, _ in parts]),
-            np.concatenate([_NO_FLAGS, *(rows.complement for rows, _, _ in parts)]),
-            np.concatenate([_NO_POSITIONS, *(places[rows.positions] for rows, _, places in parts)]),
+            np.concatenate([NO_FLAGS, *(rows.complement for rows, _, _ in parts)]),
+            np.concatenate([NO_POSITIONS, *(places[rows.positions] for rows, _, places in parts)]),
             stacked([rows.parities for rows, _, _ in parts]),
-            np.concatenate([_NO_POSITIONS, *(places[rows.parity_positions] for rows, _, places in parts)]),
+            np.concatenate([NO_POSITIONS, *(places[rows.parity_positions] for rows, _, places in parts)]),
         )
 
     @cached_property

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from dualquery.counting.counter import Counter, MemoryCounter
-from dualquery.counting.opening import engine_of, open_counter
+from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
@@ -123,7 +123,7 @@ def release(
         accounting_reason=settled.why,
         warnings=warnings_of(budget, known.rows, described, seed=seed),
         notes=(*plan.notes, *outcome.notes),
-        engine=engine_of(counter),
+        engine=machines_of(counter),
         book=entry,
     )
     return Release(certificate, workload.domain, outcome.artefact, replicas)

@@ -255,11 +255,6 @@ class Domain:
         return np.concatenate(parts)
 
     @property
-    def is_constant(self) -> bool:
-        """Whether there is only one possible record, and so nothing to ask."""
-        return bool((self.sizes == 1).all())
-
-    @property
     def log2_size(self) -> float:
         """log₂ of the number of possible records (|X|)."""
         return float(np.log2(self.sizes).sum())

@@ -24,7 +24,7 @@ from dualquery.mechanisms.projection.baskets import ByItems
 from dualquery.mechanisms.projection.pure import BySignedTables, plan_by_signed_tables
 from dualquery.mechanisms.projection.small import ByChosenPairs, PairRule, plan_chosen_pairs
 from dualquery.mechanisms.projection.tables import ByTables, plan_by_tables
-from dualquery.mechanisms.projection.wide import ByClasses, plan_wide, rather
+from dualquery.mechanisms.projection.wide import ByClasses, better_of, plan_wide
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
@@ -40,7 +40,7 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         return plan_by_signed_tables(task, wanted, effort)
     wide = plan_wide(task, wanted)
     if wide is not None:
-        return rather(wide, lambda: plan_by_tables(task, wanted, effort))
+        return better_of(wide, lambda: plan_by_tables(task, wanted, effort))
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
     rule = PairRule.of(task)

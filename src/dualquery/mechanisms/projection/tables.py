@@ -64,7 +64,7 @@ SMALL_TABLE = 64  # cells: tables of so many that are all measured are fitted at
 MOST_CHOSEN = 32  # sets that the last stage measures
 CLEAR = 1.5  # deviations of its noise that a score must exceed, and those of a chosen set that an error must
 MOST_WORK = 60_000.0  # of all larger sets: some ten seconds on two cores
-Shares = Mapping[Set, float]  # of the budget
+SetShares = Mapping[Set, float]  # of the budget
 
 _FURTHER = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])  # shares of a second half
 
@@ -82,7 +82,7 @@ class StagedTables:
     first: Stage
     halves: tuple[Stage, Stage] | None  # None where the workload asks about single attributes only
     last: tuple[Stage, Stage] | None  # scores of larger sets, and those that they choose, where it pays
-    settled: Mapping[int, Shares] | None = None  # of later stages, by number, where a release has chosen them
+    settled: Mapping[int, SetShares] | None = None  # of later stages, by number, once they are chosen
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -134,7 +134,7 @@ class StagedTables:
         stages = self.stages
         allowances = curator.allow(*(stage.event for stage in stages))
 
-        def measured(number: int, shares: Shares) -> list[Measured]:
+        def measured(number: int, shares: SetShares) -> list[Measured]:
             what = stages[number].chosen(shares, task.domain, task.budget.neighbours)
             return stages[number].measured(curator, allowances[number], what)
 
@@ -160,7 +160,7 @@ class StagedTables:
             known = known.joined(measured(4, settled[4]))
         return known, self._at_once(task, known), replace(self, settled=settled)
 
-    def _shares(self, of_sets: Reals) -> Shares:
+    def _shares(self, of_sets: Reals) -> SetShares:
         return dict(zip(self.sets, of_sets.tolist(), strict=True))
 
     def _first_half(self, wanted: Allocation) -> Reals:

@@ -380,7 +380,7 @@ def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
     return _plan_for_classes(task, wanted)
 
 
-def rather(wide: Plan[Any], tables: Callable[[], Plan[Any]]) -> Plan[Any]:
+def better_of(wide: Plan[Any], tables: Callable[[], Plan[Any]]) -> Plan[Any]:
     """The plan for a wide table, or that for tables, which measures few sets best, whatever their structure."""
     if isinstance(wide.parameters, ByItems) or len(wide.task.workload.scope) > MANY:
         return wide

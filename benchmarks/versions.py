@@ -1,8 +1,8 @@
 """What users run, by this version and by another one: processor seconds, memory, and whether the bytes are the same.
 
-python -m benchmarks.house                             # this version alone
-python -m benchmarks.house --before DIR                # beside another checkout of the project, in turns
-python -m benchmarks.house --before DIR --runs 5 --only adult kdd99
+python -m benchmarks.versions                             # this version alone
+python -m benchmarks.versions --before DIR                # beside another checkout of the project, in turns
+python -m benchmarks.versions --before DIR --runs 5 --only adult kdd99
 
 Every run is a process of its own with the sources of one version on its path, and does its work twice: the first time
 numba reads the compiled loops from its cache, the second time they are there. Seconds are those of the processor, all
