@@ -71,9 +71,7 @@ class Registry(MutableMapping[str, Value]):
         """Add a value under its name; one that was added before under that name makes room."""
         name = getattr(value, "name", None)
         if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9-]*", name):
-            raise DualQueryError(
-                f"the name of a {self.noun} has small letters, figures and hyphens, and {name!r} is none"
-            )
+            raise DualQueryError(f"a {self.noun} name needs small letters, digits and hyphens, got {name!r}")
         if name in self.homes:
             raise DualQueryError(f"'{name}' is a built-in {self.noun} and stays one; choose another name")
         self._values[name] = value
@@ -113,7 +111,7 @@ def register(value: Value) -> Value:
     registry = Registry.every.get(_group_of(value))
     if registry is None:
         raise DualQueryError(
-            f"a Kind, a Mechanism or a Source can be registered, and {type(value).__name__} is none of them"
+            f"only a Kind, a Mechanism or a Source can be registered, got {type(value).__name__}"
         )
     registry.add(value)
     return value

@@ -222,8 +222,8 @@ def test_families_of_disjunctions() -> None:
     [
         ("monomials", ITEMS, ["item[1] | item[2] | item[3]"], {"widest": 2}, "wider than 2"),
         ("parities", ITEMS, ["item[1] | item[2] | item[3]"], {"widest": 2}, "wider than 2"),
-        ("monomials", ITEMS, ["item[1] & item[2]"], {}, "'item\\[1\\] & item\\[2\\]' is none"),
-        ("monomials", MIXED, ["a = x | b = yes"], {}, "is none"),
+        ("monomials", ITEMS, ["item[1] & item[2]"], {}, "'item\\[1\\] & item\\[2\\]' is not one"),
+        ("monomials", MIXED, ["a = x | b = yes"], {}, "is not one"),
         ("parities", MIXED, ["a = x | b = yes"], {}, "'a' is not"),
         ("monomials", ITEMS, ["item[1] | item[2]"], {"degree": 3}, "--degree lies between 1 and the 2"),
         ("monomials", ITEMS, ["item[1] | item[2]"], {"blocks": 5}, "--blocks lies between"),

@@ -206,7 +206,7 @@ def test_a_factored_distribution_tests_only_what_it_could_hold() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(DualQueryError, match="from 1 to"):
+    with pytest.raises(DualQueryError, match="updates must lie between 1 and"):
         parameters(budget(), updates=0)
     with pytest.raises(DualQueryError, match="at least one"):
         parameters_of(DOMAIN, rows=0, budget=budget(), questions=5, part_cells=UNIVERSE)

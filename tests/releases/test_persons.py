@@ -246,9 +246,9 @@ def test_baskets_in_long_form_are_records(command: Run, tmp_path: Path) -> None:
         (PERSON[:2], "persons", "(--records-per-person)"),
         (PERSON[2:], "persons", "ask for 'person-replace'"),
         (("--neighbours", "add-remove", *PERSON[2:]), "persons", "ask for 'person-add-remove'"),
-        ((*PERSON[:3], "0"), "persons", "whole number from 1 to 1,000,000, and 0 is none"),
-        ((*PERSON[:3], "-4"), "persons", "and -4 is none"),
-        ((*PERSON[:3], "9999999"), "persons", "and 9999999 is none"),
+        ((*PERSON[:3], "0"), "persons", "whole number from 1 to 1,000,000, got 0"),
+        ((*PERSON[:3], "-4"), "persons", "got -4"),
+        ((*PERSON[:3], "9999999"), "persons", "got 9999999"),
         ((*PERSON[:3], "three"), "persons", "'--records-per-person'"),
         (
             ("--neighbours", "persons", *PERSON[2:]),

@@ -162,7 +162,7 @@ def test_a_dependency_that_is_known() -> None:
 @pytest.mark.parametrize(
     ("says", "words"),
     [
-        ("age < 15", "none that is known"),
+        ("age < 15", "cannot be read: write"),
         ("age < 15 =>", "either side"),
         ("age < 17 => wages = 0", "would split the bin"),
         ("agee < 15 => wages = 0", "unknown attribute 'agee'"),

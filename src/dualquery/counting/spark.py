@@ -274,8 +274,8 @@ def open_session(master: str) -> Any:
     """A session of the cluster that `master` names, be it one of Spark Connect."""
     if MASTERS.fullmatch(master) is None:
         raise DualQueryError(
-            "--master is local[N], local-cluster[N,CORES,MB], yarn, k8s://…, spark://… or sc://…, and "
-            f"'{master}' is none of them"
+            "--master must be local[N], local-cluster[N,CORES,MB], yarn, k8s://…, spark://… or sc://…, "
+            f"got '{master}'"
         )
     warnings.filterwarnings(
         "ignore", category=FutureWarning, module="pyspark"

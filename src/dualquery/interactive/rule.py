@@ -95,9 +95,7 @@ class OnlineRule:
                 "make the budget with Accounting.RENYI"
             )
         if tolerance is not None and not 0 < tolerance <= 1:
-            raise BudgetError(
-                f"a tolerance is a fraction of the table between 0 and 1, and {tolerance:g} is none"
-            )
+            raise BudgetError(f"a tolerance is a fraction between 0 and 1, got {tolerance:g}")
         if questions < 1:
             raise BudgetError("the expected number of questions is at least 1")
         order, moved = order_of(budget), budget.neighbours.largest(alone=1, apart=1)

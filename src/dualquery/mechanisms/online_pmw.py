@@ -105,9 +105,7 @@ def parameters_of(
     elif updates is None:
         updates = max(1, round(2 * domain.log2_size))
     if not 1 <= updates <= MOST_UPDATES:
-        raise DualQueryError(
-            f"online PMW makes from 1 to {MOST_UPDATES:,} updates, and {updates:,} is none of them"
-        )
+        raise DualQueryError(f"updates must lie between 1 and {MOST_UPDATES:,}, got {updates:,}")
     price = equal_prices(budget, 2 * updates)
     moved = budget.neighbours.largest(alone=1, apart=1)
     epsilon = _epsilon(price)

@@ -58,7 +58,7 @@ class Clauses:
 
     def __post_init__(self) -> None:
         if self.literals.ndim != 2 or self.parities.ndim != 2:
-            raise ValueError("literals and parities are matrices with a row a clause")
+            raise ValueError("literals and parities are matrices with one row per clause")
         if (
             self.weights.shape != self.literals.shape[:1]
             or self.parity_weights.shape != self.parities.shape[:1]

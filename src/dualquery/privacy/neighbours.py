@@ -172,8 +172,7 @@ class _OnePerson(Neighbours):
         whole = isinstance(self.records, int) and not isinstance(self.records, bool)
         require(
             whole and 1 <= self.records <= MOST_RECORDS,
-            f"the records per person are a whole number from 1 to {MOST_RECORDS:,}, "
-            f"and {self.records} is none",
+            f"records per person must be a whole number from 1 to {MOST_RECORDS:,}, got {self.records}",
         )
 
     def __str__(self) -> str:

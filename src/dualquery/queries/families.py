@@ -85,7 +85,7 @@ def attributes_of_disjunctions(workload: Workload) -> NDArray[np.int32]:
             int(rows.positions[np.flatnonzero(~good)[0]]) if not good.all() else int(rows.parity_positions[0])
         )
         raise QueryError(
-            f"this mechanism plays disjunctions of binary attributes alone, and '{workload.text(place)}' is none; "
+            f"this mechanism only takes disjunctions of binary attributes; '{workload.text(place)}' is not one; "
             "use another mechanism, or leave --mechanism out"
         )
     out = np.full((workload.size, max(1, rows.literals.shape[1])), NONE, np.int32)

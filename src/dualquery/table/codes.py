@@ -102,7 +102,8 @@ def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.int64]:
     codes = [None if text is None else column.code(text) for text in texts_of(held.values, column.name)]
     if None in codes or (held.index == len(codes)).any():
         raise DataError(
-            f"column '{column.name}' holds cells other than {column.may_hold}; mend them, or widen it in the schema"
+            f"column '{column.name}' holds cells other than {column.may_hold}; "
+            "correct them, or widen it in the schema"
         )
     return np.array(codes, np.int64)[held.index]
 

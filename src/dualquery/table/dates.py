@@ -343,7 +343,7 @@ class Dates(Numeric):
         written = ' or say how they are written, such as format = "%d.%m.%Y",' if self.format is None else ""
         return (
             f"holds cells that are no dates such as {self.example}, or longer than a {self.by}; "
-            f'mend them,{written} or list the texts that stand for a missing date: empty = ["..."] in the schema'
+            f'correct them,{written} or list the texts that stand for a missing date: empty = ["..."] in the schema'
         )
 
     def decode(self, found: Reals, missing: Flags) -> pa.Array:

@@ -128,7 +128,7 @@ def read_rule(says: str, where: str) -> Rule:
     if found := _SUM.fullmatch(says):
         return Sum(says, _name(found[1]), tuple(map(_name, re.findall(_NAME, found[2]))))
     raise SchemaError(
-        f"{where} is none that is known: write 'condition => condition', 'never condition', 'attribute from "
+        f"{where} cannot be read: write 'condition => condition', 'never condition', 'attribute from "
         "attribute' or 'total = part + part'"
     )
 

@@ -306,7 +306,7 @@ class Numeric(Attribute):
     def advice(self, reason: Unplaced) -> str:
         if reason is Unplaced.NOT_A_NUMBER:
             return (
-                "holds cells that are not numbers; mend them, list the texts that stand for a "
+                "holds cells that are not numbers; correct them, list the texts that stand for a "
                 'missing number, empty = ["..."] in the schema, or make the attribute categorical'
             )
         if reason is Unplaced.EMPTY:

@@ -143,7 +143,7 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
         seconds=size * task.rows * COUNTING_SECONDS
         + rounds * (expected.round_seconds + size * WEIGHT_SECONDS),
         bytes=BYTES_A_QUERY * size + 4 * task.domain.width * (rounds + 8),
-        notes=(f"the synthetic table has one row a round: {rounds}",),
+        notes=(f"the synthetic table has one row per round: {rounds}",),
     )
 
 

@@ -112,7 +112,7 @@ def _cells(domain: CodeTable, texts: NDArray[np.str_], where: str) -> Words:
             wrong = str(distinct[found.index(None)])
             raise QueryError(
                 f"'{wrong}' in {where} cannot occur: '{column.name}' holds {column.may_hold}; "
-                "mend the list, or widen the column in the schema"
+                "correct the list, or widen the column in the schema"
             )
         codes.append(np.array(found, np.uint64)[index])
     return cells_of(codes, len(texts))
