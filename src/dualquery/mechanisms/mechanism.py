@@ -188,7 +188,12 @@ class Mechanism(Generic[Wishes, Parameters]):
             )
         refuse_nothing(task.budget)
         self.check_plays(task.domain.kind)
-        return self.plan(task, self.wishes(**options))
+        plan = self.plan(task, self.wishes(**options))
+        if plan.mechanism != self.name:  # the certificate names it
+            raise DualQueryError(
+                f"the mechanism '{self.name}' makes plans of '{plan.mechanism}'; rename one of them"
+            )
+        return plan
 
     def check_plays(self, kind: str) -> None:
         """Refuse a kind of table that this mechanism does not play."""
