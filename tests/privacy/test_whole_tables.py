@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -23,7 +24,7 @@ from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
-from tests.house import curator_of
+from tests.house import budget, curator_of
 from tests.privacy.test_exceeds import COUNT, DOMAIN, MEASURED, ORDER, RECORDS, ROWS, House, left, renyi_cost
 from tests.privacy.watched import in_order
 
@@ -359,3 +360,12 @@ def test_a_slot_draws_the_law_of_an_epoch() -> None:
         times[outcome] += 1
     for outcome, chance in law.items():
         assert times[outcome] / runs == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / runs))
+
+
+def test_an_epoch_tests_numbers_that_move_equally_far() -> None:
+    """Its threshold noise is drawn once, for the Δ of its first test: a larger one would need more noise."""
+    ledger, entropy = Ledger(budget(1e6)), SeededEntropy(1)
+    slot = Slot(ledger, VECTOR.event, MEASURED)
+    slot.law(VECTOR).pay(ledger, entropy, MEASURED)(np.zeros(1, np.int64))
+    with pytest.raises(BudgetError, match="move equally far"):
+        slot.law(replace(VECTOR, sensitivity=50)).pay(ledger, entropy, MEASURED)

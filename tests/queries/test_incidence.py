@@ -13,6 +13,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries import conjunctions
+from dualquery.queries.conjunctions import Parities
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
@@ -125,3 +126,13 @@ def test_very_many_sets_take_no_time_each() -> None:
     domain = Domain((Items("item", 20_000),))
     (group,) = random_conjunctions(domain, 3, 200_000, 1).groups
     assert 199_900 < group.most_satisfied() <= 200_000
+
+
+def test_parities_are_the_same_in_any_order_of_their_attributes() -> None:
+    """{0, 1} twice, once as {1, 0}: not all pairs of three attributes, though there are three rows."""
+    domain = Domain(tuple(Categorical(f"a{j}", ("0", "1")) for j in range(3)))
+    doubled = Parities(domain, np.array([[0, 1], [1, 0], [0, 2]], np.int32))
+    universe = Records.from_rows(domain, np.array(list(product((0, 1), repeat=3))))
+    satisfied = np.stack([doubled.counts(universe.take(np.array([i]))) for i in range(8)])
+    truth = max(int((x != y).sum()) for x in satisfied for y in satisfied)
+    assert doubled.most_differing() >= truth == 3

@@ -223,7 +223,7 @@ def test_pictures(release: Release, tmp_path: Path) -> None:
 
 def test_a_notebook_shows_a_card_and_logs_show_a_line(release: Release) -> None:
     assert repr(release) == (
-        "<Release: 200 synthetic records, 12 attributes, independent, ε = 1, δ = 10⁻⁶, NOT PRIVATE>"
+        "<Release: 200 synthetic records, 12 attributes, replicated, ε = 1, δ = 10⁻⁶, NOT PRIVATE>"
     )
     card = release._repr_html_()
     for part in ("200 synthetic records", "neighbours replace", "a seed was used", "region"):

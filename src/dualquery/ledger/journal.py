@@ -111,6 +111,8 @@ class Storage:
         for after in range(0, length, _PART):
             with self.reading() as connection:
                 found = lines_of(connection, number, after=after, most=min(_PART, length - after))
+            if not found:  # fewer than the head says: `verified` refuses
+                return
             yield from found
 
     # Wishes: what is to be written by the server that has the ledger open.

@@ -343,7 +343,8 @@ def exist(connection: sql.Connection) -> bool:
     if found and found != wanted:
         raise LedgerError(
             "this is not a ledger as this version of dualquery makes them, or its tables, constraints or triggers "
-            "were changed; name another ledger, or restore a copy"
+            "were changed; open it with the version that made it, or restore a copy. Do not begin a new one instead: "
+            "what was spent counts"
         )
     return bool(found)
 

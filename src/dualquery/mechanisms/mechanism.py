@@ -12,7 +12,7 @@ plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from textwrap import shorten
@@ -188,7 +188,8 @@ class Mechanism(Generic[Wishes, Parameters]):
             )
         refuse_nothing(task.budget)
         self.check_plays(task.domain.kind)
-        return self.plan(task, self.wishes(**options))
+        # The certificate names who made the plan: nobody can pose as another.
+        return replace(self.plan(task, self.wishes(**options)), mechanism=self.name)
 
     def check_plays(self, kind: str) -> None:
         """Refuse a kind of table that this mechanism does not play."""

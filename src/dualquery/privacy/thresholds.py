@@ -305,6 +305,7 @@ class Slot:
         self._ledger, self._fire, self._follow_up = ledger, fire, follow_up
         self._closed = False
         self._noise: int | None = None  # of the threshold of an epoch, drawn once
+        self._moved: int | None = None  # how far neighbours move the numbers that it tests
         self._busy = Lock()  # held by the test in flight
 
     @property
@@ -328,6 +329,9 @@ class Slot:
         """The one test in flight, or BudgetError where this slot does not pay for it."""
         require(ledger is self._ledger, "This slot was paid for by another ledger.")
         require(test.event == self._fire, "This slot was paid for another test.")
+        # An epoch draws the noise of its threshold once, by how far the numbers of its first test move.
+        self._moved = test.sensitivity if self._moved is None else self._moved
+        require(test.sensitivity == self._moved, "The tests of a slot are of numbers that move equally far.")
         require(follow_up.rho <= self._follow_up.rho, "This slot pays for a cheaper measurement only.")
         require(not self._closed, "The test of this slot has fired; pay for another slot.")
         require(self._busy.acquire(blocking=False), "A test of this slot is under way; one slot, one test.")

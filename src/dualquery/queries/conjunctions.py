@@ -238,11 +238,13 @@ class Parities(Listed):
 
         of them, else all are charged.
         """
-        rows = self.attributes
+        rows = np.sort(self.attributes, axis=1)
         orders = np.unique((rows != NONE).sum(axis=1))
         used = len(np.unique(rows[rows != NONE]))
         order = int(orders[0]) if len(orders) == 1 else 0
-        if not order or comb(used, order) != len(rows) or len(np.unique(rows, axis=0)) != len(rows):
+        twice = np.any((rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] != NONE))
+        distinct = len(np.unique(rows, axis=0)) == len(rows) and not twice
+        if not order or comb(used, order) != len(rows) or not distinct:
             return len(rows)
         return max(
             sum(comb(a, i) * comb(used - a, order - i) for i in range(1, order + 1, 2))

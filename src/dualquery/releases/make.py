@@ -39,6 +39,7 @@ from dualquery.releases.number_of_records import known_rows, measures_rows, shar
 from dualquery.releases.plan import (
     check_plays,
     check_records,
+    foreign_code,
     plan_for,
     records_per_person,
     refuse_hopeless,
@@ -121,7 +122,7 @@ def release(
         replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
         predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
         accounting_reason=settled.why,
-        warnings=warnings_of(budget, known.rows, described, seed=seed),
+        warnings=[*foreign_code(chosen), *warnings_of(budget, known.rows, described, seed=seed)],
         notes=(*plan.notes, *outcome.notes),
         engine=machines_of(counter),
         book=entry,

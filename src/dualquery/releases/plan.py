@@ -75,6 +75,16 @@ DRAFT = (
 )
 
 
+def foreign_code(mechanism: AnyMechanism) -> list[str]:
+    """A sentence where a mechanism was added from outside: nobody here has read its code."""
+    if mechanism.name in MECHANISMS.homes:
+        return []
+    return [
+        f"the mechanism '{mechanism.name}' is not part of dualquery; the promise holds if its code sees the table "
+        "through the curator alone"
+    ]
+
+
 def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None = None) -> list[str]:
     """What a careful reader should know before trusting the promise."""
     warnings = [*([DRAFT] if schema.draft else []), *schema.doubts]

@@ -220,7 +220,9 @@ class _Bin:
         )
         if self._writer is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 (it stays open)
-            self._writer = pa.ipc.new_stream(self._file, table.schema)
+            self._writer, self._schema = pa.ipc.new_stream(self._file, table.schema), table.schema
+        if table.schema != self._schema:  # a column without a cell in one part
+            raise DataError("the parts of the table hold columns of different types; write all with the same")
         self._writer.write_table(table)
 
     def table(self) -> Iterator[pa.Table]:

@@ -50,6 +50,7 @@ from dualquery.table.reading.source import (
     kind_of,
     quoted_path,
     reading,
+    same_kinds,
 )
 
 FIRST_ROWS = 50_000
@@ -69,12 +70,16 @@ def read_table(given: AnyTable, wanted: WantedColumns | None = None) -> pa.Table
     """A whole table, with all its columns where nothing else is wanted: its batches, one behind the other."""
     read = list(batches(given, wanted or WantedColumns()))
     held = [batch for batch in read if batch.num_rows] or read[:1]
+    # Of one kind all of them: all that is promoted are columns without a cell, and dictionaries of texts.
     return held[0] if len(held) == 1 else pa.concat_tables(held, promote_options="permissive")
 
 
 def batches(given: AnyTable, wanted: WantedColumns) -> Iterator[pa.Table]:
     """A table in tables of at most about so many rows. Nothing may be counted before the last one."""
-    return source_of(given).batches(given, wanted)
+    kinds = None
+    for batch in source_of(given).batches(given, wanted):
+        kinds = same_kinds(batch, kinds, describe(given))
+        yield batch
 
 
 def source_of(given: AnyTable) -> Source:

@@ -54,8 +54,11 @@ def _parquet(path: Path, wanted: WantedColumns) -> Iterator[pa.Table]:
     if not path.is_dir():
         yield from _parquet_file(path, wanted.names, wanted.rows, {})
         return
+    # Hidden and half-written: what begins with a dot or an underscore, and what lies in such a folder, is no part.
     files = [
-        each for each in sorted(path.rglob("*")) if not each.is_dir() and not each.name.startswith(("_", "."))
+        each
+        for each in sorted(path.rglob("*"))
+        if not each.is_dir() and not any(step.startswith(("_", ".")) for step in each.relative_to(path).parts)
     ]
     if not files:
         raise DataError(f"folder {quoted_path(path)} holds no Parquet file")

@@ -110,24 +110,30 @@ def in_parts(
     for part in parts:
         for batch in read(part, names):
             names = names or batch.column_names
-            kinds = _same_kinds(batch, kinds, part)
+            kinds = same_kinds(batch, kinds, quoted_path(part))
             yield batch
         done += size_on_disk(part)
         wanted.tell(done, size)
 
 
-def _same_kinds(batch: pa.Table, before: list[pa.DataType] | None, part: Path) -> list[pa.DataType]:
+def same_kinds(batch: pa.Table, before: list[pa.DataType] | None, where: str) -> list[pa.DataType]:
+    """The kinds of the columns so far: of each the first that is known, which every later batch must have.
+
+    So no cell of one batch decides how the cells of another are read; a column without any cell may be of any kind.
+    """
     kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in batch.schema.types]
+    known = []
     for name, kind, wanted in zip(batch.column_names, kinds, before or kinds, strict=True):
         if kind != wanted and not (pa.types.is_null(kind) or pa.types.is_null(wanted)):
             here, before_it = (
                 "cells of any type" if is_mixed(each) else str(each) for each in (kind, wanted)
             )
             raise DataError(
-                f"'{part}': column '{name}' holds {here} there and {before_it} in the parts before it; write all "
+                f"{where}: column '{name}' holds {here} there and {before_it} in the parts before it; write all "
                 "parts with the same type"
             )
-    return before or kinds
+        known.append(kind if pa.types.is_null(wanted) else wanted)
+    return known
 
 
 def slices(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
