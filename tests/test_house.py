@@ -37,7 +37,7 @@ def is_there(named: str) -> bool:
     """Whether a dotted name that begins with a room leads to a module, or to a name at the top of one."""
     room, *rest = named.split(".")
     place = ROOMS[room]
-    while rest and (place / rest[0]).is_dir():
+    while rest and (place / rest[0] / "__init__.py").exists():
         place /= rest.pop(0)
     file = place / "__init__.py"
     if rest and (place / f"{rest[0]}.py").exists():
