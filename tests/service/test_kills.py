@@ -43,7 +43,7 @@ def killed(
         env={**os.environ, "PYTHONPATH": SOURCE, **environment},
         capture_output=True,
         text=True,
-        timeout=7200,
+        timeout=300 + 15 * (quiet + count),
     )
     assert process.returncode == 0, process.stderr[-4000:]
     seen = json.loads(process.stdout)

@@ -41,7 +41,7 @@ def test_from_csv_to_report_with_ten_edited_lines(folder: Path) -> None:
     assert "nothing is missing" in run("schema", "check", schema, table)
     run(
         *("release", table, "--schema", schema, "--queries", "marginals:2", "--epsilon", 1),
-        *("--synthetic-rows", 6000, "--csv", "--out", folder / "release", "--quiet"),
+        *("--synthetic-rows", 6000, "--csv", "--seed", 1, "--out", folder / "release", "--quiet"),
     )
     page = (folder / "release" / "report.html").read_text(encoding="utf-8")
     assert "total = fees + drugs" in page

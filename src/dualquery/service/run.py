@@ -130,14 +130,22 @@ def serve(
             ready(f"{settings.dataset}: {scheme}://{http.host}:{http.port}/ (stop with Ctrl-C)")
             if not service.tokens.all:
                 ready("Nobody has a token yet: dualquery serve token add NAME")
-        with suppress(KeyboardInterrupt), _stopped_like_an_interrupt():
-            uvicorn.Server(configured(service)).run(sockets)
+        server = uvicorn.Server(configured(service))
+        with suppress(KeyboardInterrupt), _stopped_by_a_flag(server):
+            server.run(sockets)
 
 
 @contextmanager
-def _stopped_like_an_interrupt() -> Iterator[None]:
-    """SIGTERM must not end the process before the ledger is closed: uvicorn passes it on when it is done."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _stopped_by_a_flag(server: Any) -> Iterator[None]:
+    """SIGTERM must not end the process before the ledger is closed, nor be lost before the server has begun.
+
+    An exception raised at any line may be swallowed by whoever runs there; a flag is read when the server has started.
+    """
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
