@@ -139,7 +139,7 @@ def serve(
 def _stopped_by_a_flag(server: Any) -> Iterator[None]:
     """SIGTERM must not end the process before the ledger is closed, nor be lost before the server has begun.
 
-    An exception raised at any line may be swallowed by whoever runs there; a flag is read when the server has started.
+    An exception may be swallowed by whoever runs at that moment; a flag is read once the server has started.
     """
 
     def stop(*_: object) -> None:
