@@ -88,7 +88,7 @@ class OnlineRule:
         test: str = "hazard",
     ) -> OnlineRule:
         if test not in TESTS:
-            raise BudgetError(f"a question is tested by {' or '.join(TESTS)}, and '{test}' is neither")
+            raise BudgetError(f"the test of questions must be {' or '.join(TESTS)}, got '{test}'")
         if budget.accounting is not Accounting.RENYI:
             raise BudgetError(
                 f"questions one at a time are paid for by renyi accounting, not by {budget.accounting.value}; "

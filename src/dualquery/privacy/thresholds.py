@@ -20,7 +20,7 @@ never done: two tests at a time against one slot, and a test after its fire.
 *The sparse vector technique of the textbook*, AboveThreshold (Dwork and Roth 2014, Algorithm 1) for integers. An
 *epoch* draws its threshold noise once, tests with fresh noise each, and closes after the first "above"; it costs ε
 whether it closes or not, paid when it opens. The noise of a test is never its answer: whoever wants a number measures
-afresh. It costs several times as much as the hazard test, and serves pure and zCDP accounting.
+afresh. It costs several times as much as the hazard test, and every accounting adds it up.
 
 Proofs: docs/privacy.md, "Threshold tests".
 """
@@ -295,7 +295,7 @@ def _log_log(beta: float) -> float:
 
 
 class Slot:
-    """Made by `reserve`, which pays; closed by the first fire, or by whoever cannot tell whether one happened."""
+    """Paid for when it is made; closed by the first fire, or by whoever cannot tell whether one happened."""
 
     def __init__(self, ledger: Ledger, fire: Fire | Epoch, follow_up: Concentrated) -> None:
         """BudgetError where it is too much: then there is no slot."""

@@ -11,6 +11,7 @@ in `empty`, or the label of missing cells itself. With `missing` (a label) such 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -61,7 +62,7 @@ class Unplaced(IntEnum):
     NOT_A_NUMBER = -3
 
 
-class Attribute:
+class Attribute(ABC):
     """A column with one code per record: what categories and numbers have in common.
 
     Encoding goes by the distinct cells of a column: each is looked up once, then all rows at once.
@@ -72,13 +73,14 @@ class Attribute:
     empty: tuple[str, ...]
 
     @property
+    @abstractmethod
     def labels(self) -> tuple[str, ...]:
         """The printed value of each code."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def missing_code(self) -> int | None:
-        raise NotImplementedError
+        """The code of missing cells, where they have one."""
 
     def encode(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
         """The code of each cell; with `typed` texts write numbers and dates that are in no notation of texts."""
@@ -107,16 +109,17 @@ class Attribute:
 
     def codes_of_typed(self, cells: pa.ChunkedArray) -> Signed | None:
         """The same of cells whose type says what they are, so that none is looked up; None where it does not."""
+        return None
 
+    @abstractmethod
     def codes_of_distinct(
         self, values: pa.Array, written: list[str | None], empty: int, *, typed: bool
     ) -> Signed:
         """The code of each distinct cell, of which the texts are given, None where it is empty."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advice(self, reason: Unplaced) -> str:
         """What is wrong with a column of cells without a place, and what to write into the schema."""
-        raise NotImplementedError
 
     def check(self) -> None:
         """Refuse what no table could be encoded with."""
@@ -137,13 +140,13 @@ class Attribute:
             key: "true" if value is True else value for key, value in self.options().items() if value
         }
 
+    @abstractmethod
     def said(self) -> dict[str, str]:
         """What says which codes there are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def options(self) -> dict[str, Any]:
         """What is said besides, TOML values or truths."""
-        raise NotImplementedError
 
 
 class Unlisted(Sequence[str]):
