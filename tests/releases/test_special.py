@@ -270,13 +270,16 @@ def test_rectangles_answer_as_the_matrix_that_they_are() -> None:
     (cuts,) = workload.groups
     belief, matrix = CutMatrix(workload), np.zeros((70, 70))
     from_, to = (unpack_bits(each, 70).astype(float) for each in (cuts.sources, cuts.targets))
-    for query, value in ((3, 0.4), (7, 0.1), (3, 0.5), (19, 0.9)):
+    seen = []
+    for query, value in ((3, 0.4), (7, 0.1), (3, 0.5), (19, 0.9), (2, 0.2)):
         belief.hear(Heard(query, value))
+        seen.append(belief.snapshot().told)
         matrix += (value - from_[query] @ matrix @ to[query]) * np.outer(from_[query], to[query]) / 35**2
     held = belief.snapshot()
     expected = np.einsum("qu,uv,qv->q", from_, matrix, to)
     assert np.allclose(held.told, expected, atol=1e-12)
     assert np.allclose(held.answers(workload), expected, atol=1e-12)
+    assert np.allclose(held.mean_of_second_half().answers(workload), np.mean(seen[2:], axis=0), atol=1e-12)
 
 
 def test_frieze_and_kannan_under_pure_epsilon(place: Path, tmp_path: Path) -> None:
