@@ -28,7 +28,7 @@ from dualquery.table.records import Records
 from experiments.data import Data
 from experiments.drawing import bar_spread
 from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times, where
-from experiments.special_cases import options_of, sweep, swept_words
+from experiments.special_cases import options_of, runs_of, sweep, swept_words
 from experiments.spread import samples_by
 
 COARSENINGS, LEARNER, INDEPENDENT, MATRIX = "coarsenings", "frieze-kannan", "gaussian", "noisy matrix by hand"
@@ -46,7 +46,7 @@ COMMUNITIES = 20
 ROOM = 3.0  # times the axis, for the number beside the longest bar
 EVERY = 10**9
 MEASURED = ("rounds", "mean_error", "max_error", "half_error", "seconds", "round_ms", "explicit_ms")
-ROUNDS = (200, 800, 1600, 3200, 6400, 12800)  # of the sweep
+ROUNDS = (200, 800, 3200, 12800)  # of the sweep
 
 
 class Case(NamedTuple):
@@ -188,8 +188,11 @@ def points(setting: Setting) -> list[Point]:
                 {"graph": name, "cuts": cuts, "method": method, "run": seed},
                 partial(measure, case, method, seed),
             )
-            for method in (*METHODS, *sweep(LEARNER, setting.choose(toy=(5, 20), quick=ROUNDS[::3], full=ROUNDS)))
-            for seed in setting.seeds(quick=1, full=5 if method == LEARNER else 3)
+            for method in (
+                *METHODS,
+                *sweep(LEARNER, setting.choose(toy=(5, 20), quick=ROUNDS[:2], full=ROUNDS)),
+            )
+            for seed in setting.seeds(quick=1, full=runs_of(method, LEARNER))
         ]
     return found
 

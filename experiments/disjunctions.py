@@ -21,6 +21,7 @@ from experiments.special_cases import (
     independent,
     options_of,
     popular_items,
+    runs_of,
     special_budget,
     sweep,
     swept_words,
@@ -95,7 +96,7 @@ def points(setting: Setting) -> list[Point]:
         for case in cases
         for method in setting.choose(toy=toy, quick=methods[case], full=methods[case])
         if setting.size is not Size.QUICK or (case, method) != (WIDE, "projection")  # which takes minutes
-        for seed in setting.seeds(full=5 if method == LEARNER else 3)
+        for seed in setting.seeds(full=runs_of(method, LEARNER))
     ]
 
 
@@ -117,8 +118,9 @@ def find(rows: Rows) -> str:
         said = [f"{WORDS[m]} {mean[m,]:.5f} / {largest[m,]:.4f}" for m in WORDS if (m,) in mean]
         if said:
             told.append(f"- {case}, mean / max: {'; '.join(said)}.")
+    swept = swept_words(where(rows, case=NARROW), LEARNER, "mean_error", ".5f")
     told += [
-        f"- Weights over monomials, mean error with {swept_words(where(rows, case=NARROW), LEARNER, 'mean_error', '.5f')}.",
+        f"- Weights over monomials, mean error with {swept}.",
         "",
         "Weights over monomials spend their rounds on finding what is wrong; parities measure everything once, each "
         "order with the noise that suits it, and projection measures the same and lets rows speak for what "

@@ -60,6 +60,7 @@ def independent(
     return np.clip(truth + noise, 0, 1)
 
 
+LONG = 3200  # rounds
 SWEPT = ", T = "  # in the name of a method: a learner that plays so many rounds, whatever its rule says
 
 
@@ -74,13 +75,23 @@ def options_of(method: str) -> tuple[str, dict[str, int]]:
     return name, {"rounds": int(rounds)} if rounds else {}
 
 
+def runs_of(method: str, learner: str) -> int:
+    """Five of a learner by its own rule, three of others, and one of a sweep where it takes long."""
+    _, options = options_of(method)
+    return 1 if options.get("rounds", 0) > LONG else 5 if method == learner else 3
+
+
 def swept_words(rows: Rows, learner: str, column: str, form: str) -> str:
-    """The learner by its own rule beside its sweep: T and mean error of each, and how far the rule is from the best."""
+    """The learner by its own rule beside its sweep: T and mean error, and how far the rule is from the best."""
     means = {method: each.mean for (method,), each in samples_by(rows, ("method",), column).items()}
-    tried = {method.partition(SWEPT)[2]: mean for method, mean in means.items() if f"{learner}{SWEPT}" in method}
+    tried = {
+        method.partition(SWEPT)[2]: mean for method, mean in means.items() if f"{learner}{SWEPT}" in method
+    }
     if learner not in means or not tried:
         return "not measured"
     rule, best = where(rows, method=learner)[0]["rounds"], min(tried.values())
     told = ", ".join(f"{int(rounds):,}: {mean:{form}}" for rounds, mean in tried.items())
     apart = means[learner] / min(best, means[learner])
-    return f"T = {rule:,} by the rule: {means[learner]:{form}}, {apart:.2f} times the best of all (by T {told})"
+    return (
+        f"T = {rule:,} by the rule: {means[learner]:{form}}, {apart:.2f} times the best of all (by T {told})"
+    )

@@ -161,8 +161,8 @@ WAYS = {
     "parities": "parities",
     "projection": "projection",
     disjunctions.NOISE: "independent noise, as 2c − n",
-    "monomials": "weights over monomials",
-    "monomials, 25 blocks": "weights over monomials, 25 blocks",
+    disjunctions.LEARNER: "weights over monomials",
+    disjunctions.BLOCKS: "weights over monomials, 25 blocks",
     disjunctions.BY_HAND: "one-way counts, as if independent",
 }
 
@@ -188,8 +188,12 @@ def disjunctions_measured() -> str:
     for case, items in ((disjunctions.NARROW, "50"), (disjunctions.WIDE, "1,000")):
         beside = than(mean[case, "parities"], {"projection": mean[case, "projection"]})
         sentences.append(f"Of {items} items, the mean error of parities is {beside}.")
-    blocks, single = mean[disjunctions.NARROW, "monomials, 25 blocks"], mean[disjunctions.NARROW, "monomials"]
-    sentences.append(f"That of 25 blocks is {than(blocks, {'monomials alone': single})}, in as many rounds.")
+    blocks, single = (mean[disjunctions.NARROW, name] for name in (disjunctions.BLOCKS, disjunctions.LEARNER))
+    rounds = {row["method"]: row["rounds"] for row in where(rows, case=disjunctions.NARROW)}
+    sentences.append(
+        f"That of 25 blocks is {than(blocks, {'monomials alone': single})}, in {rounds[disjunctions.BLOCKS]:,} rounds "
+        f"instead of {rounds[disjunctions.LEARNER]:,}."
+    )
     return f"{table(header, lines)}\n{' '.join(sentences)}\n"
 
 

@@ -11,8 +11,8 @@ much it costs does not.
 
 *Frieze-Kannan* (Gupta, Roth, Ullman 2012): MWEM's game (`rounds`), with rectangles for weights. The data player
 learns by the cut decomposition (`beliefs.graphs`): it begins with the empty graph, and each measured cut adds one
-rectangle. A round costs two counts of bits a cut, whatever the number of pairs of vertices. The last graph has the whole
-noise of the last measurements; released is the mean of those of the second half of the rounds.
+rectangle. A round costs two counts of bits a cut, whatever the number of pairs of vertices. The last graph has the
+whole noise of the last measurements; released is the mean of those of the second half of the rounds.
 """
 
 from __future__ import annotations

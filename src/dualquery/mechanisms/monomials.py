@@ -1,6 +1,7 @@
 """Weights over signed monomials: the data player learns these, not weights over records, and answers disjunctions.
 
-One of the mechanisms of "From Learning Algorithms to Differentially Private Algorithms" (Jonathan Ullman, 2013). Thaler, Ullman and Vadhan (2012) and Chandrasekaran, Thaler, Ullman and Wan (2014): a table answers disjunctions of at
+One of the mechanisms of "From Learning Algorithms to Differentially Private Algorithms" (Jonathan Ullman, 2013).
+Thaler, Ullman and Vadhan (2012) and Chandrasekaran, Thaler, Ullman and Wan (2014): a table answers disjunctions of at
 most k attributes as a combination of monomials of degree t and weight W does, up to α (below). Private
 multiplicative weights then run over d^t monomials instead of 2^d records, with an error that grows by W:
 

@@ -123,11 +123,11 @@ LEARNED = 10.0  # n/T of these are wrong after T rounds, where a learner has no 
 def usual_rounds(task: Task, *, wrong: float = LEARNED, typical: float = 1.0, most: int) -> int:
     """T from public numbers: rounds go on while the noise of one measurement is below the gap still expected.
 
-    After T rounds a query is expected to be off by min(typical, wrong/T) · n records: `typical` is the fraction of the
-    table that it is about, so that a measurement of any one of them pays up to there. Where queries are about less than
-    the noise of a single measurement, only those pay that the selection finds, by ln(2|Q|)/range (`found`): by Zipf's
-    law the T-th largest of them holds n/(T ln 2|Q|). `wrong` was measured (docs/experiments: cuts, disjunctions,
-    sparse); noise grows and gaps fall with T, so that the last T that pays is found by halving.
+    After T rounds a query is expected to be off by min(typical, wrong/T) · n records; `typical` is the fraction of
+    the table that one is about, so that any of them pays up to there. Where queries are about less than the noise of
+    a single measurement, only those pay that the selection finds, by ln(2|Q|)/range (`found`): by Zipf's law the
+    T-th largest of them holds n/(T ln 2|Q|). `wrong` was measured (docs/experiments: cuts, disjunctions, sparse);
+    noise grows and gaps fall with T, so that the last T that pays is found by halving.
     """
 
     def too_many(rounds: int) -> bool:
