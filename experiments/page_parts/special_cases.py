@@ -191,8 +191,8 @@ def disjunctions_measured() -> str:
     blocks, single = (mean[disjunctions.NARROW, name] for name in (disjunctions.BLOCKS, disjunctions.LEARNER))
     rounds = {row["method"]: row["rounds"] for row in where(rows, case=disjunctions.NARROW)}
     sentences.append(
-        f"That of 25 blocks is {than(blocks, {'monomials alone': single})}, in {rounds[disjunctions.BLOCKS]:,} rounds "
-        f"instead of {rounds[disjunctions.LEARNER]:,}."
+        f"That of 25 blocks is {than(blocks, {'monomials alone': single})}, in {rounds[disjunctions.BLOCKS]:,} "
+        f"rounds instead of {rounds[disjunctions.LEARNER]:,}."
     )
     return f"{table(header, lines)}\n{' '.join(sentences)}\n"
 
