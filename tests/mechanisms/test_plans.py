@@ -68,6 +68,7 @@ CASES: list[Case] = [
     ("mwem", MIXED, "marginals:2", ZCDP, {"rounds": 3, "measured": "tables", "iterate": "average"}),
     ("mwem", BINARY, "marginals:2", ZCDP, {"rounds": 3, "measured": "parities", "start": "noisy"}),
     ("mwem", BINARY, "marginals:2", PURE, {"rounds": 3, "start": "noisy", "updates": "once"}),
+    ("mwem", BINARY, "marginals:2", PURE, {"rounds": 3, "updates": "figure-1"}),
     ("mwem", BINARY, "parities:2", ZCDP, {"rounds": 4, "part_cells": 8}),
     ("pmw", MIXED, "marginals:2", ZCDP, {"rounds": 4}),
     ("pmw", BINARY, "random:2:30", PURE, {"rounds": 4, "iterate": "last"}),

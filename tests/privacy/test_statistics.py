@@ -32,6 +32,7 @@ from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import (
     FINE,
+    AbsoluteErrors,
     Score,
     SignedErrors,
     SignedTableErrors,
@@ -67,6 +68,7 @@ from dualquery.queries.derived import (
     Interactions,
     Misfits,
     Multiplied,
+    QueryCount,
     SignedTables,
     TableCells,
     integer_interaction,
@@ -370,6 +372,8 @@ STATISTICS = [
     Case("balance", MIXED, Balance(TEXTS, 2)),
     Case("balance of a cell", MIXED, Balance(Workload(MIXED, (CELLS,), "cells"), 7)),
     Case("balance of a grade", GRADED.domain, Balance(GRADES, 0)),
+    Case("count of a query", MIXED, QueryCount(TEXTS, 2)),
+    Case("count of a grade", GRADED.domain, QueryCount(GRADES, 0)),
     Case(
         "balance of everybody",
         MIXED,
@@ -500,6 +504,22 @@ SCORES = [
         MIXED,
         signed(CONSTANT),
         {(REPLACE, RANGE): "nothing moves; one price serves all queries"},
+    ),
+    Case("absolute errors", MIXED, AbsoluteErrors(TEXTS, 2, 3, 1, np.array([0, 9, 0]))),
+    Case(
+        "absolute errors of grades",
+        GRADED.domain,
+        AbsoluteErrors(GRADES, 2, 1, 1, np.array([0, 0])),
+        {(ADD_REMOVE, RANGE): "no record satisfies both queries"},
+    ),
+    Case(
+        "absolute errors of one query",
+        MIXED,
+        AbsoluteErrors(TEXTS, 2, 1, 1, np.array([1]), np.array([0])),
+        {
+            (relation, RANGE): "where there is one candidate nothing is chosen"
+            for relation in (REPLACE, ADD_REMOVE)
+        },
     ),
     Case("whole tables", MIXED, whole_tables(TWO_TABLES, CROSSED)),
     Case("whole tables among some", MIXED, whole_tables(TWO_TABLES, CROSSED, np.array([1, 0]))),

@@ -119,6 +119,7 @@ def mechanisms() -> list[Case]:
         case(many, "mwem", DUPLICATES, pure, once, ONE_ATTRIBUTE),
         case(many, "mwem", MANY, pure, twice),
         case(late, "mwem", DUPLICATES, zcdp, {**once, "start": "noisy"}, words=", noisy start"),
+        case(late, "mwem", DUPLICATES, pure, {**twice, "updates": "figure-1"}, words=", Figure 1"),
         case(many, "pmw", DUPLICATES, pure, {**once, "iterate": "last"}, ONE_ATTRIBUTE),
         case(many, "pmw", MANY, pure, {**twice, "iterate": "last"}),
         case(many, "mirror", DUPLICATES, pure, once, ONE_ATTRIBUTE),

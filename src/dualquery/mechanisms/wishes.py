@@ -106,7 +106,8 @@ class MwemWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
     updates: str | None = wish(
-        "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
+        "Updates a round: repeated over all measurements, once, or figure-1 (the paper's, word for word).",
+        "HOW",
     )
     start: str | None = wish(
         "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
