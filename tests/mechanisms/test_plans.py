@@ -82,6 +82,8 @@ CASES: list[Case] = [
     ("parities", BINARY, "disjunctions:2 + random:3:20", ZCDP, {}),
     ("parities", BINARY, "disjunctions:3", GAUSSIAN, {"widest": 3}),
     ("parities", BASKETS, "disjunctions:3:200", ZCDP, {}),
+    ("least-squares", MIXED, "marginals:2 + random:2:10", GAUSSIAN, {"rounds": 5, "synthetic_rows": 200}),
+    ("least-squares", BINARY, "parities:2", ZCDP, {"rounds": 5, "synthetic_rows": 200}),
     ("laplace", MIXED, "marginals:2 + random:2:10", PURE, {}),
     ("gaussian", MIXED, "marginals:2 + random:2:10", ZCDP, {}),
     ("gaussian", MIXED, "random:2:10", GAUSSIAN, {}),

@@ -135,7 +135,7 @@ class MirrorWishes(RowsWishes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EuclideanWishes(RowsWishes):
+class RowsAndRoundsWishes(RowsWishes):
     rounds: int | None = _rounds()
 
 
@@ -173,9 +173,10 @@ BUILT_IN: dict[str, tuple[type, str]] = {
     "mwem": (MwemWishes, "dualquery.mechanisms.mwem:MWEM"),
     "pmw": (PmwWishes, "dualquery.mechanisms.pmw:PMW"),
     "mirror": (MirrorWishes, "dualquery.mechanisms.mirror:MIRROR"),
-    "euclidean": (EuclideanWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
+    "euclidean": (RowsAndRoundsWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
     "monomials": (MonomialWishes, "dualquery.mechanisms.monomials:MONOMIALS"),
     "parities": (ParityWishes, "dualquery.mechanisms.parities:PARITIES"),
+    "least-squares": (RowsAndRoundsWishes, "dualquery.mechanisms.least_squares:LEAST_SQUARES"),
     "laplace": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_LAPLACE"),
     "gaussian": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_GAUSSIAN"),
     "hadamard": (RowsWishes, "dualquery.mechanisms.baselines:HADAMARD"),
