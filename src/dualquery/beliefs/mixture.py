@@ -28,7 +28,7 @@ from dualquery.types import Fractions, Ints, Reals
 
 Bits = NDArray[np.uint8]
 EXCHANGES = 20  # of weight, for each record and round, at most
-PRECISION = 1e-9  # of a gradient, beside the number of queries: below it weights stay
+PRECISION = 0.05  # of the last gap: when nothing gains more by an exchange, the next record is asked for
 
 
 class Mixture:
@@ -74,13 +74,21 @@ class Mixture:
         self._products = products
         self._liked = np.append(self._liked, bits @ self._wanted)
         self.weights = np.append(self.weights, 1.0 if size == 1 else 0.0)
-        settle(products, self._liked, self.weights, EXCHANGES * size, PRECISION * self._workload.size)
+        settle(
+            products, self._liked, self.weights, EXCHANGES * size, PRECISION * min(gap, self._workload.size)
+        )
+        self._keep(np.flatnonzero(self.weights))
         held = np.zeros(self._workload.size)
         for weight, each in zip(self.weights.tolist(), self._bits, strict=True):
-            if weight:
-                add_weighted(held, each, weight)
+            add_weighted(held, each, weight)
         self._held = held
         return gap
+
+    def _keep(self, chosen: NDArray[np.int64]) -> None:
+        """Let go of the records that have no weight."""
+        self._records, self._bits = [self._records[i] for i in chosen], [self._bits[i] for i in chosen]
+        self._products = self._products[np.ix_(chosen, chosen)]
+        self._liked, self.weights = self._liked[chosen], self.weights[chosen]
 
     def answers(self, workload: Workload) -> Fractions:
         if workload is not self._workload and workload.digest() != self._workload.digest():

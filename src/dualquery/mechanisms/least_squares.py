@@ -119,7 +119,7 @@ def run(
         artefact=SyntheticRecords(Records.from_rows(task.domain, mixture.rows(chosen.synthetic_rows))),
         belief=mixture,
         notes=(
-            f"{np.count_nonzero(mixture.weights)} records were mixed; as far as the search sees, the nearest mixture "
+            f"{len(mixture.weights)} records were mixed; as far as the search sees, the nearest mixture "
             f"lies within {off:.2g} of theirs (root of the mean square)",
         ),
     )

@@ -97,7 +97,10 @@ class DualQueryWishes:
         "Attributes that no drawn query decides: zeros, random or density (priced).", "HOW"
     )
     oracle: str | None = wish(
-        "Who finds the best response: search, or exact (needs the extra `exact`).", "WHO"
+        "Who finds the best response: search, exact (CP-SAT), scip, cbc or another solver.", "WHO"
+    )
+    time_limit: float | None = wish(
+        "Seconds a round for an oracle other than search (5; the paper: 20).", "SECONDS", least=0.0
     )
 
 
