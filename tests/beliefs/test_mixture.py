@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dualquery.beliefs.mixture import Mixture, settle
+from dualquery.beliefs.mixture import RecordMixture, settle
 from dualquery.errors import DualQueryError
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload
@@ -26,9 +26,9 @@ def answers_of(record: np.ndarray) -> np.ndarray:
 VERTICES = np.stack([answers_of(record) for record in UNIVERSE])
 
 
-def mixed(wanted: np.ndarray, rounds: int) -> tuple[Mixture, list[float]]:
+def mixed(wanted: np.ndarray, rounds: int) -> tuple[RecordMixture, list[float]]:
     """With an oracle that looks at all records."""
-    mixture, gaps = Mixture(WORKLOAD, wanted), []
+    mixture, gaps = RecordMixture(WORKLOAD, wanted), []
     for _ in range(rounds):
         gaps.append(mixture.add(UNIVERSE[int(np.argmax(VERTICES @ mixture.residual))]))
     return mixture, gaps

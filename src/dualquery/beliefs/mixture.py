@@ -31,7 +31,7 @@ EXCHANGES = 20  # of weight, for each record and round, at most
 PRECISION = 0.05  # of the last gap: when nothing gains more by an exchange, the next record is asked for
 
 
-class Mixture:
+class RecordMixture:
     """Records with weights that sum to one, and what they answer together."""
 
     def __init__(self, workload: Workload, wanted: Fractions) -> None:

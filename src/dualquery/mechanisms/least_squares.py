@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualquery.beliefs.mixture import Mixture
+from dualquery.beliefs.mixture import RecordMixture
 from dualquery.game.moves import Challenge
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import IndependentParameters, independent_plan, noisy_answers
@@ -102,7 +102,7 @@ def run(
     """Measure, then mix records until no other would come much nearer; all after the measurement is public."""
     task, chosen = plan.task, plan.parameters
     answers, _ = noisy_answers(task, chosen, curator)
-    mixture = Mixture(task.workload, answers)
+    mixture = RecordMixture(task.workload, answers)
     enough = CONTENT * min(squared_error(task, chosen))
     queries = np.arange(task.workload.size)
     gap, played = math.inf, 0
