@@ -91,7 +91,7 @@ def measure(
 def points(setting: Setting) -> list[Point]:
     names = setting.choose(toy=("biased 50",), quick=("adult", "binary adult"), full=tuple(TITLES))
     epsilons = setting.choose(toy=(1.0,), quick=(1.0,), full=(1.0,))
-    rows, queries = setting.choose(toy=(2000, 300), quick=(100_000, 20_000), full=(100_000, 100_000))
+    rows, queries = setting.choose(toy=(2000, 300), quick=(100_000, 20_000), full=(100_000, 20_000))
 
     def point(name: str, method: str, epsilon: float, seed: int) -> Point:
         many = min(queries, 10_000) if name == "binary adult" else queries
@@ -156,7 +156,7 @@ def find(rows: Rows) -> str:
     promised = mean_by(where(rows, method=SQUARES), ("data",), "promised")
     lines = [
         f"ε = {rows[0]['epsilon']:g}, δ = {DELTA:g}, a record added or removed, random 3-way queries (10,000 on 17 "
-        "bits, else 100,000). *Least squares* is noise on every query, and then the nearest mixture of records: what "
+        "bits, else 20,000). *Least squares* is noise on every query, and then the nearest mixture of records: what "
         "it gains over noise is projection alone. Our default projects too, but measures tables of one, two and "
         "three attributes instead of queries, and shrinks what is noise.",
         "",

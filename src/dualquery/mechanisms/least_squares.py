@@ -33,7 +33,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.table.records import Records
 from dualquery.types import Progress
 
-MOST_ROUNDS = 1000
+MOST_ROUNDS = 300
 FLIPS = 300  # of a search, which begins at a record that is good already
 CONTENT = 0.01  # Frank-Wolfe ends where its gap is below this share of what noise does
 FINE = 40  # bits of the sum of all weights of a challenge
