@@ -5,6 +5,8 @@ natural   30% repeats of 100 dashboard questions; else 1, 2 or 3 conditions (.2,
 random    2 or 3 conditions on attributes at random, each naming a value at random
 drill     down to 6 conditions, one more at a time, along the largest of the answers so far
 broad     4 to 10 wide conditions, each of which excludes a few values
+
+`slowest_lesson` is against online private multiplicative weights alone, by somebody who knows all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.vocabulary import between, bit_set, ranked_codes
-from dualquery.table.domain import Domain
+from dualquery.table.domain import Categorical, Domain
 
 Answer = Callable[[str], float]
 Stream = Callable[[Domain, int, np.random.Generator, Answer], Iterator[str]]
@@ -26,6 +28,7 @@ DEEPEST = 6
 CANDIDATES = 3  # values that a drill looks at before it goes on
 SMALL = 0.002  # a fraction at which it turns back
 WIDE = (4, 10)
+LIGHTEST = 0.76  # of α: a little above the threshold
 
 
 def natural(domain: Domain, number: int, rng: np.random.Generator, answer: Answer) -> Iterator[str]:
@@ -78,6 +81,33 @@ def broad(domain: Domain, number: int, rng: np.random.Generator, answer: Answer)
 
 
 STREAMS: dict[str, Stream] = {"natural": natural, "random": random, "drill": drill, "broad": broad}
+
+
+ALL_EQUAL = Domain((Categorical("a", tuple(f"v{i}" for i in range(1024))),))  # every record is v0
+Outcome = Callable[[str], tuple[float, bool]]  # of a question: its answer, and whether it was measured
+
+
+def slowest_lesson(alpha: float, number: int, answer: Outcome) -> Iterator[float]:
+    """How far off each answer is, where a uniform hypothesis over 1,024 values is taught as slowly as can be.
+
+    Whoever asks knows α and all answers, and so the hypothesis. They ask for sets that miss v0, of the values that
+    are still believed in most: as heavy as the threshold, and a little heavier where the test stayed silent, because
+    a question that was tested is not tested again.
+    """
+    names = np.array(ALL_EQUAL.columns[0].labels)
+    weights, heavy = np.full(len(names), 1 / len(names)), LIGHTEST
+    for _ in range(number):
+        heaviest = 1 + np.argsort(-weights[1:], kind="stable")
+        last = int(np.searchsorted(np.cumsum(weights[heaviest]), heavy * alpha))
+        inside = heaviest[: 1 + last]
+        value, measured = answer(f"a in {{{', '.join(names[inside])}}}")
+        yield value  # the truth is 0
+        heavy = LIGHTEST if measured else heavy + 0.01
+        if measured:
+            weights[inside] *= np.exp(-2 * alpha)
+            weights /= weights.sum()
+        elif not np.isclose(value, weights[inside].sum(), atol=1e-9):
+            raise AssertionError("the hypothesis is another than the one that follows from the answers")
 
 
 def _natural(domain: Domain, rng: np.random.Generator) -> str:
