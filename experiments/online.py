@@ -197,14 +197,7 @@ def measure_promised(data: Data, name: str, questions: int, seed: int) -> dict[s
 
 def measure_adversary(rows: int, questions: int, seed: int) -> dict[str, Value]:
     online = promising(Records.from_rows(ALL_EQUAL, np.zeros((rows, 1), np.int64)), questions, seed)
-    promise = online.rule.accuracy
-    assert promise is not None
-
-    def answer(text: str) -> tuple[float, bool]:
-        found = online.ask(text)
-        return found.value, found.badge is Badge.MEASURED
-
-    wrong = np.array(list(slowest_lesson(promise.error, questions, answer)))
+    wrong = np.array(list(slowest_lesson(online, questions)))
     return {"online_mean": float(wrong.mean()), "online_max": float(wrong.max())} | kept_promise(online)
 
 

@@ -27,12 +27,7 @@ def attacked(rows: int, questions: int, seed: int) -> tuple[Online, float]:
     online = dualquery.online(
         everybody, schema=ALL_EQUAL, budget=BUDGET, test="sparse-vector", questions=questions, seed=seed
     )
-
-    def answer(text: str) -> tuple[float, bool]:
-        found = online.ask(text)
-        return found.value, found.badge is Badge.MEASURED
-
-    return online, max(slowest_lesson(online.rule.accuracy.error, questions, answer))
+    return online, max(slowest_lesson(online, questions))
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class MeasuredQuestion:
     rows: int  # n, as the public knows it
     variance: Fraction
     threshold: int
-    cell: int  # that the test fired at
+    cell: int = 0  # that the test fired at
 
 
 class WeightedRows:

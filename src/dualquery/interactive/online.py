@@ -255,7 +255,7 @@ class Online:
                 tolerances=rule.tolerances(),
                 updates=state.updates,
                 answers=dict(state.account.answers),
-                accuracy=rule.accuracy and rule.accuracy.words(),
+                accuracy=None if rule.accuracy is None else rule.accuracy.words(),
             )
 
     def certificate(self) -> dict[str, Json]:

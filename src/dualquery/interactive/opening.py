@@ -102,7 +102,7 @@ def online(
     while it is asked, and so do the bit columns that questions need.
     """
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
-    released = starts_from_release(test, release)
+    released = starts_from_release(test, given=release is not None)
     first = share if released and release is None else None
     check_wishes(budget, share=first, questions=questions, tolerance=tolerance, test=test)
     private, others = seed is None and (release is None or release.certificate.private), published or {}
@@ -158,7 +158,9 @@ def online(
         },
         "measurement_rho": str(rule.measurement),
         "price": rule.price,
-        "accuracy": rule.accuracy and {**vars(rule.accuracy), "words": rule.accuracy.words()},
+        "accuracy": None
+        if rule.accuracy is None
+        else {**vars(rule.accuracy), "words": rule.accuracy.words()},
         "private": private and (release is None or release.certificate.private),
         "published": [*beside],
         "warnings": [*warnings],
@@ -168,11 +170,11 @@ def online(
     return Online(state, curator, kept, release, published=others, certificate=certificate)
 
 
-def starts_from_release(test: str, release: Release | None) -> bool:
+def starts_from_release(test: str, *, given: bool) -> bool:
     """Whether this test asks of a hypothesis that began as a release; refuse one that is given to another."""
     if test != PROMISED:
         return True
-    if release is not None:
+    if given:
         raise BudgetError(
             "online private multiplicative weights starts from a uniform hypothesis, which its promise is about; "
             "leave the release out, or take the hazard test"
