@@ -36,9 +36,10 @@ from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from experiments import drawing
 from experiments.data import Data, kept, only_columns
-from experiments.drawing import BLACK, SKY, Look, bar_spread
+from experiments.drawing import BLACK, SKY, Look
 from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, where
 from experiments.online_streams import ALL_EQUAL, STREAMS, slowest_lesson
+from experiments.spread import samples_by
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.RENYI)
 EIGHT = (
@@ -294,7 +295,9 @@ def draw(rows: Rows) -> Figure:
             values = [middle(_of(bars, key), f"{way}_{size}") for key in keys]
             heights = np.arange(len(keys)) + 0.2 * (place - 1.5)
             panel.scatter(values, heights, color=look.colour, marker=look.marker, s=20, label=label, zorder=3)
-            bar_spread(panel, heights, [_of(bars, key) for key in keys], f"{way}_{size}", across=True)
+            for height, key in zip(heights, keys, strict=True):
+                for sample in samples_by(_of(bars, key), (), f"{way}_{size}").values():
+                    panel.hlines(height, sample.low, sample.high, color=look.colour, lw=1.4)
         if size == "max":
             promises = [middle(_of(bars, key), "promised") for key in keys]
             panel.scatter(
