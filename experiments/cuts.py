@@ -192,7 +192,7 @@ def points(setting: Setting) -> list[Point]:
                 *METHODS,
                 *sweep(LEARNER, setting.choose(toy=(5, 20), quick=ROUNDS[:2], full=ROUNDS)),
             )
-            for seed in setting.seeds(quick=1, full=runs_of(method, LEARNER))
+            for seed in setting.seeds(quick=1, full=min(5 if name == BLOCKS else 3, runs_of(method, LEARNER)))
         ]
     return found
 

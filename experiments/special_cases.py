@@ -76,9 +76,9 @@ def options_of(method: str) -> tuple[str, dict[str, int]]:
 
 
 def runs_of(method: str, learner: str) -> int:
-    """Five of a learner by its own rule, three of others, and one of a sweep where it takes long."""
+    """Five of a learner by its own rule, three of others, and one where it takes long."""
     _, options = options_of(method)
-    return 1 if options.get("rounds", 0) > LONG else 5 if method == learner else 3
+    return 1 if "blocks" in method or options.get("rounds", 0) > LONG else 5 if method == learner else 3
 
 
 def swept_words(rows: Rows, learner: str, column: str, form: str) -> str:
