@@ -188,7 +188,10 @@ def points(setting: Setting) -> list[Point]:
                 {"graph": name, "cuts": cuts, "method": method, "run": seed},
                 partial(measure, case, method, seed),
             )
-            for method in (*METHODS, *sweep(LEARNER, setting.choose(toy=(5, 20), quick=ROUNDS[::3], full=ROUNDS)))
+            for method in (
+                *METHODS,
+                *sweep(LEARNER, setting.choose(toy=(5, 20), quick=ROUNDS[::3], full=ROUNDS)),
+            )
             for seed in setting.seeds(quick=1, full=5 if method == LEARNER else 3)
         ]
     return found

@@ -36,7 +36,10 @@ LOOKUPS, LISTS = "50,000 look-ups", "20,000 lists of 100"
 STREAM = "10⁶ lists of 100, one by one"
 INCIDENCE, SIZE, BY_HAND = "noise by incidence", "noise by group size", "by hand"
 LEARNER = "touched-weights"
-ROUNDS = {LOOKUPS: (6, 12, 25, 50, 100, 200), LISTS: (200, 400, 800, 1600, 3200, 6400, 12800)}  # of the sweeps
+ROUNDS = {
+    LOOKUPS: (6, 12, 25, 50, 100, 200),
+    LISTS: (200, 400, 800, 1600, 3200, 6400, 12800),
+}  # of the sweeps
 WORDS = {
     "noisy-cells": "noisy cells (chosen)",
     LEARNER: "touched weights (Blum, Roth)",
@@ -128,9 +131,7 @@ def points(setting: Setting) -> list[Point]:
         for method in (*methods, *setting.choose(toy=(), quick=(), full=sweep(LEARNER, ROUNDS[case])))
         for seed in setting.seeds(full=5 if method == LEARNER else 3)
     ]
-    timed = Point(
-        {"case": STREAM, "method": LEARNER, "run": 0}, partial(measure, STREAM, "", 0), cost=10
-    )
+    timed = Point({"case": STREAM, "method": LEARNER, "run": 0}, partial(measure, STREAM, "", 0), cost=10)
     return setting.choose(toy=found, quick=[*found, timed], full=[*found, timed])
 
 

@@ -77,10 +77,14 @@ def options_of(method: str) -> tuple[str, dict[str, int]]:
 def swept_words(rows: Rows, learner: str, column: str, form: str) -> str:
     """The learner by its own rule beside its sweep: T and mean error of each, and how far the rule is from the best."""
     means = {method: each.mean for (method,), each in samples_by(rows, ("method",), column).items()}
-    tried = {method.partition(SWEPT)[2]: mean for method, mean in means.items() if f"{learner}{SWEPT}" in method}
+    tried = {
+        method.partition(SWEPT)[2]: mean for method, mean in means.items() if f"{learner}{SWEPT}" in method
+    }
     if learner not in means or not tried:
         return "not measured"
     rule, best = where(rows, method=learner)[0]["rounds"], min(tried.values())
     told = ", ".join(f"{int(rounds):,}: {mean:{form}}" for rounds, mean in tried.items())
     apart = means[learner] / min(best, means[learner])
-    return f"T = {rule:,} by the rule: {means[learner]:{form}}, {apart:.2f} times the best of all (by T {told})"
+    return (
+        f"T = {rule:,} by the rule: {means[learner]:{form}}, {apart:.2f} times the best of all (by T {told})"
+    )

@@ -60,13 +60,17 @@ def test_lists_move_with_the_cells_that_they_share() -> None:
     """What lists hold, kept from round to round, against sums over all their cells."""
     rng, domain = np.random.default_rng(3), codes_table({"code": (0, 2**53)})
     sizes = rng.integers(1, 30, 60)
-    cells = np.concatenate([np.sort(rng.choice(200, size, replace=False)) for size in sizes]).astype(np.uint64)
+    cells = np.concatenate([np.sort(rng.choice(200, size, replace=False)) for size in sizes]).astype(
+        np.uint64
+    )
     start = np.concatenate([[0], np.cumsum(sizes)])
     named = np.unique(cells)
     group = Lists(domain, start, cells, ("a list",) * 60, Catalogue(named, named.astype(str)[:, None]))
     belief = TouchedLists(group, TouchedWeights(2.0**64), floor=1e-6)
     workload = Workload(domain, (group,), "lists")
-    for query, value in zip(rng.integers(60, size=300).tolist(), (rng.random(300) ** 4).tolist(), strict=True):
+    for query, value in zip(
+        rng.integers(60, size=300).tolist(), (rng.random(300) ** 4).tolist(), strict=True
+    ):
         before = belief.snapshot()
         told = before.answers(workload)
         belief.hear(Heard(query, value))

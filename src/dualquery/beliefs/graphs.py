@@ -80,7 +80,9 @@ class CutMatrix:
         if self._heard == len(self._kept[2]):
             sources, targets, heights = (np.concatenate([each, each]) for each in self._kept)
             self._kept = sources, targets, heights
-        for each, value in zip(self._kept, (self._cuts.sources[q], self._cuts.targets[q], height), strict=True):
+        for each, value in zip(
+            self._kept, (self._cuts.sources[q], self._cuts.targets[q], height), strict=True
+        ):
             each[self._heard] = value
         self._heard += 1
 

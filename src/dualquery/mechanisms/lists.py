@@ -238,7 +238,9 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
     lists = lists_of(task.workload)
     rounds = wanted.rounds
     if rounds is None:
-        cells = len(lists.cells) / lists.size / len(np.unique(lists.cells))  # in a list, of those that are named
+        cells = (
+            len(lists.cells) / lists.size / len(np.unique(lists.cells))
+        )  # in a list, of those that are named
         rounds = usual_rounds(task, typical=cells, most=MOST_ROUNDS)
     chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
     return Plan(
