@@ -84,7 +84,8 @@ class DistanceCurves:
         for j in group.asked.tolist():
             if np.isnan(curves[j, 0]):
                 raise QueryError(
-                    f"the column '{self.domain.axes.names[j]}' was not measured for this release; ask about the others"
+                    f"the column '{self.domain.axes.names[j]}' was not measured for this release; "
+                    "ask about the others"
                 )
             part = (group.shares[group.which, j] / UNIT) ** power
             out += part * np.interp(group.places(j), places, curves[j])

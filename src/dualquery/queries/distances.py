@@ -2,7 +2,8 @@
 
 A query is a point y and a share of the unit for each axis (`table.points`: of L1 the columns, else directions): those
 of a column it does not ask about are zero, the others are in proportion to the widths of the axes, so that the answer
-is the mean distance as a fraction of the diameter (of L1 the sum of the widths asked about). With positions x_j, y_j from 0 to G a record adds
+is the mean distance as a fraction of the diameter (of L1 the sum of the widths asked about). With positions x_j, y_j
+from 0 to G a record adds
 
     v(x) = Σ_j share_j |x_j − y_j|  ≤  G Σ_j share_j = G · UNIT,
 

@@ -18,12 +18,13 @@ in whole numbers. In the plane `PLANE` directions lie at equal angles: no distan
 they lie on a spiral (0.1%), in more dimensions in random orthonormal bases from a public seed (about 1%).
 
 *Great-circle*: of latitude and longitude, as unit vectors u of space. Where no two places of the bounds are farther
-than `NEAR` apart the straight line stands for the arc (at most 1% short). Else ⟨u, θ⟩ is clipped to ±τ, τ = `CLIPPED`,
+than `NEAR` apart the straight line stands for the arc (at most 1% short). Else ⟨u, θ⟩ is clipped to ±τ,
 
     arc(u, v) ≈ π / (τ √(1 − τ²) + asin τ) · E_θ |clip⟨u, θ⟩ − clip⟨v, θ⟩|,
 
-which is the straight line at τ = 1 and the arc at τ → 0 (Crofton: a random great circle parts u and v with the chance
-arc/π). It is within 0.5% up to 10,000 km, 1% short at 16,000 km and 9% at the antipode. Arcs are in kilometres.
+τ = `CLIPPED`, which is the straight line at τ = 1 and the arc at τ → 0 (Crofton: a random great circle parts u and v
+with the chance arc/π). It is within 0.5% up to 10,000 km, 1% short at 16,000 km and 9% at the antipode. Arcs are in
+kilometres.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ COLUMNS = Axes()
 
 @dataclass(frozen=True, eq=False)
 class Directions(Axes):
-    """Public directions over coordinates; all in whole numbers, so that a point has one position whatever is beside it."""
+    """Public directions, in whole numbers, so that a point has one position whatever stands beside it."""
 
     directions: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), np.int64))
     reach: tuple[NDArray[np.int64], NDArray[np.int64]] = field(
@@ -170,17 +171,11 @@ def globe_axes(
     along = whole @ np.stack(seen)
     corners = np.stack(seen)[:, :: max(1, len(seen[0]) // 500)] / FINE
     limit = 1.0 if float((corners.T @ corners).min()) > math.cos(NEAR) else CLIPPED
-    between = math.radians(max(b - a for a, b in (latitudes, longitudes))) / (
-        len(some) - 1
-    )  # two samples apart
-    most = round(FINE * FINE * limit)
-    reach = tuple(
-        np.clip(each, -most, most)
-        for each in (
-            along.min(axis=1) - round(FINE * FINE * between),
-            along.max(axis=1) + round(FINE * FINE * between),
-        )
-    )
+    wide = max(high - low for low, high in (latitudes, longitudes))
+    beyond = round(FINE**2 * math.radians(wide) / (len(some) - 1))  # as far as two samples lie apart
+    most = round(FINE**2 * limit)
+    least, largest = along.min(axis=1) - beyond, along.max(axis=1) + beyond
+    reach = np.clip(least, -most, most), np.clip(largest, -most, most)
     low, high = (EARTH * each / FINE**2 for each in reach)
     times = math.pi / (limit * math.sqrt(1 - limit**2) + math.asin(limit)) / len(whole)
     return Directions(
@@ -189,7 +184,7 @@ def globe_axes(
         high - low,
         times,
         whole,
-        reach=(reach[0], reach[1]),
+        reach=reach,
         globe=tuple(tables),
         grid=grid,
     )
@@ -241,12 +236,10 @@ class Points(Domain):
             )
         if self.metric is Metric.GREAT_CIRCLE:
             edges = [each.edges for each in self.coordinates]
-            if len(edges) != 2 or any(
-                max(map(abs, pair)) > most for pair, most in zip(edges, (90, 180), strict=True)
-            ):
+            if len(edges) != 2 or np.abs(edges[0]).max() > 90 or np.abs(edges[1]).max() > 180:
                 raise SchemaError(
-                    '[points]: metric = "great-circle" takes two columns, first the latitude between -90 and 90, then '
-                    "the longitude between -180 and 180"
+                    '[points]: metric = "great-circle" takes two columns, first the latitude between -90 and 90, '
+                    "then the longitude between -180 and 180"
                 )
 
     @cached_property
