@@ -305,9 +305,9 @@ class Columns:
         for group in workload.groups:
             assert isinstance(group, Distances), "of points only distances can be asked"
             out = np.zeros(group.size)
-            for j in group.columns.tolist():
+            for j in group.asked.tolist():
                 share = group.shares[group.which, j] / UNIT
-                out += share * np.interp(group.positions[:, j], grid, curves[j])
+                out += share * np.interp(group.places(j), grid, curves[j])
             parts.append(out)
         return np.concatenate(parts)
 
@@ -328,7 +328,8 @@ class CoordinateWeights:
 
     def __init__(self, workload: Workload, *, passes: int) -> None:
         self._workload = workload
-        self._weights = np.full((workload.domain.width, KNOTS + 1), 1 / (KNOTS + 1))
+        (axes,) = {group.shares.shape[1] for group in workload.groups if isinstance(group, Distances)}
+        self._weights = np.full((axes, KNOTS + 1), 1 / (KNOTS + 1))
         self._heard: list[tuple[Reals, Reals, float]] = []  # a point, the shares of its columns, the distance
         self._passes = passes
 
@@ -336,7 +337,8 @@ class CoordinateWeights:
         g = int(np.searchsorted(self._workload.starts, challenge.what, side="right")) - 1
         group, place = self._workload.groups[g], challenge.what - int(self._workload.starts[g])
         assert isinstance(group, Distances), "of points only distances can be asked"
-        point, shares = group.positions[place] / GRID, group.shares[group.which[place]] / UNIT
+        one, shares = group.take(np.array([place])), group.shares[group.which[place]] / UNIT
+        point = np.array([one.places(j)[0] for j in range(len(shares))]) / GRID
         self._heard.append((point, shares, min(1.0, max(0.0, challenge.value))))
         for _ in range(self._passes):
             for each in reversed(self._heard):

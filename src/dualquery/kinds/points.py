@@ -11,11 +11,13 @@ from dualquery.kinds.kind import Kind, Stored
 from dualquery.mechanisms.distances import FILE, DistanceCurves
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.language.distances import DISTANCES
-from dualquery.table.points import Points
+from dualquery.table.points import Metric, Points
 
 
 def figures(artefact: DistanceCurves) -> list[plots.Figure]:
-    """The curves with their 95% bands, column by column."""
+    """The curves with their 95% bands, column by column; directions that are no columns are not drawn."""
+    if artefact.domain.metric is not Metric.L1:
+        return []
     measured = np.flatnonzero(~np.isnan(artefact.distance[:, 0]))
     return [_figure(artefact, j) for j in measured[: plots.MOST_COLUMNS].tolist()]
 
