@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +70,7 @@ def sweep(learner: str, rounds: Iterable[int]) -> list[str]:
     return [f"{learner}{SWEPT}{each}" for each in rounds]
 
 
-def options_of(method: str) -> tuple[str, dict[str, int]]:
+def options_of(method: str) -> tuple[str, dict[str, Any]]:
     """The mechanism of a method, and the rounds where it names them."""
     name, _, rounds = method.partition(SWEPT)
     return name, {"rounds": int(rounds)} if rounds else {}
@@ -78,7 +79,8 @@ def options_of(method: str) -> tuple[str, dict[str, int]]:
 def runs_of(method: str, learner: str) -> int:
     """Five of a learner by its own rule, three of others, and one where it takes long."""
     _, options = options_of(method)
-    return 1 if "blocks" in method or options.get("rounds", 0) > LONG else 5 if method == learner else 3
+    slow = method.endswith(" blocks") or options.get("rounds", 0) > LONG
+    return 1 if slow else 5 if method == learner else 3
 
 
 def swept_words(rows: Rows, learner: str, column: str, form: str) -> str:

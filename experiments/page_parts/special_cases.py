@@ -228,7 +228,17 @@ def distances_measured() -> str:
         "ε = 1, δ = 10⁻⁶, add-remove; means, and from the least run to the most, of "
         f"{many(curves)} runs of the curves and {many(beside)} of the others. All points of one release share its "
         f"noise, so that single releases lie apart: the standard deviation is {min(apart):.0f} to {max(apart):.0f} "
-        f"percent of the mean, and the worst release had {worst:.1f} times the mean of its width.\n"
+        f"percent of the mean, and the worst release had {worst:.1f} times the mean of its width. "
+        f"{_other_metrics(rows)}\n"
+    )
+
+
+def _other_metrics(rows: Rows) -> str:
+    mean = samples_by(rows, ("method",), "mean_error")
+    told = [f"{scaled(mean[name,], 1e6)} by {metric.value}" for name, metric in distances.BESIDE.items()]
+    runs = many(mean[name,] for name in distances.BESIDE)
+    return (
+        f"Of {distances.PLACES:,} points with two columns, mean errors are {', '.join(told)} ({runs} runs)."
     )
 
 

@@ -87,8 +87,9 @@ class CutMatrix:
         self._heard += 1
 
     def snapshot(self) -> Rectangles:
-        sources, targets, heights = (each[: self._heard] for each in self._kept)
-        return Rectangles(sources, targets, heights, self._answers.copy(), self._workload)
+        sources, targets, heights = self._kept
+        held = slice(self._heard)
+        return Rectangles(sources[held], targets[held], heights[held], self._answers.copy(), self._workload)
 
 
 def _as_one(workload: Workload) -> Cuts:

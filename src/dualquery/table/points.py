@@ -166,7 +166,7 @@ def globe_axes(
         tables += [np.rint(FINE * each).astype(np.int64) for each in (np.cos(angle), np.sin(angle))]
     whole = np.rint(FINE * directions(3)).astype(np.int64)
     some = np.linspace(0, grid, min(grid, SAMPLED) + 1).astype(np.int64)
-    unbounded = Directions(directions=whole, reach=(np.empty(0), np.empty(0)), globe=tuple(tables), grid=grid)
+    unbounded = Directions(directions=whole, reach=(whole[0], whole[0]), globe=tuple(tables), grid=grid)
     seen = unbounded.placed(tuple(each.ravel() for each in np.meshgrid(some, some, indexing="ij")))
     along = whole @ np.stack(seen)
     corners = np.stack(seen)[:, :: max(1, len(seen[0]) // 500)] / FINE
