@@ -227,7 +227,7 @@ def _subsets(members: list[int]) -> list[tuple[int, frozenset[int]]]:
 
 
 MOST_ROUNDS = 8_000  # by default: time grows with their square
-LEARNING = 1 / 15  # times √W / T of the table are wrong after T rounds
+LEARNING = 1 / 23  # times √W / T of the table are wrong after T rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +270,7 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
     """Degree (with it α and W) and rounds by the least error to expect; half a round's price chooses, half measures.
 
     A polynomial off by α at its worst point is off by about α/2 on a table, and what remains to be learned after T
-    rounds is about √W / (15 T): a higher degree has less of the first and more of the second.
+    rounds is about √W / (23 T): a higher degree has less of the first and more of the second.
     """
     queries, widest = checked_width(task.workload, wanted.widest)
     attributes = len(np.unique(queries[queries != NONE]))
@@ -284,7 +284,7 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
             rounds = usual_rounds(task, wrong=wrong, most=MOST_ROUNDS)
         game = priced(task, rounds)
         noise, left = game.noise / task.rows, polynomial.error / 2 + wrong / rounds
-        tried.append((3 * noise + 1.2 * left, 0.5 * noise + 0.3 * left, game, polynomial))
+        tried.append((3 * noise + 1.7 * left, 0.5 * noise + 0.45 * left, game, polynomial))
     largest, typical, game, polynomial = min(tried, key=lambda each: each[0])
     functions = number_of_functions(attributes, blocks, polynomial.degree)
     chosen = MonomialParameters(

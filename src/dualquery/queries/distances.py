@@ -39,7 +39,7 @@ from dualquery.queries.group import (
     bound_of_queries,
     padded,
 )
-from dualquery.table.points import COLUMNS, GRID, Axes, Directions, Points, Positions
+from dualquery.table.points import COLUMNS, GRID, Directions, DistanceAxes, Points, Positions
 from dualquery.table.records import Records
 from dualquery.types import Integers
 
@@ -55,7 +55,7 @@ class Distances(Derived, NotProducts):
     shares: NDArray[np.int64]  # of each axis; a row adds up to UNIT
     which: NDArray[np.int64]
     grid: int = GRID  # the last position of a column
-    axes: Axes = COLUMNS
+    axes: DistanceAxes = COLUMNS
 
     unit = UNIT
     noun = "distances"
@@ -200,7 +200,7 @@ class Knots:
     factors: tuple[Factor, ...]  # one an axis; axes may share one
     steps: int  # s: positions between two knots
     total: int = 0
-    axes: Axes = COLUMNS
+    axes: DistanceAxes = COLUMNS
 
     @property
     def size(self) -> int:

@@ -68,7 +68,7 @@ class Metric(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Axes:
+class DistanceAxes:
     """What distances are summed over: here the columns themselves."""
 
     names: tuple[str, ...] = ()
@@ -90,11 +90,11 @@ class Axes:
         return placed[axis]
 
 
-COLUMNS = Axes()
+COLUMNS = DistanceAxes()
 
 
 @dataclass(frozen=True, eq=False)
-class Directions(Axes):
+class Directions(DistanceAxes):
     """Public directions, in whole numbers, so that a point has one position whatever stands beside it."""
 
     directions: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), np.int64))
@@ -243,14 +243,16 @@ class Points(Domain):
                 )
 
     @cached_property
-    def axes(self) -> Axes:
+    def axes(self) -> DistanceAxes:
         """What distances are summed over."""
         if self.metric is Metric.EUCLIDEAN:
             return euclidean_axes(self.widths)
         if self.metric is Metric.GREAT_CIRCLE:
             latitudes, longitudes = (each.edges for each in self.coordinates)
             return globe_axes((latitudes[0], latitudes[-1]), (longitudes[0], longitudes[-1]))
-        return Axes(tuple(self.names()), np.array([each.low for each in self.coordinates]), self.widths)
+        return DistanceAxes(
+            tuple(self.names()), np.array([each.low for each in self.coordinates]), self.widths
+        )
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
