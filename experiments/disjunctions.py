@@ -30,7 +30,7 @@ from experiments.special_cases import (
 
 NOISE, BY_HAND = "independent noise", "by hand"
 LEARNER, BLOCKS = "monomials", "monomials, 25 blocks"
-ROUNDS = (500, 1000, 2000, 4000, 8000)  # of the sweep
+ROUNDS = (1000, 2000, 6000)  # of the sweep
 NARROW, WIDE = "all of 50 items", "20,000 of 1,000 items"
 WORDS = {
     "projection": "projection (chosen for 50 items)",
