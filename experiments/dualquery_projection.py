@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -76,7 +77,11 @@ def measure(
     given = asked(data, name, rows, queries)
     mechanism, accounting = WAYS[method]
     pays = budget_of(epsilon, DELTA, accounting, ADD_REMOVE)
-    toy = {SQUARES: {"rounds": 150}, OURS: {"rounds": 20}, DEFAULT: {"synthetic_rows": 2000}}
+    toy: dict[str, dict[str, Any]] = {
+        SQUARES: {"rounds": 150},
+        OURS: {"rounds": 20},
+        DEFAULT: {"synthetic_rows": 2000},
+    }
     options = toy.get(method, {}) if small else {}
     run = run_of(mechanism, given.records, given.workload, pays, seed, **options)
     off = answers_of(run.outcome, given.workload) - given.truth
