@@ -45,7 +45,7 @@ from dualquery.mechanisms.mwem import PASSES, MwemParameters, automatic_rounds
 from dualquery.mechanisms.mwem import plan as plan_of_mwem
 from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, last, released_iterate
 from dualquery.mechanisms.rounds import MeasuredRounds, QuestionKind, learner, priced, usual_kind
-from dualquery.mechanisms.wishes import EuclideanWishes, MirrorWishes, MwemWishes
+from dualquery.mechanisms.wishes import MirrorWishes, MwemWishes, RowsAndRoundsWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
@@ -226,7 +226,7 @@ class EuclideanParameters(MeasuredRounds):
     base_noise: Noise = hidden()
 
 
-def _plan_implicit(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParameters]:
+def _plan_implicit(task: Task, wanted: RowsAndRoundsWishes) -> Plan[EuclideanParameters]:
     """A fifth for the base; each round half for its selection, half for its measurement."""
     task.workload.product_rows(task.workload.starts[:-1])  # refuses what a product base could not answer
     rounds = _rounds(task, wanted)
@@ -260,7 +260,7 @@ def _plan_implicit(task: Task, wanted: EuclideanWishes) -> Plan[EuclideanParamet
     )
 
 
-def _rounds(task: Task, wanted: EuclideanWishes) -> int:
+def _rounds(task: Task, wanted: RowsAndRoundsWishes) -> int:
     rounds = automatic_rounds(task) if wanted.rounds is None else wanted.rounds
     if wanted.rounds is None:
         rounds = min(rounds, MOST_ROUNDS, max(1, MOST_BYTES // (16 * task.workload.size)))
@@ -307,7 +307,7 @@ def _outcome(
 EUCLIDEAN = learner(
     "euclidean",
     "mirror descent with the squared norm, through a Gram matrix over a product base (Jain, Thakurta 2012)",
-    EuclideanWishes,
+    RowsAndRoundsWishes,
     _plan_implicit,
     _base_belief,
     _outcome,

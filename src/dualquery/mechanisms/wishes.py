@@ -97,7 +97,10 @@ class DualQueryWishes:
         "Attributes that no drawn query decides: zeros, random or density (priced).", "HOW"
     )
     oracle: str | None = wish(
-        "Who finds the best response: search, or exact (needs the extra `exact`).", "WHO"
+        "Who finds the best response: search, exact (CP-SAT), scip, cbc or another solver.", "WHO"
+    )
+    time_limit: float | None = wish(
+        "Seconds a round for an oracle other than search (5; the paper: 20).", "SECONDS", least=0.0
     )
 
 
@@ -106,7 +109,8 @@ class MwemWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
     updates: str | None = wish(
-        "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
+        "Updates a round: repeated over all measurements, once, or figure-1 (the paper's, word for word).",
+        "HOW",
     )
     start: str | None = wish(
         "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
@@ -134,7 +138,7 @@ class MirrorWishes(RowsWishes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EuclideanWishes(RowsWishes):
+class RowsAndRoundsWishes(RowsWishes):
     rounds: int | None = _rounds()
 
 
@@ -172,9 +176,10 @@ BUILT_IN: dict[str, tuple[type, str]] = {
     "mwem": (MwemWishes, "dualquery.mechanisms.mwem:MWEM"),
     "pmw": (PmwWishes, "dualquery.mechanisms.pmw:PMW"),
     "mirror": (MirrorWishes, "dualquery.mechanisms.mirror:MIRROR"),
-    "euclidean": (EuclideanWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
+    "euclidean": (RowsAndRoundsWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
     "monomials": (MonomialWishes, "dualquery.mechanisms.monomials:MONOMIALS"),
     "parities": (ParityWishes, "dualquery.mechanisms.parities:PARITIES"),
+    "least-squares": (RowsAndRoundsWishes, "dualquery.mechanisms.least_squares:LEAST_SQUARES"),
     "laplace": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_LAPLACE"),
     "gaussian": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_GAUSSIAN"),
     "hadamard": (RowsWishes, "dualquery.mechanisms.baselines:HADAMARD"),
