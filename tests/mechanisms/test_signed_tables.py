@@ -343,7 +343,9 @@ def test_the_predicted_shares_are_a_minimum() -> None:
     assert (best[ones] == 0).all()  # triples tell the one-way tables
     assert overlaps.error(np.where(ones, 1 / ones.sum(), 0.0)) < np.inf
     long = np.array([members == (1, 3) for members in overlaps.curves.sets])
-    assert overlaps.error(np.where(long, 0.0, best)) == np.inf  # with a binary attribute none tells of these two
+    assert (
+        overlaps.error(np.where(long, 0.0, best)) == np.inf
+    )  # with a binary attribute none tells of these two
 
 
 def test_a_seed_gives_the_same_rows() -> None:
