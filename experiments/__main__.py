@@ -22,6 +22,7 @@ NAMES = (
     "dualquery_figure_3",
     "dualquery_figure_4",
     "dualquery_figure_5",
+    "dualquery_projection",
     "dualquery_theory",
     "dualquery_parameters",
     "parities",

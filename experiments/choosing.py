@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -141,25 +141,35 @@ def points(setting: Setting) -> list[Point]:
 
 def draw(rows: Rows) -> Figure:
     names = distinct(rows, "case")
-    picture = Figure(figsize=(2.9 * len(names), 6), layout="constrained")
-    panels = picture.subplots(2, len(names), sharey="row", squeeze=False)
-    for above_below, name in zip(panels.T, names, strict=True):
-        for panel, column in zip(above_below, COLUMNS, strict=True):
-            for mechanism, look in LOOKS.items():
-                mine = where(rows, case=name, mechanism=mechanism)
-                curve(panel, mine, "epsilon", column, look, mechanism)
-            panel.set(xscale="log", yscale="log")
-            plain_ticks(panel, distinct(rows, "epsilon"))
-        above_below[0].set_title(name, fontsize=9)
-        above_below[1].set(xlabel="ε")
-    for panel, column in zip(panels[:, 0], COLUMNS, strict=True):
-        panel.set_ylabel(column.replace("_", " "))
+    across = min(3, len(names))
+    down = -(-len(names) // across)
+    picture = Figure(figsize=(3.4 * across, 3.2 * down), layout="constrained")
+    panels = picture.subplots(down, across, sharey=True, squeeze=False)
+    for panel, name in zip(panels.flat, names, strict=False):
+        for mechanism, look in LOOKS.items():
+            mine = where(rows, case=name, mechanism=mechanism)
+            for column, mark in zip(COLUMNS, ({}, {"marker": "", "dash": ":"}), strict=True):
+                curve(
+                    panel,
+                    mine,
+                    "epsilon",
+                    column,
+                    replace(look, **mark),
+                    f"{mechanism}, {column.partition('_')[0]}",
+                )
+        panel.set(xscale="log", yscale="log", xlabel="ε")
+        plain_ticks(panel, distinct(rows, "epsilon"))
+        panel.set_title(name, fontsize=10)
+    for panel in panels[:, 0]:
+        panel.set_ylabel("error")
+    for panel in panels.flat[len(names) :]:
+        panel.remove()
     handles = {
         label: handle
-        for panel in panels[0]
+        for panel in panels.flat[: len(names)]
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    picture.legend(handles.values(), handles, loc="outside lower center", ncols=4, frameon=False)
+    picture.legend(handles.values(), handles, loc="outside lower center", ncols=len(LOOKS), frameon=False)
     return picture
 
 

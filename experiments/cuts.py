@@ -26,7 +26,7 @@ from dualquery.releases.make import release
 from dualquery.table.graph import Graph, graph_of
 from dualquery.table.records import Records
 from experiments.data import Data
-from experiments.drawing import bar_spread
+from experiments.drawing import BLUE, Look, dots, name_lines
 from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, times, where
 from experiments.spread import samples_by
 
@@ -189,21 +189,20 @@ def points(setting: Setting) -> list[Point]:
 
 
 def draw(rows: Rows) -> Figure:
-    picture = Figure(figsize=(13, 3.6), layout="constrained")
-    means = mean_by(rows, ("graph", "method"), "mean_error")
+    picture = Figure(figsize=(9, 4.4), layout="constrained")
     graphs, methods = distinct(rows, "graph"), distinct(rows, "method")
-    panels = picture.subplots(1, len(graphs), squeeze=False, sharey=True)[0]
-    for panel, name in zip(panels, graphs, strict=True):
-        panel.barh(
-            [WORDS[method] for method in methods], [means[name, method] for method in methods], color="C0"
-        )
+    panels = picture.subplots(-(-len(graphs) // 2), 2, squeeze=False, sharex=True, sharey=True)
+    for panel, name in zip(panels.flat, graphs, strict=False):
         runs = [where(rows, graph=name, method=method) for method in methods]
-        bar_spread(panel, range(len(methods)), runs, "mean_error", across=True)
+        dots(panel, range(len(methods)), runs, "mean_error", Look(BLUE, "o"))
+        name_lines(panel, [WORDS[method] for method in methods])
         for place, found in enumerate(runs):
             for sample in samples_by(found, (), "mean_error").values():
-                panel.text(1.1 * sample.high, place, f"{sample.mean:.0f}", va="center")
-        panel.set(title=name, xscale="log", xlabel="mean error (edges)")
-        panel.set_xlim(right=ROOM * panel.get_xlim()[1])
+                panel.text(1.2 * sample.high, place, f"{sample.mean:.0f}", va="center")
+        panel.set(title=name, xscale="log")
+    for panel in panels[-1]:
+        panel.set_xlabel("mean error (edges)")
+    panels[0, 0].set_xlim(right=ROOM * panels[0, 0].get_xlim()[1])
     return picture
 
 

@@ -14,7 +14,7 @@ from dualquery.queries.families import attributes_of_disjunctions, disjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data
-from experiments.drawing import mean_and_max_bars
+from experiments.drawing import legend_below, mean_and_max_dots
 from experiments.harness import Experiment, Point, Rows, Setting, Size, Value, main, mean_by, where
 from experiments.runs import answers_of, errors_of, run_of
 from experiments.special_cases import EPSILON, independent, popular_items, special_budget, unit_noise
@@ -84,11 +84,11 @@ def points(setting: Setting) -> list[Point]:
 
 def draw(rows: Rows) -> Figure:
     cases = [case for case in (NARROW, WIDE) if where(rows, case=case)]
-    picture = Figure(figsize=(8.5, 2.2 * len(cases)), layout="constrained")
+    picture = Figure(figsize=(8.5, 2.2 * len(cases) + 0.3), layout="constrained")
     for panel, case in zip(np.ravel(picture.subplots(len(cases), 1)), cases, strict=True):
-        mean_and_max_bars(panel, where(rows, case=case), WORDS, ("mean_error", "max_error"))
+        mean_and_max_dots(panel, where(rows, case=case), WORDS, ("mean_error", "max_error"))
         panel.set(title=f"disjunctions of 3, {case}", xlabel="error, as a fraction of the table")
-    panel.legend(frameon=False)
+    legend_below(picture, panel, 2)
     return picture
 
 

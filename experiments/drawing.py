@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -70,6 +68,14 @@ def curve(panel: Axes, rows: Rows, x: str, y: str, look: Look, label: str | None
     band(panel, across, low, high, look)
 
 
+def upright(panel: Axes, rows: Rows, x: str, y: str, look: Look, label: str | None = None) -> None:
+    """A mark at the mean of the runs and a line from the lowest to the highest, at each place across."""
+    for (place,), sample in sorted(samples_by(rows, (x,), y).items()):
+        panel.vlines(place, sample.low, sample.high, color=look.colour, lw=1.4)
+        panel.plot(place, sample.mean, label=label, **(look.style | {"ls": "", "ms": 6}))
+        label = None  # one entry of the legend for all of them
+
+
 def band(
     panel: Axes, across: Sequence[float], low: Sequence[float], high: Sequence[float], look: Look
 ) -> None:
@@ -80,14 +86,30 @@ def band(
         panel.vlines(across, low, high, color=look.colour, lw=1.4)
 
 
-def bar_spread(
-    panel: Axes, places: Iterable[float], rows_of: Iterable[Rows], column: str, *, across: bool
+def dots(
+    panel: Axes,
+    places: Iterable[float],
+    rows_of: Iterable[Rows],
+    column: str,
+    look: Look,
+    label: str | None = None,
 ) -> None:
-    """The runs behind bars: a thin line from the lowest to the highest of each."""
+    """A dot at the mean of the runs on each line of a panel, and a thin line from the lowest run to the highest.
+
+    A dot has no length: unlike a bar it says the same on a logarithmic axis, which begins nowhere.
+    """
     for place, rows in zip(places, rows_of, strict=True):
         for sample in samples_by(rows, (), column).values():
-            draw = panel.hlines if across else panel.vlines
-            draw(place, sample.low, sample.high, color=BLACK, lw=1.2)
+            panel.hlines(place, sample.low, sample.high, color=look.colour, lw=1.4)
+            panel.plot(sample.mean, place, label=label, **(look.style | {"ls": "", "ms": 6}))
+            label = None  # one entry of the legend for all of them
+
+
+def name_lines(panel: Axes, names: Sequence[str]) -> None:
+    """What the lines of a panel stand for, the first on top."""
+    panel.set_yticks(range(len(names)), names)
+    panel.set_ylim(len(names) - 0.4, -0.6)
+    panel.grid(True, axis="y", lw=0.5, alpha=0.5)
 
 
 def stopped(panel: Axes, places: Sequence[float], look: Look, label: str | None = None) -> None:
@@ -120,16 +142,14 @@ def legend_below(picture: Figure, panel: Axes, columns: int) -> None:
     )
 
 
-def mean_and_max_bars(panel: Axes, rows: Rows, words: Mapping[str, str], columns: tuple[str, str]) -> None:
-    """Two bars for each method, its mean and its max error with their spread, the first method on top."""
+def mean_and_max_dots(panel: Axes, rows: Rows, words: Mapping[str, str], columns: tuple[str, str]) -> None:
+    """Two dots for each method, its mean and its max error, the first method on top."""
     rows = list(rows)
     runs = {method: [row for row in rows if row["method"] == method] for method in words}
     shown = [method for method, mine in runs.items() if mine]
-    places = np.arange(len(shown))
-    for shift, column, label, hatch in ((-0.2, columns[0], "mean", None), (0.2, columns[1], "max", "//")):
-        means = [fmean(row[column] for row in runs[method]) for method in shown]
-        panel.barh(places + shift, means, 0.38, hatch=hatch, label=label)
-        bar_spread(panel, places + shift, [runs[method] for method in shown], column, across=True)
-    panel.set_yticks(places, [words[method] for method in shown])
-    panel.invert_yaxis()
+    for column, label, look in zip(
+        columns, ("mean", "max"), (Look(BLUE, "o"), Look(VERMILION, "D")), strict=True
+    ):
+        dots(panel, range(len(shown)), [runs[method] for method in shown], column, look, label)
+    name_lines(panel, [words[method] for method in shown])
     panel.set_xscale("log")

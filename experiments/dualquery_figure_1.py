@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from dualquery.table.domain import Items
 from dualquery.table.records import Records
 from experiments.data import Data
-from experiments.drawing import BLUE
+from experiments.drawing import BLUE, VERMILION, name_lines
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, where
 from experiments.mwem_runs import RANGES
 
@@ -69,19 +69,17 @@ def points(setting: Setting) -> list[Point]:
 
 def draw(rows: Rows) -> Figure:
     names = [row["table"] for row in rows]
-    places = np.arange(len(names))
+    places = range(len(names))
     picture = Figure(figsize=(9, 0.38 * len(names) + 1.4), layout="constrained")
     panels = picture.subplots(1, 2, sharey=True)
     for panel, column, words in zip(
         panels, ("rows", "binary_attributes"), ("records", "binary attributes"), strict=True
     ):
-        panel.barh(places - 0.2, [row[column] for row in rows], 0.38, color=BLUE, label="here")
         there = [row[f"paper_{column}"] or np.nan for row in rows]
-        panel.barh(places + 0.2, there, 0.38, color="lightgrey", hatch="//", label="the paper")
+        panel.plot(there, places, "D", color=VERMILION, mfc="none", ms=8, label="the paper")
+        panel.plot([row[column] for row in rows], places, "o", color=BLUE, ms=5, label="here")
         panel.set(xscale="log", xlabel=words)
-        panel.grid(False, axis="y")
-    panels[0].set_yticks(places, names)
-    panels[0].invert_yaxis()
+        name_lines(panel, names)
     picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     return picture
 

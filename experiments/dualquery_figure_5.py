@@ -61,7 +61,7 @@ def way(name: str, epsilon: int) -> tuple[AnyMechanism, Budget, dict[str, Any]]:
     ways: dict[str, tuple[AnyMechanism, Budget, dict[str, Any]]] = {
         THEIRS: (DUAL_QUERY, pays, theirs),
         OURS: (DUAL_QUERY, pays, {}),
-        LETTER: (MWEM, pays, {"rounds": MWEM_ROUNDS, "iterate": "average", "updates": "once"}),
+        LETTER: (MWEM, pays, {"rounds": MWEM_ROUNDS, "updates": "figure-1"}),
         REPEATED: (MWEM, pays, {"rounds": MWEM_ROUNDS}),
         MWEM_OURS: (MWEM, pays, {}),
         PROJECTED: (PROJECTION, pays, {}),

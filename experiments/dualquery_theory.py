@@ -13,9 +13,9 @@ from dualquery.mechanisms.dual_query.parameters import Learning
 from dualquery.privacy.budget import Accounting
 from experiments import drawing
 from experiments.data import Data
-from experiments.drawing import BLACK, Look, curve, legend_below, plain_ticks
+from experiments.drawing import BLACK, GREY, Look, dots, legend_below, name_lines
 from experiments.dualquery_figure_2 import DELTA, PAPERS_RATE, SAMPLES, TITLES
-from experiments.harness import Experiment, Point, Rows, Setting, Value, distinct, main, mean_by, where
+from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import (
     ADD_REMOVE,
     Asked,
@@ -101,19 +101,19 @@ def points(setting: Setting) -> list[Point]:
 
 
 def draw(rows: Rows) -> Figure:
-    names = distinct(rows, "data")
-    picture = Figure(figsize=(4 * len(names), 3.8), layout="constrained")
-    panels = picture.subplots(1, len(names), squeeze=False)[0]
-    for panel, name in zip(panels, names, strict=True):
-        mine = where(rows, data=name)
-        for method, look in LOOKS.items():
-            curve(panel, where(mine, method=method), "epsilon", "max_error", look, f"max error, {method}")
-        curve(panel, where(mine, method=OWN), "epsilon", "promised", BOUND, "α of Theorem 4.6")
-        panel.axhline(1, color="grey", linewidth=0.8)
-        panel.set(title=TITLES[name], xlabel="ε (δ = 0.001)", yscale="log")
-        plain_ticks(panel, distinct(mine, "epsilon"))
-    panels[0].set_ylabel("error (above 1: no promise)")
-    legend_below(picture, panels[0], 3)
+    cases = list(dict.fromkeys((row["data"], row["epsilon"]) for row in rows))
+    picture = Figure(figsize=(8, 0.45 * len(cases) + 1.2), layout="constrained")
+    panel = picture.subplots()
+    lines = range(len(cases))
+    for method, look in LOOKS.items():
+        runs = [where(rows, data=name, epsilon=epsilon, method=method) for name, epsilon in cases]
+        dots(panel, lines, runs, "max_error", look, f"max error, {method}")
+    promises = [where(rows, data=name, epsilon=epsilon, method=OWN) for name, epsilon in cases]
+    dots(panel, lines, promises, "promised", BOUND, "α of Theorem 4.6")
+    panel.axvline(1, color=GREY, lw=0.8)
+    name_lines(panel, [f"{TITLES[name]}, ε = {epsilon:g}" for name, epsilon in cases])
+    panel.set(xscale="log", xlabel="error, δ = 0.001 (to the right of 1 nothing is promised)")
+    legend_below(picture, panel, 3)
     return picture
 
 

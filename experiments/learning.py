@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +33,7 @@ from dualquery.table.records import Records
 from dualquery.table.schema import read_schema
 from experiments import drawing
 from experiments.data import SCHEMAS, Data
-from experiments.drawing import BLACK, GREY, Look, curve, legend_below, plain_ticks
+from experiments.drawing import BLACK, GREY, Look, legend_below, plain_ticks, upright
 from experiments.harness import (
     AIM,
     Experiment,
@@ -59,7 +58,7 @@ GOALS = {"logistic": 0.89, "boosting": 0.90}  # at ε = 1
 GOAL_EPSILON = 1.0
 
 LOOKS = dict(zip((PAIRS, TRIPLES, AROUND), drawing.SEQUENCE, strict=False))
-ASIDE = {PAIRS: 0.92, TRIPLES: 1.0, AROUND: 1 / 0.92}
+ASIDE = {PAIRS: 0.8, TRIPLES: 1.0, AROUND: 1 / 0.8}
 REAL_LOOKS = {REAL: Look(GREY), BINNED: Look(BLACK, "", ":")}
 WIDTHS = {REAL: 3.5, BINNED: 1.2}  # the one shows behind the other where both are the same
 
@@ -175,19 +174,14 @@ def draw(rows: Rows) -> Figure:
         for spec, look in LOOKS.items():
             # A little beside each other: at the smallest ε all lie in one place.
             found = [{**row, "place": row["epsilon"] * ASIDE[spec]} for row in where(rows, training=spec)]
-            curve(panel, found, "place", learner, look, f"a release for {spec}")
-            panel.plot([row["place"] for row in found], [row[learner] for row in found], **_run(look))
-        panel.plot([GOAL_EPSILON], [GOALS[learner]], "k+", ms=9, label="goal")
+            upright(panel, found, "place", learner, look, f"a release for {spec}")
+        ends = (GOAL_EPSILON / 2, GOAL_EPSILON * 2)
+        panel.plot(ends, [GOALS[learner]] * 2, color=BLACK, ls=(0, (1, 1)), lw=1.2, label="goal", zorder=1)
         panel.set(xscale="log", xlabel="ε", title=words)
         plain_ticks(panel, distinct(_released(rows), "epsilon"))
     panels[0].set_ylabel("area under the curve, on real people")
     legend_below(picture, panels[0], 3)
     return picture
-
-
-def _run(look: Look) -> dict[str, Any]:
-    """A single run: the mark of its line, small and hollow."""
-    return {"color": look.colour, "marker": look.marker, "ls": "", "ms": 3, "mfc": "none", "mew": 0.8}
 
 
 def _released(rows: Rows) -> Rows:

@@ -18,7 +18,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items, Numeric
 from dualquery.table.records import Records
 from experiments.data import Data, kept
-from experiments.drawing import mean_and_max_bars
+from experiments.drawing import SEQUENCE, dots, mean_and_max_dots, name_lines
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, errors_of, run_of
 from experiments.special_cases import EPSILON, independent, popular_items, special_budget, unit_noise
@@ -32,7 +32,6 @@ MAPS: dict[str, dict[str, Any]] = {
     "p = 1.5": {"mirror_map": "p-norm", "norm": 1.5},
     "euclidean": {"mirror_map": "euclidean"},
 }
-HATCHES = ("", "//", "..", "xx")
 COMPARED = ("entropy", "euclidean")  # whose difference is small, and of which the tutorial speaks
 NOISE, BY_HAND = "independent noise", "by hand"
 IMPLICIT = {
@@ -133,22 +132,23 @@ def draw(rows: Rows) -> Figure:
     panels = picture.subplots(2, 1, height_ratios=(2, 1))
     small = [case for case in CASES if where(rows, case=case)]
     mean = mean_by(rows, ("case", "method"), "mean_error")
-    for place, (method, hatch) in enumerate(zip(MAPS, HATCHES, strict=True)):
-        values = [mean[case, method] / mean[case, "entropy"] for case in small]
-        panels[0].barh(np.arange(len(small)) + 0.2 * place - 0.3, values, 0.18, label=method, hatch=hatch)
-        for at, case in enumerate(small):
-            for sample in samples_by(where(rows, case=case, method=method), (), "mean_error").values():
-                low, high = (end / mean[case, "entropy"] for end in (sample.low, sample.high))
-                panels[0].hlines(at + 0.2 * place - 0.3, low, high, color="black", lw=1.2)
-    panels[0].set_yticks(np.arange(len(small)), small)
-    panels[0].invert_yaxis()
+    for place, (method, look) in enumerate(zip(MAPS, SEQUENCE, strict=False)):
+        runs = [
+            [
+                {"share": row["mean_error"] / mean[case, "entropy"]}
+                for row in where(rows, case=case, method=method)
+            ]
+            for case in small
+        ]
+        dots(panels[0], [at + 0.18 * (place - 1.5) for at in range(len(small))], runs, "share", look, method)
+    name_lines(panels[0], small)
     panels[0].axvline(1, color="black", lw=0.8)
     panels[0].set(xlabel="mean error, as a multiple of that of entropy (left of the line: better)")
-    # Beside the bars there is no room: lines of their spread reach to the edge.
+    # Beside the dots there is no room: lines of their spread reach to the edge.
     panels[0].legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(MAPS))
     wide = where(rows, case=WIDE)
     if wide:
-        mean_and_max_bars(panels[1], wide, IMPLICIT, ("mean_error", "max_error"))
+        mean_and_max_dots(panels[1], wide, IMPLICIT, ("mean_error", "max_error"))
         panels[1].legend(frameon=False)
     panels[1].set(xlabel=f"error on {WIDE}, 20,000 random 3-way queries")
     return picture

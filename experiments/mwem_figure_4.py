@@ -97,7 +97,7 @@ def points(setting: Setting) -> list[Point]:
 
 
 def draw(rows: Rows) -> Figure:
-    """Above the paper's axes, from 0 to 2, below a logarithmic scale."""
+    """Above the paper's axes, from 0 to 2 (where ε is small: to the uniform guess), below a logarithmic scale."""
     parts = {
         f"2-way tables, ε ≤ {SPLIT:g}": [row for row in where(rows, degree=2) if row["epsilon"] <= SPLIT],
         f"2-way tables, ε ≥ {SPLIT:g}": [row for row in where(rows, degree=2) if row["epsilon"] >= SPLIT],
@@ -108,7 +108,10 @@ def draw(rows: Rows) -> Figure:
     for (paper, wide), (title, part) in zip(panels.T, parts.items(), strict=True):
         for panel in (paper, wide):
             _draw_lines(panel, part)
-        paper.set(title=title, ylim=(0, 2))
+        most = (
+            2 if part[0]["epsilon"] >= SPLIT else 1.1 * part[0]["uniform_guess"]
+        )  # where lines are to be seen
+        paper.set(title=title, ylim=(0, most))
         wide.set(xlabel="ε", yscale="log")
         plain_log_ticks(wide)
     for panel in panels[:, 0]:

@@ -19,7 +19,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
 from experiments.biased import biased_records
-from experiments.drawing import VERMILION, bar_spread
+from experiments.drawing import GREY, MWEM, Look, dots, name_lines
 from experiments.harness import (
     Experiment,
     Point,
@@ -133,33 +133,20 @@ def points(setting: Setting) -> list[Point]:
 
 def draw(rows: Rows) -> Figure:
     cases = [where(rows, data=name) for name in distinct(rows, "data")]
-    names = [f"{case[0]['attributes']:,}\n{case[0]['data']}" for case in cases]
-    seconds, errors, guesses = (
-        list(mean_by(rows, ("data",), column).values())
-        for column in ("seconds", "mean_error", "uniform_mean_error")
-    )
+    names = [f"{case[0]['data']}, {case[0]['attributes']:,} attributes" for case in cases]
     there = [PAPER_SECONDS.get(case[0]["attributes"], np.nan) for case in cases]
-    places = np.arange(len(cases))
-    picture = Figure(figsize=(9.5, 3.6), layout="constrained")
-    clock, accuracy = picture.subplots(1, 2)
-    left, right = places - 0.2, places + 0.2
-    clock.bar_label(clock.bar(left, seconds, 0.38, color=VERMILION, label="here"), fmt="%.1f", padding=6)
-    clock.bar_label(
-        clock.bar(right, there, 0.38, color="lightgrey", hatch="//", label="the paper, 2012"), fmt="%.0f"
-    )
-    bar_spread(clock, left, cases, "seconds", across=False)
-    clock.set_ylabel("seconds of a run")
-    accuracy.bar_label(accuracy.bar(left, errors, 0.38, color=VERMILION, label="MWEM"), fmt="%.3f", padding=6)
-    uniform_bars = accuracy.bar(right, guesses, 0.38, color="lightgrey", hatch="//", label="uniform guess")
-    accuracy.bar_label(uniform_bars, fmt="%.3f")
-    bar_spread(accuracy, left, cases, "mean_error", across=False)
-    accuracy.set_ylabel("mean error of a query (fraction)")
+    picture = Figure(figsize=(9.5, 2.6), layout="constrained")
+    clock, accuracy = picture.subplots(1, 2, sharey=True)
+    lines = range(len(cases))
+    clock.plot(there, lines, "D", color=GREY, mfc="none", ms=8, label="the paper, 2012")
+    dots(clock, lines, cases, "seconds", MWEM, "here")
+    clock.set(xlabel="seconds of a run", xscale="log")
+    dots(accuracy, lines, cases, "uniform_mean_error", Look(GREY, "s"), "uniform guess")
+    dots(accuracy, lines, cases, "mean_error", MWEM, "MWEM")
+    accuracy.set(xlabel="mean error of a query (fraction)", xlim=(0, None))
     for panel in (clock, accuracy):
-        panel.set_xlabel("attributes")
-        panel.set_xticks(places, names)
-        panel.grid(False, axis="x")
-        panel.margins(y=0.25)  # room for the legend
-        panel.legend(loc="upper center", ncols=2, frameon=False)
+        name_lines(panel, names)
+        panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
     return picture
 
 

@@ -5,6 +5,8 @@ natural   30% repeats of 100 dashboard questions; else 1, 2 or 3 conditions (.2,
 random    2 or 3 conditions on attributes at random, each naming a value at random
 drill     down to 6 conditions, one more at a time, along the largest of the answers so far
 broad     4 to 10 wide conditions, each of which excludes a few values
+
+`slowest_lesson` is against online private multiplicative weights alone, by somebody who knows all of it.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from dualquery import Online
+from dualquery.interactive.answers import Badge
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.vocabulary import between, bit_set, ranked_codes
-from dualquery.table.domain import Domain
+from dualquery.table.domain import Categorical, Domain
 
 Answer = Callable[[str], float]
 Stream = Callable[[Domain, int, np.random.Generator, Answer], Iterator[str]]
@@ -26,6 +30,7 @@ DEEPEST = 6
 CANDIDATES = 3  # values that a drill looks at before it goes on
 SMALL = 0.002  # a fraction at which it turns back
 WIDE = (4, 10)
+LIGHTEST = 0.76  # of α: a little above the threshold
 
 
 def natural(domain: Domain, number: int, rng: np.random.Generator, answer: Answer) -> Iterator[str]:
@@ -78,6 +83,34 @@ def broad(domain: Domain, number: int, rng: np.random.Generator, answer: Answer)
 
 
 STREAMS: dict[str, Stream] = {"natural": natural, "random": random, "drill": drill, "broad": broad}
+
+
+ALL_EQUAL = Domain((Categorical("a", tuple(f"v{i}" for i in range(1024))),))  # every record is v0
+
+
+def slowest_lesson(online: Online, number: int) -> Iterator[float]:
+    """How far off each answer is, where a uniform hypothesis over 1,024 values is taught as slowly as can be.
+
+    Whoever asks knows α and all answers, and so the hypothesis. They ask for sets that miss v0, of the values that
+    are still believed in most: as heavy as the threshold, and a little heavier where the test stayed silent, because
+    a question that was tested is not tested again.
+    """
+    assert online.rule.accuracy is not None
+    alpha, names = online.rule.accuracy.error, np.array(ALL_EQUAL.columns[0].labels)
+    weights, heavy = np.full(len(names), 1 / len(names)), LIGHTEST
+    for _ in range(number):
+        heaviest = 1 + np.argsort(-weights[1:], kind="stable")
+        last = int(np.searchsorted(np.cumsum(weights[heaviest]), heavy * alpha))
+        inside = heaviest[: 1 + last]
+        answer = online.ask(f"a in {{{', '.join(names[inside])}}}")
+        yield answer.value  # the truth is 0
+        fired = answer.cost.units > 0
+        heavy = LIGHTEST if fired else heavy + 0.01
+        if fired:
+            weights[inside] *= np.exp(-2 * alpha)
+            weights /= weights.sum()
+        elif answer.badge is Badge.NOT_CONTRADICTED:
+            assert np.isclose(answer.value, weights[inside].sum(), atol=1e-6), "it follows from the answers"
 
 
 def _natural(domain: Domain, rng: np.random.Generator) -> str:

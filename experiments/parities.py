@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from itertools import product
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.queries.conjunctions import Parities
 from dualquery.queries.families import marginals, parities
-from dualquery.queries.group import NONE
-from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments import drawing
@@ -31,7 +28,6 @@ from experiments.harness import (
     mean_by,
     where,
 )
-from experiments.parity_expansion import cell_from_parities
 from experiments.runs import answers_of, budget_of, errors_of, run_of
 from experiments.spread import samples_by
 
@@ -64,18 +60,8 @@ def cells_from_parities(
     cells: Workload, even: NDArray[np.float64], asked_parities: Workload
 ) -> NDArray[np.float64]:
     """Every cell of a workload of binary tables, by Theorem A.2 from the answers to parities."""
-    (tables,), (group,) = cells.groups, asked_parities.groups
-    assert isinstance(tables, Tables)
-    assert isinstance(group, Parities)
-    members = (tuple(j for j in row if j != NONE) for row in group.attributes.tolist())
-    answers = dict(zip(members, even.tolist(), strict=True))
-    return np.array(
-        [
-            cell_from_parities(answers, attributes, values)
-            for attributes in tables.sets
-            for values in product((0, 1), repeat=len(attributes))
-        ]
-    )
+    (tables,) = cells.groups
+    return BareAnswers(list(asked_parities.texts()), even, np.zeros(len(even))).fractions(tables)
 
 
 def measure(data: Data, name: str, method: str, epsilon: float, seed: int) -> dict[str, Value]:
@@ -86,8 +72,7 @@ def measure(data: Data, name: str, method: str, epsilon: float, seed: int) -> di
     run = run_of(mechanism, records, workload, budget_of(epsilon, DELTA), seed)
     answers = answers_of(run.outcome, workload)
     if through:
-        # No share lies outside of 0 and 1: noisy cells asked directly are clamped as well.
-        answers = np.clip(cells_from_parities(cells, answers, workload), 0.0, 1.0)
+        answers = cells_from_parities(cells, answers, workload)
     errors = errors_of(answers, truth)
     measured: dict[str, Value] = {
         "queries": workload.size,

@@ -17,7 +17,7 @@ from dualquery.queries.lists import Catalogue, Lists
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import cells_of, codes_table
 from dualquery.table.records import Records
-from experiments.drawing import mean_and_max_bars
+from experiments.drawing import legend_below, mean_and_max_dots
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, run_of
 from experiments.special_cases import EPSILON, independent, special_budget, unit_noise
@@ -122,11 +122,11 @@ def points(setting: Setting) -> list[Point]:
 
 def draw(rows: Rows) -> Figure:
     cases = [case for case in (LOOKUPS, LISTS) if where(rows, case=case)]
-    picture = Figure(figsize=(8.5, 2.2 * len(cases)), layout="constrained")
+    picture = Figure(figsize=(8.5, 2.2 * len(cases) + 0.3), layout="constrained")
     for panel, case in zip(np.ravel(picture.subplots(len(cases), 1)), cases, strict=True):
-        mean_and_max_bars(panel, where(rows, case=case), WORDS, ("mean", "max"))
+        mean_and_max_dots(panel, where(rows, case=case), WORDS, ("mean", "max"))
         panel.set(title=f"{case}, n = {RECORDS:,}", xlabel="error, in records")
-    panel.legend(frameon=False)
+    legend_below(picture, panel, 2)
     return picture
 
 

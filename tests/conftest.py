@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     mark_long_cases(config, items)
     if not config.getoption("-m"):
         waiting = [item for item in items if any(map(item.get_closest_marker, LATER))]
-        items[:] = [item for item in items if item not in waiting]
+        later = set(map(id, waiting))
+        items[:] = [item for item in items if id(item) not in later]
         config.hook.pytest_deselected(items=waiting)
     place = os.environ.get("DUALQUERY_DATA")
     if (place and Path(place).is_dir()) or os.environ.get("CI"):

@@ -97,6 +97,7 @@ def test_the_page_says_which_mechanisms_use_a_flag() -> None:
         "PMW": ["pmw"],
         "mirror descent": ["mirror"],
         "Euclid": ["euclidean"],
+        "least squares": ["least-squares"],
         "monomials": ["monomials"],
         "parities": ["parities"],
         "touched weights": ["touched-weights"],

@@ -255,15 +255,16 @@ def test_every_way_to_name_the_truth_is_seen(line: str) -> None:
     assert true_names(line)
 
 
+@cache
+def used_by(text: str) -> set[str]:
+    """The names that a source imports from elsewhere, or reaches through a module."""
+    nodes = list(ast.walk(ast.parse(text)))
+    imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return imported | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
 def users_of(*names: str) -> set[str]:
-    """The modules that import one of these names from elsewhere, or reach it through a module."""
-    return {
-        module
-        for module, text in SOURCES.items()
-        for node in ast.walk(ast.parse(text))
-        if (isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & {*names})
-        or (isinstance(node, ast.Attribute) and node.attr in names)
-    }
+    return {module for module, text in SOURCES.items() if used_by(text) & {*names}}
 
 
 def test_records_are_put_into_a_counter_only_where_a_release_is_made_or_judged() -> None:

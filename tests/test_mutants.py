@@ -522,7 +522,7 @@ SLOTS = [
            "state.open_slot is not None and (lost or state.account.serving)", "False",
            journals("a_clean_stop_burns_nothing_and_an_unclean_one_a_single_fire")),
     Mutant("an epoch goes on with another noise of its threshold", "interactive/opening.py",
-           'state.account.tested and state.rule.test_name == "sparse-vector"', "False",
+           "state.account.tested and state.rule.test_name == PROMISED", "False",
            ("tests/interactive/test_online.py::"
             "test_an_epoch_that_was_tested_ends_with_the_process_and_another_is_paid",)),
     Mutant("an epoch draws the noise of its threshold for every test", "privacy/thresholds.py",

@@ -1,4 +1,4 @@
-"""What has a name and may be added from outside: kinds of tables, mechanisms, sources.
+"""What has a name and may be added from outside: kinds of tables, mechanisms, sources, solvers.
 
     dualquery.register(MEDIAN)                              # in a session
 
@@ -7,8 +7,8 @@
 
 A registry knows the built-in names and where their values live, and imports a value when somebody asks for it, so
 that a command that needs none starts at once. Packages with entry points (dualquery.kinds, dualquery.mechanisms,
-dualquery.sources) are asked when a name is looked up that is not known, and when all names are listed. One that
-fails is told in a sentence that names it, and stops no other. None can take a built-in name.
+dualquery.sources, dualquery.solvers) are asked when a name is looked up that is not known, and when all names are
+listed. One that fails is told in a sentence that names it, and stops no other. None can take a built-in name.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ def _group_of(value: object) -> str:
 
 
 def register(value: Value) -> Value:
-    """Add a kind of table, a mechanism or a source under its name, for this process; the value is given back."""
+    """Add a kind of table, a mechanism, a source or a solver under its name, for this process; it is given back."""
     registry = Registry.every.get(_group_of(value))
     if registry is None:
         raise DualQueryError(
-            f"only a Kind, a Mechanism or a Source can be registered, got {type(value).__name__}"
+            f"only a Kind, a Mechanism, a Source or a Solver can be registered, got {type(value).__name__}"
         )
     registry.add(value)
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -161,15 +162,13 @@ def test_a_seed_repeats_an_audit() -> None:
 
 
 def one_of_each() -> list[Case]:
-    """The first case of every mechanism and of every verb that a quick audit tries."""
+    """The first case of every mechanism and of every verb that a quick audit tries, with a third of its runs."""
     found: dict[str, Case] = {}
     for case in all_cases():
         if case.quick or case.exact:
             found.setdefault(case.mechanism.partition(":")[0], case)
-    return [
-        *found.values(),
-        *(case for case in curator.cases() if case.mechanism == "measure: number of records"),
-    ]
+    fewer = (replace(case, quick=case.quick // 3) if case.quick < 2000 else case for case in found.values())
+    return [*fewer, *(case for case in curator.cases() if case.mechanism == "measure: number of records")]
 
 
 @pytest.mark.parametrize("cases", [one_of_each, pytest.param(all_cases, marks=pytest.mark.long)])
@@ -194,7 +193,7 @@ def test_every_claim_holds_at_length() -> None:
 
 
 def test_the_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["audit", "select", "zeros", "--quick", "--seed", "1"]) == 0
+    assert run(["audit", "select: queries", "zeros", "--quick", "--seed", "1"]) == 0
     printed = capsys.readouterr().out
     assert "99.9% confidence" in printed
     assert "claims hold" in printed
@@ -202,7 +201,7 @@ def test_the_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str])
     data = json.loads(capsys.readouterr().out)
     assert data["broken"] == 0
     assert {"claimed_epsilon", "proven_epsilon", "verdict", "ratio", "runs"} <= data["findings"][0].keys()
-    assert run(["audit", "select", "--quick", "--quiet"]) == 0
+    assert run(["audit", "zeros", "--quick", "--quiet"]) == 0
     assert capsys.readouterr().out == ""
 
 

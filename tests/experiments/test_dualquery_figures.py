@@ -14,7 +14,7 @@ from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
-from experiments import dualquery_figure_1, dualquery_theory
+from experiments import dualquery_figure_1, dualquery_projection, dualquery_theory
 from experiments import dualquery_figure_2 as figure_2
 from experiments import dualquery_figure_3 as figure_3
 from experiments import dualquery_figure_4 as figure_4
@@ -125,6 +125,15 @@ def test_algorithm_2_promises_what_theorem_4_3_pays_for(invented_data: Data, tmp
     for factor, paid in ((1.001, True), (0.98, False)):
         learning = dualquery_theory.algorithm_2(asked, factor * own["promised"])
         assert (dualquery_theory.cost(learning, asked.records.rows) <= own["epsilon"]) is paid
+
+
+def test_projection_gains_over_noise_and_keeps_its_promise(invented_data: Data, tmp_path: Path) -> None:
+    rows = rows_after_run(dualquery_projection.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    errors = {row["method"]: row for row in rows}
+    squares, noise = errors[dualquery_projection.SQUARES], errors[dualquery_projection.NOISE]
+    assert squares["root_mean_square"] <= squares["promised"]
+    assert squares["mean_error"] < noise["mean_error"]
+    assert 0.99 <= squares["epsilon_spent"] <= 1
 
 
 def test_figure_1_counts_what_there_is(invented_data: Data, tmp_path: Path) -> None:

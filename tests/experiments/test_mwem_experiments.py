@@ -157,11 +157,12 @@ def test_a_probability_that_has_underflowed_counts_as_the_smallest_number() -> N
 def test_figure_1_releases_the_average_of_its_iterates() -> None:
     records = some_records(500, 4)
     workload = marginals(records.domain, 2)
-    last = joint(learned(records, workload, 1.0, 0, updates="once", rounds=1))
-    assert np.array_equal(figure_1(records, workload, 1.0, 0, rounds=1), last)
-    several = figure_1(records, workload, 1.0, 0, rounds=5)
-    assert several.sum() == pytest.approx(1.0)
-    assert not np.allclose(several, joint(learned(records, workload, 1.0, 0, updates="once", rounds=5)))
+    start = joint(uniform(records.domain))
+    assert np.array_equal(figure_1(records, workload, 1.0, 0, rounds=1), start)
+    first = joint(learned(records, workload, 1.0, 0, updates="figure-1", rounds=1))
+    second = figure_1(records, workload, 2.0, 0, rounds=2)  # at the same price a round
+    np.testing.assert_allclose(second, (start + first) / 2)
+    assert not np.allclose(second, start)
 
 
 def test_an_exact_fit_has_the_tables_and_no_more() -> None:

@@ -20,6 +20,7 @@ WITH_LOOKS = (
     "dualquery_figure_2",
     "dualquery_figure_4",
     "dualquery_figure_5",
+    "dualquery_projection",
     "dualquery_theory",
     "learning",
     "mwem_figure_3",

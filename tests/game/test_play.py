@@ -14,7 +14,7 @@ from dualquery.game.data_players import BestResponseDataPlayer, LearningDataPlay
 from dualquery.game.moves import Challenge, Transcript
 from dualquery.game.play import play, played
 from dualquery.game.query_players import (
-    FINE,
+    PARTS,
     BestResponseQueryPlayer,
     LearningQueryPlayer,
     net_weights,
@@ -206,8 +206,8 @@ def test_recalled_draws_fade_by_what_was_replied_since() -> None:
         expected: dict[int, int] = {}
         for then, (query, sign) in list(enumerate(said))[-recall:]:
             gained = sum(answers[:t, query].mean() - answers[i, query] for i in range(then, t))
-            weight = sign * round(FINE * min(1.0, math.exp(0.4 * sign * gained)))
-            faded += abs(weight) < FINE
+            weight = sign * round(PARTS * min(1.0, math.exp(0.4 * sign * gained)))
+            faded += abs(weight) < PARTS
             expected[query] = expected.get(query, 0) + weight
         assert dict(zip(challenge.queries.tolist(), challenge.weights.tolist(), strict=True)) == {
             query: weight for query, weight in expected.items() if weight

@@ -24,13 +24,14 @@ from dualquery.mechanisms.monomials import (
     minimax_or,
     number_of_functions,
 )
-from dualquery.mechanisms.parities import MeasuredParities, SignedRows, shrunk, towards_zero
+from dualquery.mechanisms.parities import shrunk, towards_zero
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import attributes_of_disjunctions, disjunctions, from_spec, from_texts
+from dualquery.queries.signed_rows import MeasuredParities, SignedRows
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items

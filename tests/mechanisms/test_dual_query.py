@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import dualquery
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Challenge
@@ -27,6 +28,7 @@ from dualquery.mechanisms.dual_query.parameters import (
 from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.oracles.clauses import value
+from dualquery.oracles.solvers import Solver
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -368,7 +370,38 @@ def test_the_exact_oracle_plays_too(records):
     workload = random_conjunctions(DOMAIN, 3, 200)
     plan, outcome, _ = play(records, workload, budget(), oracle="exact", rounds=4, samples=20)
     assert outcome.artefact.records.rows == 4
-    assert plan.parameters.oracle == "exact"
+    assert (plan.parameters.oracle, plan.parameters.time_limit) == ("exact", 5.0)
+    plan, outcome, _ = play(records, workload, budget(), oracle="scip", time_limit=2.0, rounds=2, samples=20)
+    assert outcome.artefact.records.rows == 2
+    assert (plan.parameters.oracle, plan.parameters.time_limit) == ("scip", 2.0)
+
+
+def test_a_solver_of_ones_own_is_asked_every_round(records):
+    asked = []
+
+    def respond(clauses, found, seconds):
+        asked.append((value(clauses, found), seconds))
+        return clauses.sizes - 1
+
+    dualquery.register(Solver("last-values", respond))
+    workload = random_conjunctions(DOMAIN, 3, 200)
+    options = {"oracle": "last-values", "time_limit": 20.0, "rounds": 3, "samples": 20}
+    _, outcome, _ = play(records, workload, budget(), **options)
+    assert len(asked) == 3
+    assert all(worth > 0 and seconds == 20.0 for worth, seconds in asked)
+    assert (outcome.artefact.records.to_rows() == DOMAIN.sizes - 1).all()
+    dualquery.register(Solver("last-values", lambda clauses, found, seconds: found - 100))
+    with pytest.raises(DualQueryError, match="'last-values' must give back a record"):
+        play(records, workload, budget(), **options)
+
+
+def test_who_answers_is_checked_by_the_plan():
+    task = Task(random_conjunctions(DOMAIN, 3, 200), 1000, budget())
+    for name in ("nobody", "glop", "not a name"):
+        with pytest.raises(DualQueryError, match=f"--oracle '{name}' is neither search, exact, a registered"):
+            DUAL_QUERY.plan_for(task, {"oracle": name})
+    with pytest.raises(DualQueryError, match="--time-limit is for another --oracle than search"):
+        DUAL_QUERY.plan_for(task, {"time_limit": 20.0})
 
 
 def test_the_prediction_is_of_the_right_size(records):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.privacy.noise import Laplace
+from dualquery.privacy.scores import FINE
 from dualquery.privacy.selection import SLACK
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables
@@ -164,9 +167,66 @@ def test_the_more_budget_the_better(measured: str) -> None:
     assert rich < uniform / 2
 
 
+@pytest.mark.parametrize("neighbours", RELATIONS)
+def test_figure_1_draws_and_measures_as_printed(neighbours: Neighbours) -> None:
+    """exp(ε s / 4T) for a gap of s records, Lap(2T/ε), and no candidate but the workload's own queries."""
+    records, workload = skewed(BINARY), from_spec(BINARY, "marginals:2")
+    spend = budget(1.0, neighbours=neighbours)
+    chosen = parameters_of(Task(workload, records.rows, spend), MwemWishes(rounds=5, updates="figure-1"))
+    assert chosen.asked.size == workload.size
+    assert float(chosen.rate.nats * FINE) == pytest.approx(1 / (4 * 5), rel=1e-6)
+    assert isinstance(chosen.law, Laplace)
+    assert float(chosen.law.scale) == pytest.approx(2 * 5, rel=1e-6)
+    _, ledger = run(records, workload, spend, rounds=5, updates="figure-1")
+    assert len(ledger.events) == 10
+    assert 1 - 1e-9 <= ledger.spent().epsilon <= 1
+
+
+def figure_1(records: Records, workload: Workload, rounds: int) -> np.ndarray:
+    """Figure 1 without privacy, cell by cell: the worst query, its count, one update; answers of avg A_i, i < T."""
+    cells = np.array(list(product(*(range(size) for size in records.domain.sizes))))
+    truth = workload.counts(records)
+    queries = np.stack(
+        [workload.counts(Records.from_rows(records.domain, cell[None])) for cell in cells], axis=1
+    )
+    n, weights, given = records.rows, np.full(len(cells), 1 / len(cells)), []
+    for _ in range(rounds):
+        given.append(queries @ weights)
+        gaps = truth - n * given[-1]
+        q = int(np.argmax(np.abs(gaps)))
+        weights = weights * np.exp(queries[q] * gaps[q] / (2 * n))
+        weights /= weights.sum()
+    return np.mean(given, axis=0)
+
+
+def test_figure_1_with_a_huge_budget_is_figure_1_without_privacy() -> None:
+    records, workload = skewed(MIXED), from_spec(MIXED, "random:2:40 + marginals:1")
+    outcome, _ = run(records, workload, budget(1e5), rounds=12, updates="figure-1")
+    assert outcome.belief is not None
+    np.testing.assert_allclose(outcome.belief.answers(workload), figure_1(records, workload, 12), atol=1e-6)
+
+
+def test_theorem_2_2_stands_on_the_plan_and_holds() -> None:
+    records, workload = skewed(BINARY, 100_000), from_spec(BINARY, "random:3:500")
+    options = {"rounds": 100, "updates": "figure-1"}
+    plan = MWEM.plan_for(Task(workload, records.rows, budget(1.0)), options)
+    promised = 2 * math.sqrt(math.log(256) / 100) + 10 * 100 * math.log(500) / 100_000
+    assert plan.parameters.promised_error == pytest.approx(promised)
+    assert "with probability 0.6 every query is answered within 53,3" in " ".join(plan.notes)
+    for seed in range(3):
+        outcome, _ = run(records, workload, budget(1.0), seed, **options)
+        assert outcome.belief is not None
+        wrong = np.abs(outcome.belief.answers(workload) - workload.fractions(records)).max()
+        assert 0.1 * promised < wrong < promised
+    with pytest.raises(BudgetError, match="pure epsilon"):
+        MWEM.plan_for(Task(workload, 1000, budget(1.0, 1e-6)), options)
+    few = MWEM.plan_for(Task(workload, 1000, budget()), {"rounds": 250, "updates": "figure-1"})
+    assert few.parameters.promised_error is None
+
+
 def test_the_literal_figure_1_is_available_and_poor() -> None:
     records, workload = skewed(BINARY), from_spec(BINARY, "random:3:500")
-    literal, _ = run(records, workload, budget(1.0), iterate="average", updates="once", rounds=8)
+    literal, _ = run(records, workload, budget(1.0), updates="figure-1", rounds=8)
     ours, _ = run(records, workload, budget(1.0), rounds=8)
     uniform = Factored(BINARY, part_cells=1).answers(workload)
     guess = np.abs(uniform - workload.fractions(records)).mean()
@@ -242,6 +302,8 @@ def test_rounds_come_from_public_quantities() -> None:
         ({"part_cells": 1}, QueryError, "allow larger parts"),
         ({"iterate": "best"}, DualQueryError, "--iterate must be one of last, average"),
         ({"updates": "twice"}, DualQueryError, "--updates must be one of"),
+        ({"updates": "figure-1", "start": "noisy"}, DualQueryError, "Figure 1 has --start uniform"),
+        ({"updates": "figure-1", "iterate": "last"}, DualQueryError, "Figure 1 has --iterate average"),
         ({"start": "noisy", "part_cells": 64}, QueryError, "noisy start counts every one of 256 cells"),
         ({"synthetic_rows": 0}, DualQueryError, "at least one row"),
         ({"learning_rate": 0.1}, DualQueryError, "means nothing to the mechanism 'mwem'"),

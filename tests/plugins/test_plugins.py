@@ -187,7 +187,7 @@ def test_a_session_may_register(monkeypatch: pytest.MonkeyPatch) -> None:
     for thing, words in (
         (Mechanism("mwem", "mine", NoWishes, real.plan, real.run), "is a built-in mechanism and stays one"),
         (Mechanism("No Name", "mine", NoWishes, real.plan, real.run), "small letters, digits and hyphens"),
-        ("a text", "a Kind, a Mechanism or a Source can be registered"),
+        ("a text", "a Kind, a Mechanism, a Source or a Solver can be registered"),
     ):
         with pytest.raises(DualQueryError, match=words):
             dualquery.register(thing)

@@ -75,7 +75,7 @@ from tests.privacy.test_statistics import (
 
 UNIVERSE = ("x", "y", "z")
 BOTH = [relation for most in (1, 2) for relation in person_relations(most)]
-MOST_BLOCKS = 700  # of a person; of larger universes K = 2 is tried on some of the blocks
+MOST_BLOCKS = 250  # of a person; of larger universes K = 2 is tried on some of the blocks
 
 
 # ── The relations ───────────────────────────────────────────────────────────────────────────────────────────────

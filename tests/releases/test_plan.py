@@ -40,6 +40,7 @@ EXPECTED = {
     None: Accounting.GAUSSIAN,
     "projection": Accounting.GAUSSIAN,
     "gaussian": Accounting.GAUSSIAN,
+    "least-squares": Accounting.GAUSSIAN,
     "hadamard": Accounting.GAUSSIAN,
     "dualquery": Accounting.ZCDP,
     "mwem": Accounting.ZCDP,

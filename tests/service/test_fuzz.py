@@ -29,7 +29,7 @@ FUZZED = settings(
 )
 
 
-fuzzed = pytest.mark.parametrize("many", [150, pytest.param(1800, marks=pytest.mark.long)])
+fuzzed = pytest.mark.parametrize("many", [60, pytest.param(1800, marks=pytest.mark.long)])
 
 
 @pytest.fixture(scope="module")

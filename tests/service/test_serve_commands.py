@@ -256,11 +256,21 @@ def test_a_service_names_its_test(files: Path, tmp_path: Path, capsys: pytest.Ca
     assert cli.run([*begin, "--test", "sparse"]) == 2
     assert "must be hazard or sparse-vector, got 'sparse'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-    assert cli.run([*begin, "--quiet", "--test", "sparse-vector"]) == 0
+    assert cli.run([*begin, "--test", "sparse-vector", "--epsilon", "0.01"]) == 2
+    assert "can promise nothing of" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert cli.run([*begin, "--test", "sparse-vector"]) == 0
+    words = "of the truth, all of them together with probability 95%"
+    assert words in " ".join(capsys.readouterr().out.split())
     assert 'test = "sparse-vector"' in out.read_text()
+    assert not (tmp_path / "service-release").exists()
+    assert cli.run(["serve", "status", str(out)]) == 0
+    assert words in " ".join(capsys.readouterr().out.split())
     with opened(read_settings(out)) as service:
-        assert service.known("people")["promise"]["test"]["name"] == "sparse-vector"
+        said = service.known("people")["promise"]
+        assert (said["test"]["name"], said["accuracy"]["questions"]) == ("sparse-vector", 2000)
         assert service.online.ask("colour = c0").badge is Badge.NOT_CONTRADICTED
+        assert words in service.online.status().accuracy
 
 
 @pytest.mark.parametrize(

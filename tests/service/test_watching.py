@@ -235,7 +235,7 @@ def test_the_quantum_of_a_new_service_is_measured(make: Make, monkeypatch: pytes
     assert create.quantum_for(1000.0) <= 60
     asked: list[int] = []
 
-    def slow(rule: Any, release: Any, *, rows: int = 1024) -> float:
+    def slow(table: Any, *, rows: int = 1024) -> float:
         asked.append(rows)
         return 0.1
 
@@ -259,7 +259,7 @@ def test_a_rehearsal_takes_every_path(make: Make, monkeypatch: pytest.MonkeyPatc
         table = service.online
         monkeypatch.setattr(OnlineAnswer, "of", staticmethod(noted))
         before = service.journal.head
-        assert 0 < rehearse(table.rule, table.release) < 10
+        assert 0 < rehearse(table) < 10
         assert service.journal.head == before
     assert {Badge.MEASURED, Badge.BOUGHT} <= set(seen)
 

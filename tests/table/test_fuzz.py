@@ -20,7 +20,7 @@ from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import Schema, parse_schema, read_schema, schema_text
 from tests.table.slow_grammar import slow_records
 
-FEW, MANY = 300, 10_000
+FEW, MANY = 100, 10_000
 
 NAMES = ("a", "b", "c")
 OPEN = Domain(

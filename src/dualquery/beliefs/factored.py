@@ -174,11 +174,6 @@ class Factored:
             self._parts[number] = Histogram((number,), (int(self.domain.sizes[number]),))
         return self._parts[number]
 
-    def cells_with(self, members: tuple[int, ...]) -> int:
-        """How many cells a part would have that holds these attributes."""
-        numbers = {int(self.owner[j]) for j in members}
-        return prod(self._parts[p].cells if p in self._parts else int(self.domain.sizes[p]) for p in numbers)
-
     def fitting(self, products: Products) -> NDArray[np.int64]:
         """The queries that could be measured without a part larger than the limit."""
         if prod(self.domain.sizes.tolist()) <= self.part_cells:

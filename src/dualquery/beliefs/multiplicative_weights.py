@@ -14,16 +14,12 @@ entropy KL(B, A) by rate · (m − q(A)) · m − ln E_A exp(rate · (m − q(A)
 which is largest, twice the squared gap, at rate 4. That is the full step. It still moves rare queries
 gently, as noise deserves. Whole tables are scaled to what was measured, cell by cell: A(x) · m_c / A_c
 (iterative proportional fitting), which lowers KL(B, A) by the relative entropy of the two tables.
-
-Raking goes all the way for one query, too, noise and all: inside it and outside, each by its own factor,
-
-    A(x) · m/q(A) where q(x) = 1,      A(x) · (1 − m)/(1 − q(A)) where q(x) = 0.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -39,11 +35,10 @@ TINY = 1e-300  # a probability below this is taken as this, so that no quotient 
 
 
 class StepSize(Enum):
-    """How far one update goes: by a rate, or all the way."""
+    """The rate of one update."""
 
     PAPER = 0.5
     FULL = 4.0
-    RAKE = float("inf")
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,6 @@ class Schedule:
 
 
 ONCE = Schedule(StepSize.PAPER, 0)  # as Figure 1 has it
-RAKED = Schedule(StepSize.RAKE, 0)
 
 
 class Settling(ABC):
@@ -110,35 +104,19 @@ class MultiplicativeWeights(Settling):
         return connected(heard, newest)
 
 
-def linear(losses: Cells) -> Cells:
-    """1 − ηq, the tutorial's factor: Σ_t (q_t(A_t) − q_t(B)) ≤ η T + ln|X| / η for any distribution B."""
-    return 1.0 - losses
-
-
-def exponential(losses: Cells) -> Cells:
-    """exp(−ηq): by Hoeffding's lemma a gap g = q(A) − q(B) lowers KL(B, A) by at least η g − η²/8."""
-    return np.exp(-losses)
-
-
 class ExpertWeights:
-    """Multiplicative weights as in learning from experts: A(x) ∝ A(x) · factor(η q(x))."""
+    """Multiplicative weights as in learning from experts, A(x) ∝ A(x) (1 − η q(x)), with the tutorial's factor:
+    Σ_t (q_t(A_t) − q_t(B)) ≤ η T + ln|X| / η for any distribution B."""
 
-    def __init__(
-        self,
-        distribution: Factored,
-        *,
-        learning_rate: float,
-        factor: Callable[[Cells], Cells] = linear,
-    ) -> None:
+    def __init__(self, distribution: Factored, *, learning_rate: float) -> None:
         self._distribution = distribution
         self._learning_rate = learning_rate
-        self._factor = factor
 
     def hear(self, challenge: TableQuery) -> None:
         """Take in a query that is answered too high."""
         assert challenge.cells is not None, "single queries are losses"
         table = self._distribution.glimpse(challenge.members)
-        factors = self._factor(self._learning_rate * challenge.cells)
+        factors = 1.0 - self._learning_rate * challenge.cells
         self._distribution.multiply(challenge.members, factors, mass=float((table * factors).sum()))
 
     def snapshot(self) -> Factored:
@@ -157,11 +135,7 @@ def update(distribution: Factored, measurement: HeardTable, step: StepSize) -> f
         table = distribution.glimpse(members)
         inside = float((query * table).sum())
         gap = float(value) - inside
-        if step is StepSize.RAKE:
-            inside = min(max(inside, TINY), 1 - 2**-53)
-            factors = query * (float(value) / inside) + (1 - query) * ((1 - float(value)) / (1 - inside))
-        else:
-            factors = np.exp(step.value * gap * query)
+        factors = np.exp(step.value * gap * query)
     distribution.multiply(members, np.asarray(factors), mass=float((table * factors).sum()))
     return abs(gap)
 

@@ -91,6 +91,7 @@ class MeasuredQuestion:
     rows: int  # n, as the public knows it
     variance: Fraction
     threshold: int
+    cell: int = 0  # that the test fired at
 
 
 class WeightedRows:
@@ -146,9 +147,12 @@ class WeightedRows:
             return
         inside = float(target * self._total / mass)
         outside = float((1 - target) * self._total / (self._total - mass))
-        words = self._columns.mask(measured.question.group)
-        chosen = np.unpackbits(words.view(np.uint8), count=self.rows, bitorder="little").astype(np.bool_)
-        self._multiply(np.where(chosen, inside, outside))
+        self._multiply(np.where(self._chosen(measured.question), inside, outside))
+
+    def _chosen(self, question: Question) -> NDArray[np.bool_]:
+        """The rows that a query holds for."""
+        words = self._columns.mask(question.group)
+        return np.unpackbits(words.view(np.uint8), count=self.rows, bitorder="little").astype(np.bool_)
 
     def _hear_table(self, measured: MeasuredQuestion) -> None:
         question = measured.question
@@ -219,3 +223,37 @@ class WeightedRows:
         self._columns = KeptColumns(self._columns.records.with_more(rows))
         self._weights = np.concatenate([self._weights, np.full(len(rows), ONE, np.int64)])
         self._total = int(self._weights.sum())
+
+
+WHOLE = 1 << 52  # the weight of all rows: products with a factor are exact to a unit
+
+
+class WholeUniverse(WeightedRows):
+    """A row for every record that the domain allows, all of the same weight at first: multiplicative weights.
+
+        weight(x) ∝ weight(x) · exp(−η q(x)) where the hypothesis is too high, exp(η q(x)) where it is too low
+
+    By Hoeffding's lemma a gap g between q(D) and the hypothesis lowers KL(D, hypothesis) by η g − η²/8 at least
+    (`interactive.rule.promised`). Of a table q is the cell that the test fired at.
+    """
+
+    def __init__(self, domain: Domain, *, factor: float) -> None:
+        """`factor` is e^−η."""
+        codes = np.indices(domain.sizes.tolist(), np.uint32).reshape(domain.width, -1).T
+        super().__init__(Records.from_rows(domain, codes))
+        self._factor = factor
+        self._weights = np.full(self.rows, WHOLE // self.rows, np.int64)
+        self._total = int(self._weights.sum())
+
+    def hear(self, measured: MeasuredQuestion) -> None:
+        mass = int(self.mass(measured.question)[measured.cell])
+        too_high = measured.noisy[measured.cell] * self._total < measured.rows * mass
+        losing = self._holds(measured.question, measured.cell) == too_high
+        lost = mass if too_high else self._total - mass
+        scale = WHOLE / (self._total - lost + self._factor * lost)
+        self._multiply(np.where(losing, self._factor * scale, scale))
+
+    def _holds(self, question: Question, cell: int) -> NDArray[np.bool_]:
+        if question.is_table:
+            return np.asarray(self._columns.cells(question.group) == cell)  # type: ignore[arg-type]
+        return self._chosen(question)

@@ -12,7 +12,7 @@ from dualquery.cli.audit import audit
 from dualquery.cli.demo import demo
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
-from dualquery.cli.release import degrees, plan, release
+from dualquery.cli.release import degrees, plan, program, release
 from dualquery.cli.released import answer, evaluate, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
@@ -51,6 +51,7 @@ app.add_typer(serve, name="serve")
 app.command()(ask)
 app.command()(demo)
 app.command()(degrees)
+app.command()(program)
 
 
 def _show_version(wanted: bool) -> None:

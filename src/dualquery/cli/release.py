@@ -1,4 +1,4 @@
-"""`dualquery plan`, `dualquery release`, and the degrees that polynomials need (`dualquery degrees`)."""
+"""`dualquery plan`, `release`, the degrees that polynomials need (`degrees`), and integer programs (`program`)."""
 
 from __future__ import annotations
 
@@ -264,6 +264,44 @@ def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
         "notes": whole["notes"],
         "warnings": whole["warnings"],
     }
+
+
+def program(
+    schema: flags.SchemaFlag,
+    queries: flags.QueriesFlag,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file, by habit FILE.mps.")],
+    samples: Annotated[
+        int, typer.Option("--samples", metavar="N", min=1, help="Queries drawn a round (s).")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Which draw.")] = 0,
+) -> None:
+    """Write the integer program of a round of DualQuery, for a solver of your own. **Needs no data.**
+
+    Queries and negations are drawn evenly, as in the first round.
+
+    Example:
+
+    ```
+    dualquery program --schema schema.toml --queries marginals:3 --samples 500 --out round.mps
+    ```
+    """
+    import numpy as np
+
+    from dualquery.errors import ReleaseError
+    from dualquery.game.query_players import net_weights
+    from dualquery.mechanisms.dual_query.game import clauses_of
+    from dualquery.oracles.program import mps
+    from dualquery.privacy.selection import Selected
+    from dualquery.queries.families import from_spec
+    from dualquery.table.schema import read_schema
+
+    workload, rng = from_spec(read_schema(schema).domain, queries), np.random.default_rng(seed)
+    drawn = Selected(rng.integers(0, workload.size, samples), rng.random(samples) < 0.5)
+    written = mps(clauses_of(workload, net_weights(drawn)))
+    try:
+        out.write_text(written, encoding="utf-8")
+    except OSError as error:
+        raise ReleaseError(f"'{out}' cannot be written: {error.strerror}") from None
 
 
 def degrees(

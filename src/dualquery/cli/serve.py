@@ -243,7 +243,10 @@ ToleranceFlag: TypeAlias = Annotated[
 TestFlag: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--test", metavar="NAME", help="How questions are tested: hazard, or the textbook's sparse-vector."
+        "--test",
+        metavar="NAME",
+        help="How questions are tested: hazard; or sparse-vector, online private multiplicative weights without a "
+        "release, which promises an error and needs a small universe.",
     ),
 ]
 
@@ -285,6 +288,7 @@ def init(
     dualquery serve init people.csv --schema schema.toml --epsilon 1 --out service.toml
     dualquery serve init people.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out service.toml \\
         --ledger postgresql://steward@db/privacy
+    dualquery serve init people.csv --schema schema.toml --epsilon 1 --test sparse-vector --out service.toml
     ```
     """
     from dualquery.cli import output
@@ -292,6 +296,7 @@ def init(
 
     with ProgressBars(wanted=not quiet) as progress:
         from dualquery.service.create import begin
+        from dualquery.service.journal import ledger_status
 
         made = begin(
             table,
@@ -319,11 +324,16 @@ def init(
                 "service": str(out),
                 "dataset": made.dataset,
                 "privacy": f"ε = {made.epsilon:g}, δ = {made.delta:g}, neighbours {made.neighbours}",
-                "release": str(made.path(made.release)),
+                **({"release": str(made.path(made.release))} if made.release else {}),
+                **_accuracy(ledger_status(made).accuracy),
                 "ledger": made.ledger,
                 "next": f"dualquery serve token add NAME --service {out}, then dualquery serve {out}",
             }
         )
+
+
+def _accuracy(words: str | None) -> dict[str, str]:
+    return {} if words is None else {"accuracy": words}
 
 
 def run(
@@ -394,6 +404,7 @@ def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: Json
         {
             "dataset": found.dataset,
             "cap": f"ε = {settings.epsilon:g}, δ = {settings.delta:g}, neighbours {settings.neighbours}",
+            **_accuracy(found.accuracy),
             "spent": f"{100 * found.spent / found.cap:.3g}% (the release {100 * found.release / found.cap:.3g}%)",
             "left": f"{100 * found.left / found.cap:.3g}%, {found.fires_left:,} fires",
             "answers given": answers,

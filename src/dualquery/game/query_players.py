@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.errors import BudgetError
 from dualquery.game.moves import Asked, Challenge, Gives, Record, Replied, Takes, Transcript
-from dualquery.privacy.curator import Curator, Surprise, ThresholdLaw
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, SignedErrors
 from dualquery.privacy.selection import Rate, Selected
@@ -71,7 +69,7 @@ class Draws(NamedTuple):
     heard: int
 
 
-FINE = 64  # parts of a draw, where draws of earlier rounds count for less
+PARTS = 64  # parts of a draw, where draws of earlier rounds count for less
 
 
 class LearningQueryPlayer:
@@ -125,12 +123,12 @@ class LearningQueryPlayer:
         return net_weights(queries, weights)
 
     def _today(self, then: Draws) -> NDArray[np.int64]:
-        """What draws count for by now, in parts of `FINE`."""
+        """What draws count for by now, in parts of `PARTS`."""
         now, rounds = self._answers[then.queries], self._heard - then.heard
         gained = rounds * now / max(1, self._heard) - (now - then.answers)
         rate = float(self._rate.nats) * self._public_rows
         fades = np.exp(np.minimum(0, rate * then.signs * gained))
-        return then.signs * np.round(FINE * fades).astype(np.int64)
+        return then.signs * np.round(PARTS * fades).astype(np.int64)
 
     def hear(self, transcript: Transcript[Challenge, Record]) -> NDArray[np.int32]:
         """Take in the replies that are new; how many of all replies satisfy each query."""
@@ -147,65 +145,3 @@ def net_weights(queries: NDArray[np.int64], weights: NDArray[np.int64]) -> Chall
     net = np.bincount(inverse, weights=weights).astype(np.int64)
     kept = net != 0
     return Challenge(found[kept], net[kept])
-
-
-class StreamEnded(Exception):
-    """No question is left: the game is over."""
-
-
-class StreamedQuestion(Protocol[Gives, Takes]):
-    """One question of a stream, and how a reply answers it."""
-
-    def statistic(self) -> Countable:
-        """The count that is asked for."""
-
-    def believed(self, reply: Takes) -> float:
-        """What a reply says, in records."""
-
-    def heard(self, reply: Takes, surprise: Surprise) -> Gives:
-        """What the data player is told of a surprise."""
-
-
-class StreamingQueryPlayer(Generic[Asked, Replied]):
-    """An analyst asks, and only what surprises becomes a challenge. `told` hears every answer, in records.
-
-    Questions come one at a time, each chosen after the last answer. The data player's last reply answers, unless the
-    curator says that it is far off; then the count is measured, the measurement is the answer, and the data player
-    hears it. A round of the game is thus one surprise, however many questions it took.
-    """
-
-    def __init__(
-        self,
-        curator: Curator,
-        stream: Iterator[StreamedQuestion[Asked, Replied]],
-        *,
-        start: Replied,
-        law: ThresholdLaw,
-        noise: Noise,
-        told: Callable[[float, bool], None],
-    ) -> None:
-        self._curator = curator
-        self._stream = stream
-        self._start = start
-        self._law = law
-        self._noise = noise
-        self._told = told
-
-    def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked:
-        reply = transcript.last_reply() if transcript.rounds else self._start
-        for question in self._stream:
-            believed = question.believed(reply)
-            surprise = self._tested(question, round(believed))
-            if surprise is None:
-                self._told(believed, False)
-                continue
-            self._told(float(surprise.noisy[0]), True)
-            return question.heard(reply, surprise)
-        raise StreamEnded
-
-    def _tested(self, question: StreamedQuestion[Asked, Replied], hypothesis: int) -> Surprise | None:
-        """What the curator says; silence where nothing is left to ask with."""
-        try:
-            return self._curator.exceeds(question.statistic(), hypothesis, law=self._law, noise=self._noise)
-        except BudgetError:
-            return None

@@ -187,6 +187,7 @@ class Status:
     tolerances: tuple[float, ...]  # that may be named
     updates: int  # of the hypothesis
     answers: dict[str, int]  # given so far, by badge
+    accuracy: str | None  # of all answers together, as it is promised, in words; None where nothing is
 
     @property
     def fires_left(self) -> int:
@@ -207,11 +208,14 @@ class AnswerBars:
     Replicas of the release say nothing of a hypothesis that has moved since; its curves are what there is.
     """
 
-    def __init__(self, release: Release) -> None:
-        self._predicted = release.certificate.predicted_error
-        self._least = narrowest(release.certificate["records"]["rows"], release.artefact.rows or 1)
+    def __init__(self, release: Release | None) -> None:
+        self._predicted = None if release is None else release.certificate.predicted_error
+        if release is not None:
+            self._least = narrowest(release.certificate["records"]["rows"], release.artefact.rows or 1)
 
     def of(self, question: Question, values: NDArray[np.float64]) -> tuple[float | None, ...]:
+        if self._predicted is None:
+            return (None,) * len(values)
         if not self._predicted.curves.curves:
             mean = self._predicted.mean
             return (None if mean is None else bar_from_mean(mean),) * len(values)
@@ -239,7 +243,7 @@ def refuse_not_private(published: Mapping[str, Release]) -> None:
             )
 
 
-def named(published: Mapping[str, Release], start: Release) -> list[dict[str, Json]]:
+def named(published: Mapping[str, Release], start: Release | None) -> list[dict[str, Json]]:
     """What is published beside a table, each with its own promise, and whether the table's promise covers it.
 
     The release that the table starts from is paid for out of its cap. Any other has a promise of its own, and if it
@@ -248,7 +252,8 @@ def named(published: Mapping[str, Release], start: Release) -> list[dict[str, Js
     found: list[dict[str, Json]] = []
     for name, release in published.items():
         promise = {each: release.certificate["budget"][each] for each in ("epsilon", "delta", "neighbours")}
-        found.append({"name": name, **promise, "covered": release.certificate == start.certificate})
+        covered = start is not None and release.certificate == start.certificate
+        found.append({"name": name, **promise, "covered": covered})
     return found
 
 

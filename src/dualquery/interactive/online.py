@@ -76,7 +76,7 @@ class Online:
         state: State,
         curator: Curator,
         journal: Journal,
-        release: Release,
+        release: Release | None,
         *,
         published: Mapping[str, Release] | None = None,
         certificate: Mapping[str, Json] | None = None,
@@ -100,7 +100,7 @@ class Online:
 
     @property
     def domain(self) -> Domain:
-        return self.release.domain
+        return self._state.reader.domain
 
     @property
     def published(self) -> Mapping[str, Release]:
@@ -182,6 +182,7 @@ class Online:
         not told because something stopped, is measured without another charge.
         """
         _check_note(note)
+        self._refuse_sale()
         question = self._state.reader.read(text)
         variance = variance_of(error, self.rule.rows)
         with self._lock, self._unbroken():
@@ -222,7 +223,14 @@ class Online:
                 return quote_of(self._state, question, test)
         if tolerance is not None:
             raise QueryError("a purchase has an error and no tolerance; name one of them")
+        self._refuse_sale()
         return purchase_quote(self._state, question, error, buyer)
+
+    def _refuse_sale(self) -> None:
+        if self.rule.accuracy is not None:
+            raise BudgetError(
+                "nothing is for sale here: the whole budget stands behind the promise of this table; ask instead"
+            )
 
     @property
     def stopped(self) -> bool:
@@ -247,6 +255,7 @@ class Online:
                 tolerances=rule.tolerances(),
                 updates=state.updates,
                 answers=dict(state.account.answers),
+                accuracy=None if rule.accuracy is None else rule.accuracy.words(),
             )
 
     def certificate(self) -> dict[str, Json]:

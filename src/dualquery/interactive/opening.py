@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from dualquery.beliefs.weighted_rows import WeightedRows
+from dualquery.beliefs.weighted_rows import WeightedRows, WholeUniverse
 from dualquery.counting.counter import Counter
 from dualquery.counting.opening import ColumnCounter, true_digest
 from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
@@ -26,6 +26,7 @@ from dualquery.interactive.journal import (
 )
 from dualquery.interactive.online import Online
 from dualquery.interactive.rule import (
+    PROMISED,
     QUESTIONS,
     SHARE,
     OnlineRule,
@@ -58,6 +59,10 @@ from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.types import Progress, silent
 
+UNKNOWN_ROWS = (
+    "the number of records is private between these neighbours, and no release measures it; say how many there are "
+    "about, by records= or --records"
+)
 ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 
 
@@ -87,8 +92,9 @@ def online(
     All that is ever told together keeps the `budget` (by renyi accounting). Without `release` one is made
     with a share of the budget; an earlier release of the table is taken as it is, and what it cost counts.
     `tolerance` is how far off, as a fraction of the table, an answer may be before it should be noticed; without it,
-    what a fire of 1% of the budget can notice. `test` is how questions are tested: by the "hazard" test, or by the
-    textbook's "sparse-vector", which costs several times as much.
+    what a fire of 1% of the budget can notice. `test` is how questions are tested: by the "hazard" test; or by the
+    textbook's "sparse-vector" from a uniform start, without a release: online private multiplicative weights, which
+    promises how far off all of so many `questions` can be, for universes that can be held (`status().accuracy`).
 
     `journal` keeps what happened; without it, for the life of the process. A journal that has entries goes on from
     them, with the release that it began with, and with the same records unless `table_changed`: what is told of the
@@ -96,7 +102,8 @@ def online(
     while it is asked, and so do the bit columns that questions need.
     """
     public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
-    first = share if release is None else None
+    released = starts_from_release(test, given=release is not None)
+    first = share if released and release is None else None
     check_wishes(budget, share=first, questions=questions, tolerance=tolerance, test=test)
     private, others = seed is None and (release is None or release.certificate.private), published or {}
     if private:
@@ -104,7 +111,7 @@ def online(
     kept = MemoryJournal() if journal is None else journal
     entries = list(kept.entries())
     counter = counting(table, public, budget.neighbours, memory, silent if progress is None else progress)
-    if release is None:
+    if released and release is None:
         if entries:
             raise LedgerError("this journal goes on from a release; give the release that it began with")
         release = first_release(
@@ -112,21 +119,27 @@ def online(
             journal=kept, seed=seed, progress=progress,
         )  # fmt: skip
         entries = list(kept.entries())
-    if release.records is None or release.domain != public.domain:
+    if release is not None and (release.records is None or release.domain != public.domain):
         raise DualQueryError("the release must consist of records with the schema of the table; make another")
     rows = shared_rows(counter, budget.neighbours)  # n as the public knows it
-    if rows is None:
-        rows = int(release.certificate["records"]["rows"]) if records is None else records
-    rule = OnlineRule.of(budget, rows=rows, questions=questions, tolerance=tolerance, test=test)
+    if rows is None and records is None:
+        if release is None:
+            raise BudgetError(UNKNOWN_ROWS)
+        rows = int(release.certificate["records"]["rows"])
+    rule = OnlineRule.of(
+        budget, rows=rows or records or 0, questions=questions, tolerance=tolerance, test=test,
+        domain=public.domain,
+    )  # fmt: skip
     fixed = _fixed(counter, entries, changed=table_changed)
-    state = State(rule, WeightedRows(release.records), QuestionReader(public.domain))
+    state = State(rule, hypothesis_of(rule, release, public.domain), QuestionReader(public.domain))
     opened = _opened(state, release, entries)
     _replay(state, kept, entries, opened, fixed)
     rule.test.prepare()
     beside = named(others, release)
+    earlier = () if release is None else release.certificate["warnings"]
     warnings = [
-        *warnings_of(budget, rows, public, seed=seed),
-        *(f"of the release that it starts from: {each}" for each in release.certificate["warnings"]),
+        *warnings_of(budget, rule.rows, public, seed=seed),
+        *(f"of the release that it starts from: {each}" for each in earlier),
     ]
     certificate: dict[str, Json] = {
         "promise": budget.words() + words_of(beside),
@@ -135,7 +148,7 @@ def online(
         "neighbours": str(budget.neighbours),
         "order": rule.order,
         "cap": rule.cap,
-        "rows": rows,
+        "rows": rule.rows,
         "release": opened.release,
         "release_units": opened.units,
         "test": {
@@ -145,13 +158,37 @@ def online(
         },
         "measurement_rho": str(rule.measurement),
         "price": rule.price,
-        "private": private and release.certificate.private,
+        "accuracy": None
+        if rule.accuracy is None
+        else {**vars(rule.accuracy), "words": rule.accuracy.words()},
+        "private": private and (release is None or release.certificate.private),
         "published": [*beside],
         "warnings": [*warnings],
         "digest": hashlib.sha256(repr(opened).encode()).hexdigest(),
     }
     curator = Curator(ColumnCounter(counter), state.ledger, entropy_from(seed))
     return Online(state, curator, kept, release, published=others, certificate=certificate)
+
+
+def starts_from_release(test: str, *, given: bool) -> bool:
+    """Whether this test asks of a hypothesis that began as a release; refuse one that is given to another."""
+    if test != PROMISED:
+        return True
+    if given:
+        raise BudgetError(
+            "online private multiplicative weights starts from a uniform hypothesis, which its promise is about; "
+            "leave the release out, or take the hazard test"
+        )
+    return False
+
+
+def hypothesis_of(rule: OnlineRule, release: Release | None, domain: Domain) -> WeightedRows:
+    """What is believed before the first question."""
+    if rule.accuracy is not None:
+        return WholeUniverse(domain, factor=rule.accuracy.factor)
+    assert release is not None
+    assert release.records is not None, "a hypothesis starts from records"
+    return WeightedRows(release.records)
 
 
 @for_callers
@@ -232,15 +269,15 @@ def _default_workload(domain: Domain) -> Workload:
     return marginals(domain, 1)
 
 
-def _opened(state: State, release: Release, entries: Sequence[JournalEntry]) -> Opened:
+def _opened(state: State, release: Release | None, entries: Sequence[JournalEntry]) -> Opened:
     """What this opening says; a journal that began with something else is refused by whoever compares."""
     rule = state.rule
-    cost = _release_units(_budget_on(release, rule.budget), rule.order)
+    cost = 0 if release is None else _release_units(_budget_on(release, rule.budget), rule.order)
     planned = sum(entry.units for entry in entries if isinstance(entry, Planned))
     if 0 < planned < cost:
         raise LedgerError("the journal has paid for a smaller release than this one")
     digest = Digest()
-    digest.add_domain(release.domain)
+    digest.add_domain(state.reader.domain)
     return Opened(
         format=FORMAT,
         domain=digest.hexdigest(),
@@ -288,7 +325,7 @@ def _replay(
     else:
         added.append(Reopened())
         # The threshold of an epoch is forgotten (`journal.Burned`), or a test may be open (`journal.Rested`).
-        lost = state.account.tested and state.rule.test_name == "sparse-vector"
+        lost = state.account.tested and state.rule.test_name == PROMISED
         if state.open_slot is not None and (lost or state.account.serving):
             state.open_slot.close()
             added.append(Burned(state.account.slot))

@@ -4,12 +4,14 @@
     a fire      at most 1% of the cap for the test and 1% for the measurement after it, σ² = Δ²/(2 · 1% of ρ)
     bound τ     the larger of the owner's tolerance and what such a test can guarantee
     test        θ = ln(2k)/ε and ε = (ln 2k + ln ln 20)/(τ − ½): one false fire in k questions, and a
-                hypothesis that is off by more than τ stays unnoticed with probability 5% at the most; or
-                the textbook's sparse vector, an epoch for a fire: ε = 6 (ln 2k + ln 40)/(τ − ½)
+                hypothesis that is off by more than τ stays unnoticed with probability 5% at the most
     table       of c cells: θ + ln(c)/ε, so that all of its cells together fire falsely as often as one question
 
 With a tolerance of the owner above what 1% buys, tests are cheaper and fires are more. Who asks may name a tolerance:
 θ is then one of a few multiples, at the same ε and so at the same price.
+
+*Online private multiplicative weights* is the other rule (`promised`): no release, a hypothesis over all records that
+the schema allows, the textbook's sparse vector as the test, and all of the budget for B updates. It keeps a promise.
 
 What follows from the journal by that rule is the `State`; what a question would cost follows from the state, and
 nobody looks at data for it.
@@ -22,6 +24,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -43,21 +46,35 @@ from dualquery.interactive.journal import (
     Prepaid,
 )
 from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, rho_units_of, units
+from dualquery.privacy.conversion import (
+    UNITS,
+    best_order,
+    epsilon_of,
+    exp_minus,
+    renyi_cap,
+    rho_units_of,
+    units,
+)
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector
+from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.question import Question, QuestionReader
+from dualquery.table.domain import Domain
 
 Test: TypeAlias = HazardTest | SparseVector
 TESTS: dict[str, type[Test]] = {"hazard": HazardTest, "sparse-vector": SparseVector}
+PROMISED = "sparse-vector"  # the test of online private multiplicative weights
 SHARE = Fraction(9, 10)  # of the cap, for the release
 EACH = Fraction(1, 100)  # of the cap, for a test that fires, and for what is measured then
 QUESTIONS = 2000
 BETA = 1 - CONFIDENCE
 MENU = (Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2), Fraction(3), Fraction(5))
 LEAST_ERROR, MOST_ERROR = 1e-12, 0.5  # of a purchase: a smaller one costs more than any budget has
+MOST_UNIVERSE = 1 << 22  # records that a promised hypothesis weighs
+WHOLE_WEIGHTS = 0.001  # what rounding to whole weights may add to a relative entropy, by far
+ROUNDED = 2  # records: hypothesis, count and threshold are whole numbers
 LEAST_BOUND, MOST_BOUND = 3, 20_000  # records; a larger one would need a table that takes minutes to make
 
 
@@ -69,6 +86,34 @@ def of_questions(budget: Budget) -> Budget:
 
 
 @dataclass(frozen=True)
+class Accuracy:
+    """Of online private multiplicative weights: but for a chance of β each of k questions is answered within α."""
+
+    error: float  # α, a fraction of the table
+    failure: float  # β
+    updates: int  # B: the hypothesis is never wrong by more than α/2 more often
+    questions: int  # k; each cell of a table counts
+    universe: int  # |X|: the records that the schema allows
+
+    @property
+    def factor(self) -> float:
+        """e^−η, η = 2α, the same on any machine."""
+        return exp_minus(2 * Fraction(self.error), 64)[0] / 2.0**64
+
+    @staticmethod
+    def said(rule: str) -> str | None:
+        """In words, of a rule as the journal has it (`OnlineRule.to_json`)."""
+        found = json.loads(rule).get("accuracy")
+        return None if found is None else Accuracy(**found).words()
+
+    def words(self) -> str:
+        return (
+            f"each of {self.questions:,} answers is within {rounded_up(self.error)} of the truth, all of them "
+            f"together with probability {1 - self.failure:.0%}, after at most {self.updates:,} updates"
+        )
+
+
+@dataclass(frozen=True)
 class OnlineRule:
     """Everything that a question goes by. Public, and fixed when the table is opened."""
 
@@ -77,6 +122,7 @@ class OnlineRule:
     questions: int
     test: Test  # of a single question, where no tolerance is named
     measurement: Fraction  # ρ of what follows a fire
+    accuracy: Accuracy | None = None
 
     @staticmethod
     def of(
@@ -86,24 +132,18 @@ class OnlineRule:
         questions: int = QUESTIONS,
         tolerance: float | None = None,
         test: str = "hazard",
+        domain: Domain | None = None,
     ) -> OnlineRule:
-        if test not in TESTS:
-            raise BudgetError(f"the test of questions must be {' or '.join(TESTS)}, got '{test}'")
-        if budget.accounting is not Accounting.RENYI:
-            raise BudgetError(
-                f"questions one at a time are paid for by renyi accounting, not by {budget.accounting.value}; "
-                "make the budget with Accounting.RENYI"
-            )
-        if tolerance is not None and not 0 < tolerance <= 1:
-            raise BudgetError(f"a tolerance is a fraction between 0 and 1, got {tolerance:g}")
-        if questions < 1:
-            raise BudgetError("the expected number of questions is at least 1")
+        """The rule of a test; of a `PROMISED` one for a domain, over which its hypothesis is held."""
+        check_wishes(budget, share=None, questions=questions, tolerance=tolerance, test=test)
+        if test == PROMISED:
+            assert domain is not None, "a promise is about a universe"
+            return promised(budget, rows=rows, questions=questions, tolerance=tolerance, domain=domain)
         order, moved = order_of(budget), budget.neighbours.largest(alone=1, apart=1)
         share = Fraction(cap_of(budget)) * EACH
 
-        def of_bound(bound: int) -> Test:
-            kind = TESTS[test]
-            return kind.for_bound(bound, beta=BETA, questions=questions, order=order, sensitivity=moved)
+        def of_bound(bound: int) -> HazardTest:
+            return HazardTest.for_bound(bound, beta=BETA, questions=questions, order=order, sensitivity=moved)
 
         wanted = 0 if tolerance is None else math.floor(tolerance * rows)
         bound = min(max(_least(of_bound, share, order), wanted), MOST_BOUND)
@@ -143,10 +183,10 @@ class OnlineRule:
     def test_of(self, question: Question, tolerance: float | None) -> Test:
         """The test of a question: of all on the menu the one of the largest threshold within the tolerance."""
         if tolerance is None:
-            return menu(self.test, question.cells)[MENU.index(Fraction(1))]
-        within = [test for test in menu(self.test, question.cells) if self.bound(test) <= tolerance]
+            return self.usual(question.cells)
+        within = [test for test in self.menu(question.cells) if self.bound(test) <= tolerance]
         if not (within and 0 < tolerance <= 1):
-            least = self.bound(menu(self.test, question.cells)[0])
+            least = self.bound(self.menu(question.cells)[0])
             raise QueryError(
                 f"a tolerance of this question lies between {rounded_up(least)} and 1; buy the answer at a precision "
                 "instead, or leave the tolerance out"
@@ -155,10 +195,20 @@ class OnlineRule:
 
     def menus(self, cells: Iterable[int]) -> Iterator[Test]:
         """Tests to be asked for: all of single questions, and the usual one of tables of so many cells."""
-        single = [test for test in menu(self.test, 1) if self.bound(test) <= 1]
+        single = [test for test in self.menu(1) if self.bound(test) <= 1]
         yield from sorted(single, key=lambda test: test != self.test)  # the usual one first
-        for each in cells:
-            yield menu(self.test, each)[MENU.index(Fraction(1))]
+        yield from map(self.usual, cells)
+
+    def menu(self, cells: int) -> tuple[Test, ...]:
+        """What may be asked for of a question of so many cells, by the price of one test: rising thresholds.
+
+        A promise holds at one threshold, and its cells are questions.
+        """
+        return (self.test,) if self.accuracy else _menu(self.test, cells)
+
+    def usual(self, cells: int) -> Test:
+        """Of the menu: where nobody names a tolerance."""
+        return self.test if self.accuracy else _menu(self.test, cells)[MENU.index(Fraction(1))]
 
     def bound(self, test: Test) -> float:
         """What a silent test guarantees, as a fraction of the table."""
@@ -175,11 +225,13 @@ class OnlineRule:
 
     def tolerances(self, cells: int = 1) -> tuple[float, ...]:
         """The bounds on the menu of a question of so many cells."""
-        return tuple(self.bound(test) for test in menu(self.test, cells))
+        return tuple(self.bound(test) for test in self.menu(cells))
 
     def to_json(self) -> str:
         """The rule as the journal writes it. The hazard test has no name there: once it was the only one."""
-        named = {} if self.test_name == "hazard" else {"test": self.test_name}
+        named: dict[str, object] = {} if self.test_name == "hazard" else {"test": self.test_name}
+        if self.accuracy is not None:
+            named["accuracy"] = vars(self.accuracy)
         return json.dumps(
             {
                 **named,
@@ -197,8 +249,7 @@ class OnlineRule:
 
 
 @lru_cache(maxsize=1024)
-def menu(test: Test, cells: int) -> tuple[Test, ...]:
-    """What may be asked for of a question of so many cells, by the price of one test: rising thresholds."""
+def _menu(test: Test, cells: int) -> tuple[Test, ...]:
     more = math.ceil(math.log(cells) / test.sharpness)
     return tuple(replace(test, threshold=math.ceil(test.threshold * each) + more) for each in MENU)
 
@@ -228,9 +279,77 @@ def check_wishes(
     budget: Budget, *, share: float | None, questions: int, tolerance: float | None, test: str
 ) -> None:
     """Refuse what no rule can be made of, before a release is paid for. Without a share, none is made."""
-    OnlineRule.of(budget, rows=1, questions=questions, tolerance=tolerance, test=test)
+    if test not in TESTS:
+        raise BudgetError(f"the test of questions must be {' or '.join(TESTS)}, got '{test}'")
+    if budget.accounting is not Accounting.RENYI:
+        raise BudgetError(
+            f"questions one at a time are paid for by renyi accounting, not by {budget.accounting.value}; "
+            "make the budget with Accounting.RENYI"
+        )
+    if tolerance is not None and not 0 < tolerance <= 1:
+        raise BudgetError(f"a tolerance is a fraction between 0 and 1, got {tolerance:g}")
+    if questions < 1:
+        raise BudgetError("the expected number of questions is at least 1")
     if share is not None:
         budget_of_release(budget, decimal(share))
+
+
+def promised(
+    budget: Budget, *, rows: int, questions: int, tolerance: float | None, domain: Domain
+) -> OnlineRule:
+    """The rule of online private multiplicative weights, at the smallest α that it can promise.
+
+        D₁ uniform.  FOR each question q:   IF |q(D_t) − q(D)| ≤ α  THEN answer q(D_t)
+                                            ELSE answer q(D) with noise,  D_{t+1} ∝ D_t exp(∓η q)
+
+    (Hardt and Rothblum 2010; Ullman's tutorial.) Let both noises of every test stay below αn/4, and that of every
+    measurement below αn/2, but for a chance of β.
+
+        a test      fires at ¾αn: silent means a gap of at most αn, a fire means a gap of at least αn/2
+        its side    the measurement has the sign of the gap, and is itself within αn
+        a step      with η = 2α lowers KL(D, D_t) by at least η·α/2 − η²/8 = α²/2 (Hoeffding's lemma)
+        so          KL(D, uniform) ≤ ln|X| allows for B = 2 ln|X|/α² fires, and every answer is within α
+        budget      each epoch with its measurement costs a B-th of the cap, nine tenths of it the epoch
+
+    A larger tolerance of the owner is promised instead. The textbook's step 1 − ηq would need 16 ln|X|/α² updates.
+    """
+    universe = math.prod(domain.sizes.tolist())
+    if universe > MOST_UNIVERSE:
+        raise BudgetError(
+            f"the sparse vector's hypothesis has a weight for each of the {Decimal(universe):,.3g} records that the "
+            f"schema allows, and {MOST_UNIVERSE:,} is the most; leave columns out of the schema, or take the hazard "
+            "test"
+        )
+    order, cap, neighbours = order_of(budget), cap_of(budget), budget.neighbours
+    moved, in_table = neighbours.largest(alone=1, apart=1), neighbours.sensitivity(ONE_CELL).l2_squared
+    found = None
+    for step in range(1, 900):
+        alpha = max(0.99**step, tolerance or 0.0)
+        updates = math.ceil(2 * (math.log(universe) + WHOLE_WEIGHTS) / alpha**2)
+        pays = [math.floor(part * cap / updates) - 1 for part in (Fraction(9, 10), Fraction(1, 10))]
+        if min(pays) < 1:
+            break
+        # The ledger has whole units: an epoch is ε²/2, and floats are rounded down.
+        epsilon = Fraction(math.floor(math.sqrt(2 * pays[0] / (order * UNITS)) * 10**9 * (1 - 1e-12)), 10**9)
+        measurement = Fraction(pays[1], UNITS * order)
+        if not epsilon:
+            break
+        chances = (2, 4 * min(updates, questions) / BETA), (4, 4 * questions / BETA)
+        quiet = sum(math.ceil(scale * moved / float(epsilon) * math.log(odds)) for scale, odds in chances)
+        noise = Gaussian(in_table / (2 * measurement)).size_within(1 - BETA / (2 * questions)) + 1
+        if quiet + ROUNDED > alpha * rows / 4 or noise + ROUNDED > alpha * rows / 2:
+            break
+        accuracy = Accuracy(alpha, round(BETA, 9), updates, questions, universe)
+        test = SparseVector(epsilon, math.floor(3 / 4 * alpha * rows), moved)
+        found = OnlineRule(budget, rows, questions, test, measurement, accuracy)
+        if alpha == tolerance:
+            break
+    if found is None:
+        raise BudgetError(
+            f"the sparse vector can promise nothing of {rows:,} records, {universe:,} values and this budget: use a "
+            "larger epsilon, fewer questions or the hazard test"
+        )
+    return found
 
 
 def variance_of(error: float, rows: int) -> Fraction:
@@ -242,7 +361,7 @@ def variance_of(error: float, rows: int) -> Fraction:
     return (decimal(error) * rows) ** 2
 
 
-def _least(test_of_bound: Callable[[int], Test], share: Fraction, order: int) -> int:
+def _least(test_of_bound: Callable[[int], HazardTest], share: Fraction, order: int) -> int:
     """The smallest bound, in records, whose test costs at most a share of the cap."""
 
     def affordable(bound: int) -> bool:
@@ -369,21 +488,22 @@ class State:
                 self._keep_tested(_digest(entry.question), entry.bound)
         elif isinstance(entry, Fired):
             question = self.reader.read(entry.question)
-            self._hear(question, Known(entry.noisy, self.rule.noise(question).variance, Badge.MEASURED))
+            known = Known(entry.noisy, self.rule.noise(question).variance, Badge.MEASURED)
+            self._hear(question, known, entry.cell)
         elif isinstance(entry, Charged):
             self._charged[entry.purchase] = entry
         elif isinstance(entry, Bought):
             variance = Fraction(self._charged.pop(entry.purchase).variance)
-            self._hear(self.reader.read(entry.question), Known(entry.noisy, variance, Badge.BOUGHT))
+            self._hear(self.reader.read(entry.question), Known(entry.noisy, variance, Badge.BOUGHT), 0)
 
-    def _hear(self, question: Question, known: Known) -> None:
+    def _hear(self, question: Question, known: Known, cell: int) -> None:
         """The hypothesis moves, and the more precise answer to the question is kept."""
         before = self.known.get(question.text)
         if before is None or known.variance <= before.variance:
             self.known[question.text] = known
         self.hypothesis.hear(
             MeasuredQuestion(
-                question, known.noisy, self.rule.rows, known.variance, threshold=self.rule.test.threshold
+                question, known.noisy, self.rule.rows, known.variance, self.rule.test.threshold, cell
             )
         )
         self.updates += 1

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.group import Group
+from dualquery.queries.conjunctions import Parities
+from dualquery.queries.group import NONE, Group
+from dualquery.queries.signed_rows import SignedRows
+from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
@@ -95,21 +98,54 @@ class BareAnswers:
         return {text: i for i, text in enumerate(self.texts)}
 
     def fractions(self, group: Group) -> Fractions:
-        return self.values[self._places_of(group)]
+        return self._found(group)[0]
 
     def bars(self, group: Group) -> Fractions:
         """How far off each answer may be, from the noise that it was given (`error_bars.LEVEL`)."""
-        return self.half_widths[self._places_of(group)]
+        return self._found(group)[1]
 
-    def _places_of(self, group: Group) -> NDArray[np.int64]:
+    def _found(self, group: Group) -> tuple[Fractions, Fractions]:
         texts = group.texts(np.arange(group.size, dtype=np.int64))
-        places = [self._places.get(text) for text in texts]
-        if None in places:
+        if set(texts) <= self._places.keys():
+            return self._at(texts)
+        found = self._from_parities(group)
+        if found is None:
+            missing = next(text for text in texts if text not in self._places)
             raise QueryError(
-                f"this release holds answers and no records, and '{texts[places.index(None)]}' is not among its "
+                f"this release holds answers and no records, and '{missing}' is not among its "
                 "queries; release with a mechanism that makes synthetic records"
             )
-        return np.array(places, np.int64)
+        return found
+
+    def _at(self, texts: Sequence[str]) -> tuple[Fractions, Fractions]:
+        places = [self._places[text] for text in texts]
+        return self.values[places], self.half_widths[places]
+
+    def _from_parities(self, group: Group) -> tuple[Fractions, Fractions] | None:
+        """Products over binary attributes, where the parities of all their subsets are there (`queries.signed_rows`).
+
+        A bar is the sum of theirs, each times twice the absolute value of its coefficient: parities range over 2.
+        """
+        try:
+            signed = SignedRows.of(Workload(group.domain, (group,), "asked"))
+        except QueryError:
+            return None
+        if signed.parity.any():
+            return None
+        total, off = np.ones(group.size), np.zeros(group.size)
+        for order in range(1, signed.order + 1):
+            for columns in combinations(range(signed.order), order):
+                mine = signed.attributes[:, columns]
+                rows = np.flatnonzero((mine != NONE).all(axis=1))
+                sets = Parities(group.domain, np.sort(mine[rows], axis=1).astype(np.int32))
+                texts = sets.texts(np.arange(len(rows)))
+                if not set(texts) <= self._places.keys():
+                    return None
+                even, bars = self._at(texts)
+                total[rows] += signed.signs[rows][:, columns].prod(axis=1) * (2 * even - 1)
+                off[rows] += 2 * bars
+        scale = 2.0 ** (signed.attributes != NONE).sum(axis=1)
+        return np.clip(signed.offset + signed.slope * total / scale, 0.0, 1.0), off / scale
 
     def to_arrow(self) -> pa.Table:
         columns = {"answer": self.values, "bar": self.half_widths}

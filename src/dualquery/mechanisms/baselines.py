@@ -48,7 +48,7 @@ from dualquery.queries.derived import Balance, GroupBalances, Multiplied, number
 from dualquery.queries.group import Group
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.types import Progress
+from dualquery.types import Fractions, Progress
 
 HADAMARD_PASSES = 100  # gentle ones, at most
 LEAST_GAIN = 0.05  # of a pass: by how much of the noise the mean gap must shrink
@@ -257,7 +257,8 @@ def _independent_parameters(name: str, task: Task) -> IndependentParameters:
     )
 
 
-def _plan(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentParameters]:
+def independent_plan(name: str, task: Task, wanted: NoWishes | None = None) -> Plan[IndependentParameters]:
+    """The plan of `laplace` or `gaussian`."""
     chosen = _independent_parameters(name, task)
     law, groups = chosen.law, task.workload.groups
     scales = [chosen.per_record(group, half) for group, half in zip(groups, chosen.balanced, strict=True)]
@@ -283,10 +284,8 @@ def _plan(name: str, task: Task, wanted: NoWishes) -> Plan[IndependentParameters
     )
 
 
-def _run(
-    plan: Plan[IndependentParameters], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
-    task, chosen = plan.task, plan.parameters
+def noisy_answers(task: Task, chosen: IndependentParameters, curator: Curator) -> tuple[Fractions, Fractions]:
+    """Every query with noise of its own, which may take it below 0 and above 1; and how far off each may be."""
     noisy = list(measured_at_once(curator, list(chosen.asked), chosen.law))
     times = chosen.rows_times * chosen.times
     again = float(noisy[-1][0]) / times if times else None
@@ -297,18 +296,27 @@ def _run(
     for group, half, part in zip(task.workload.groups, chosen.balanced, noisy, strict=False):
         scale = chosen.per_record(group, half)
         offset = 0.5 if half else 0.0
-        values = np.clip(offset + part / (scale * rows), 0.0, 1.0)
+        values = offset + part / (scale * rows)
         answers.append(values)
         # Of the count, and of the number that it is divided by.
-        bars.append(np.hypot(size / scale, np.abs(values - offset) * rows_bar) / rows)
+        off = np.abs(np.clip(values, 0.0, 1.0) - offset)
+        bars.append(np.hypot(size / scale, off * rows_bar) / rows)
+    return np.concatenate(answers), np.concatenate(bars)
+
+
+def _run(
+    plan: Plan[IndependentParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    task = plan.task
+    answers, bars = noisy_answers(task, plan.parameters, curator)
     progress("writing out the queries", 0, task.workload.size)
-    outcome = answers_only(task.workload, np.concatenate(answers), np.concatenate(bars))
+    outcome = answers_only(task.workload, answers, bars)
     progress("writing out the queries", task.workload.size, task.workload.size)
     return outcome
 
 
 def _independent(name: str, words: str, *paid_by: Accounting) -> Mechanism[NoWishes, IndependentParameters]:
-    return Mechanism(name, words, NoWishes, partial(_plan, name), _run, paid_by, plays=None)
+    return Mechanism(name, words, NoWishes, partial(independent_plan, name), _run, paid_by, plays=None)
 
 
 INDEPENDENT_LAPLACE = _independent(

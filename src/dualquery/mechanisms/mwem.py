@@ -1,18 +1,26 @@
 """MWEM: the query player best-responds, the data player learns (Hardt, Ligett, McSherry 2012, Figure 1).
 
 Each round the exponential mechanism finds a query (or a whole table) that the distribution gets wrong, it is
-measured with noise, and multiplicative weights take the measurement in. Figure 1 is `--iterate average
---updates once`; the defaults are the paper's own improvements, the last iterate and repeated updates. Pure ε
-pays with Laplace noise, ρ with Gaussian noise and bounded range, by the same code.
+measured with noise, and multiplicative weights take the measurement in. The defaults are the paper's own
+improvements, the last iterate and repeated updates. Pure ε pays with Laplace noise, ρ with Gaussian noise and bounded
+range, by the same code.
+
+`--updates figure-1` is Figure 1 word for word, for pure ε: of the queries of the workload alone one is drawn with
+probability ∝ exp(ε |q(A) − q(B)| / 4T), its count gets Laplace noise of scale 2T/ε, each measurement is heard once,
+and the average of A₀ … A_{T−1} is released. Theorem 2.2 speaks of it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.histogram import MOST_CELLS, check_cells
@@ -23,12 +31,13 @@ from dualquery.beliefs.multiplicative_weights import (
     StepSize,
     nearest_probabilities,
 )
-from dualquery.errors import QueryError
-from dualquery.mechanisms.mechanism import Plan, Step, Task, choice, hidden
+from dualquery.errors import BudgetError, DualQueryError, QueryError
+from dualquery.mechanisms.mechanism import Outcome, Plan, Step, Task, choice, hidden
 from dualquery.mechanisms.outcomes import Iterate, released_iterate, synthetic_rows
 from dualquery.mechanisms.rounds import (
     HALF,
     Asked,
+    AskedAsPrinted,
     AskedTables,
     MeasuredRounds,
     QuestionKind,
@@ -43,6 +52,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
 from dualquery.queries.tables import Tables
+from dualquery.types import Progress
 
 PASSES = 10  # over all measurements a round; they often agree before that
 SELECTION_SHARE = Fraction(3, 5)  # of a round's budget, where parities are measured
@@ -57,6 +67,7 @@ class Updates(Enum):
 
     REPEATED = "repeated"
     ONCE = "once"
+    FIGURE_1 = "figure-1"  # once, and all else as printed
 
 
 class Start(Enum):
@@ -76,6 +87,7 @@ class MwemParameters(MeasuredRounds):
     measured: QuestionKind
     part_cells: int
     synthetic_rows: int
+    promised_error: float | None  # by Theorem 2.2, of Figure 1
     start_noise: Noise | None = hidden()
 
 
@@ -108,10 +120,12 @@ def selection_share(kind: QuestionKind, updates: Updates) -> Fraction:
 
 def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
     """Every choice of a run."""
+    updates = choice(Updates, wanted.updates, Updates.REPEATED, "--updates")
+    printed = updates is Updates.FIGURE_1
+    wanted = _as_printed(task, wanted) if printed else wanted
     kind = choice(QuestionKind, wanted.measured, usual_kind(task.workload), "--measured")
     start = choice(Start, wanted.start, Start.UNIFORM, "--start")
-    updates = choice(Updates, wanted.updates, Updates.REPEATED, "--updates")
-    asked = asked_of(task.workload, kind, task.rows)
+    asked = AskedAsPrinted(task.workload, task.rows) if printed else asked_of(task.workload, kind, task.rows)
     part_cells = _part_cells(wanted, task, asked)
     start_noise = _start_noise(task, part_cells) if start is Start.NOISY else None
     share = Fraction(1) if start_noise is None else 1 - START_SHARE
@@ -130,8 +144,39 @@ def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
         measured=kind,
         part_cells=part_cells,
         synthetic_rows=synthetic_rows(task, wanted.synthetic_rows),
+        promised_error=promised_error(task, game.rounds) if printed and _whole(task, part_cells) else None,
         start_noise=start_noise,
     )
+
+
+def _as_printed(task: Task, wanted: MwemWishes) -> MwemWishes:
+    """The wishes that Figure 1 fixes; others are refused."""
+    fixed: dict[str, Any] = {"iterate": "average", "start": "uniform", "measured": "queries"}
+    for name, value in fixed.items():
+        if getattr(wanted, name) not in (None, value):
+            raise DualQueryError(f"Figure 1 has --{name} {value}; leave out --{name}, or --updates figure-1")
+    if task.budget.accounting is not Accounting.PURE:
+        raise BudgetError("Figure 1 is paid for by pure epsilon; add --accounting pure and leave out --delta")
+    return replace(wanted, **fixed)
+
+
+def promised_error(task: Task, rounds: int) -> float | None:
+    """Theorem 2.2: 2 √(ln|X|/T) + 10 K T ln|Q| / (ε n), with probability 1 − 2T/|Q|; None where that is none.
+
+    A step towards q(B) + ν lowers KL(B, A) by at least (g² − ν²)/4, g the gap, so that the mean gap is at most
+    2 √(ln|X|/T) + max |ν|. ν is 2T ln|Q|/ε at most, and each draw misses the worst query by 8T ln|Q|/ε at most,
+    except with probability 1/|Q| each. K = 1 unless a person's K records move together.
+    """
+    if 2 * rounds >= task.workload.size:
+        return None
+    together = task.budget.neighbours.records_per_person or 1
+    lost = 10 * together * rounds * math.log(task.workload.size) / (task.budget.epsilon * task.rows)
+    return 2 * math.sqrt(task.domain.log2_size * math.log(2) / rounds) + lost
+
+
+def _whole(task: Task, part_cells: int) -> bool:
+    """Whether one part may have every cell, so that no query is left out."""
+    return prod(task.domain.sizes.tolist()) <= part_cells
 
 
 def _start_noise(task: Task, part_cells: int) -> Noise:
@@ -187,8 +232,10 @@ def _part_cells(wanted: MwemWishes, task: Task, asked: Asked) -> int:
 def belief_of(chosen: MwemParameters, start: Factored, public_rows: int) -> MultiplicativeWeights:
     """A distribution that hears as planned, content where its gaps are as small as the noise."""
     repeated = Schedule(StepSize.FULL, PASSES, chosen.noise / public_rows)
-    schedule = ONCE if chosen.updates is Updates.ONCE else repeated
-    return MultiplicativeWeights(start, schedule=schedule, floor=0.5 / public_rows)
+    schedule = repeated if chosen.updates is Updates.REPEATED else ONCE
+    # Figure 1 clamps nothing: one gentle step excludes no record.
+    floor = -math.inf if chosen.updates is Updates.FIGURE_1 else 0.5 / public_rows
+    return MultiplicativeWeights(start, schedule=schedule, floor=floor)
 
 
 def starting(plan: Plan[MwemParameters], curator: Curator) -> Factored:
@@ -212,11 +259,21 @@ def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
     noise = chosen.noise / task.rows
     passes = PASSES if chosen.updates is Updates.REPEATED else 1
     notes = []
+    if chosen.promised_error is not None:
+        notes.append(
+            f"Theorem 2.2: with probability {1 - 2 * chosen.rounds / task.workload.size:.3g} every query is answered "
+            f"within {chosen.promised_error * task.rows:,.0f} of {task.rows:,} records"
+        )
     if universe > part:
         notes.append(
             f"the universe has 2^{task.domain.log2_size:.0f} cells: the distribution is kept in parts of at "
             f"most {part:,}, and a query that would need a larger one is not measured"
         )
+    mean_error = noise + 0.05 / math.sqrt(chosen.rounds)
+    max_error = 3 * noise + chosen.found(task) + 0.3 / math.sqrt(chosen.rounds)
+    if chosen.updates is Updates.FIGURE_1:  # whose steps are eight times shorter
+        max_error = chosen.promised_error or 1.0
+        mean_error = max_error / 4
     source = "as asked" if wanted.rounds is not None else "from log2|X| and n epsilon"
     return Plan(
         mechanism="mwem",
@@ -224,8 +281,8 @@ def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
         reason=f"{chosen.rounds} rounds {source}, measuring {chosen.measured.value}",
         parameters=chosen,
         steps=(*_start_steps(task, chosen), *chosen.steps(task, "choose what the distribution gets wrong")),
-        mean_error=min(0.5, noise + 0.05 / math.sqrt(chosen.rounds)),
-        max_error=min(1.0, 3 * noise + chosen.found(task) + 0.3 / math.sqrt(chosen.rounds)),
+        mean_error=min(0.5, mean_error),
+        max_error=min(1.0, max_error),
         seconds=2.0 + chosen.rounds**2 * passes * part * 1e-9 + chosen.rounds * chosen.asked.size * 2e-8,
         bytes=32 * part + 64 * chosen.asked.size,
         notes=tuple(notes),
@@ -239,11 +296,28 @@ def _start_steps(task: Task, chosen: MwemParameters) -> tuple[Step, ...]:
     return (Step("measure every cell, for a start", chosen.start_noise.event(moved)),)
 
 
+def released_as_proven(
+    plan: Plan[Any], replied: Iterator[Factored], rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """What is released of the replies; where a theorem speaks of an average, it is that of A₀ … A_{T−1}."""
+    if plan.parameters.promised_error is not None or plan.parameters.updates is Updates.FIGURE_1:
+        replied = iterates_before(Factored(plan.task.domain, part_cells=1), replied)
+    return released_iterate(plan, replied, rng, progress)
+
+
+def iterates_before(start: Factored, replied: Iterable[Factored]) -> Iterator[Factored]:
+    """A₀ … A_{T−1}, what each round's query was chosen against; the last reply is played for and left out."""
+    before = start
+    for reply in replied:
+        yield before
+        before = reply
+
+
 MWEM = learner(
     "mwem",
     "multiplicative weights over records, corrected by the worst-answered queries (Hardt et al. 2012)",
     MwemWishes,
     plan,
     lambda plan, curator: belief_of(plan.parameters, starting(plan, curator), plan.task.rows),
-    released_iterate,
+    released_as_proven,
 )

@@ -40,15 +40,16 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Selection
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.prices import equal_prices
-from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, selection_event
+from dualquery.privacy.scores import AbsoluteErrors, SignedErrors, TableErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.derived import Balance, TableCells
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import Balance, QueryCount, TableCells
 from dualquery.queries.group import NONE, padded
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
-from dualquery.types import Integers, Progress, Set
+from dualquery.types import Fractions, Integers, Progress, Set
 
 HALF = Fraction(1, 2)
 Held = TypeVar("Held", bound=Snapshot)  # what a belief is when it is seen
@@ -228,10 +229,22 @@ class AskedQueries:
         """What every selection goes by, as far as its price is concerned."""
         return SignedErrors.unheard(self.workload, self.public_rows)
 
+    def score_of(self, answers: Fractions, among: NDArray[np.int64]) -> SignedErrors:
+        """How wrong these answers are, for a choice among some queries."""
+        return SignedErrors.of_answers(self.workload, self.public_rows, answers, among)
+
     @property
-    def statistic(self) -> Balance:
+    def statistic(self) -> Countable:
         """What every round measures, as far as its price is concerned."""
-        return Balance(self.workload, 0)
+        return self.measured(0)
+
+    def measured(self, query: int) -> Countable:
+        return Balance(self.workload, query)
+
+    def fraction(self, noisy: int) -> float:
+        """The answer by what was measured."""
+        rows = self.workload.unit * self.public_rows
+        return (rows + noisy) / (2 * rows)
 
     def noise_in_records(self, noise: Noise) -> float:
         """E|noise| of the count of a query, given the noise of its balance, which is twice as large."""
@@ -243,6 +256,26 @@ class AskedQueries:
 
     def questions(self, start: Snapshot) -> SingleQueries:
         return SingleQueries(self, start)
+
+
+class AskedAsPrinted(AskedQueries):
+    """The queries as Figure 1 of MWEM asks them: no negations, chosen by |error|, the count itself measured."""
+
+    @property
+    def score(self) -> AbsoluteErrors:
+        return AbsoluteErrors.unheard(self.workload, self.public_rows)
+
+    def score_of(self, answers: Fractions, among: NDArray[np.int64]) -> AbsoluteErrors:
+        return AbsoluteErrors.of_answers(self.workload, self.public_rows, answers, among)
+
+    def measured(self, query: int) -> Countable:
+        return QueryCount(self.workload, query)
+
+    def fraction(self, noisy: int) -> float:
+        return noisy / (self.workload.unit * self.public_rows)
+
+    def noise_in_records(self, noise: Noise) -> float:
+        return noise.mean_size / self.workload.unit
 
 
 @dataclass(frozen=True)
@@ -312,8 +345,7 @@ class SingleQueries:
     """The queries, put to one belief after another. A distribution over records hears them as functions of cells."""
 
     def __init__(self, asked: AskedQueries, start: Snapshot) -> None:
-        self._workload = asked.workload
-        self._public_rows = asked.public_rows
+        self._asked = asked
         self._running = RunningAnswers(Products.of(asked.workload)) if isinstance(start, Factored) else None
         self._belief = start  # the last one; the start is let go with the first reply, being as large
         self._among = np.arange(asked.size, dtype=np.int64)  # what the last belief has room for
@@ -321,18 +353,18 @@ class SingleQueries:
     def score(self, reply: Snapshot | None) -> SignedErrors:
         belief = self._belief = self._belief if reply is None else reply
         if self._running is None:
-            answers = belief.answers(self._workload)
+            answers = belief.answers(self._asked.workload)
         else:
             assert isinstance(belief, Factored)
             answers = self._running.answers(belief)
             self._among = belief.fitting(self._running.products)
-        return SignedErrors.of_answers(self._workload, self._public_rows, answers, self._among)
+        return self._asked.score_of(answers, self._among)
 
-    def statistic(self, chosen: Selected) -> Balance:
-        return Balance(self._workload, self._query(chosen))
+    def statistic(self, chosen: Selected) -> Countable:
+        return self._asked.measured(self._query(chosen))
 
     def heard(self, chosen: Selected, noisy: Integers) -> Heard[Any] | TableQuery:
-        """The answer by its measured balance. Not measured, a query is a loss where its negation was drawn.
+        """The answer by what was measured. Not measured, a query is a loss where its negation was drawn.
 
         (That is likely where its answer is too high.)
         """
@@ -341,8 +373,7 @@ class SingleQueries:
             assert isinstance(what, TableQuery), "losses are functions of cells"
             assert what.cells is not None
             return what if chosen.negated[0] else TableQuery(what.members, 1.0 - what.cells)
-        rows = self._workload.unit * self._public_rows
-        return Heard(what, (rows + int(noisy[0])) / (2 * rows))
+        return Heard(what, self._asked.fraction(int(noisy[0])))
 
     def _query(self, chosen: Selected) -> int:
         return int(self._among[chosen.queries[0]])

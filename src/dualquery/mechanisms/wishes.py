@@ -58,6 +58,9 @@ _learning_rate = partial(wish, "How strongly a player learns (η).", "η", least
 _alpha = partial(wish, "The error wanted: fixes parameters by the theory.", "α", least=0.0)
 _iterate = partial(wish, "Which distribution to release: last or average.", "WHICH")
 _measured = partial(wish, "What is selected and measured: queries, tables or parities.", "WHAT")
+_updates = partial(
+    wish, "Updates a round: repeated over all measurements, once, or figure-1 (MWEM's, word for word).", "HOW"
+)
 _memory = partial(wish, "The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
 _widest = partial(wish, "The most attributes of a disjunction (k); a wider one is refused.", "K", least=1)
 
@@ -100,7 +103,10 @@ class DualQueryWishes:
         "Attributes that no drawn query decides: zeros, random or density (priced).", "HOW"
     )
     oracle: str | None = wish(
-        "Who finds the best response: search, or exact (needs the extra `exact`).", "WHO"
+        "Who finds the best response: search, exact (CP-SAT), scip, cbc or another solver.", "WHO"
+    )
+    time_limit: float | None = wish(
+        "Seconds a round for an oracle other than search (5; the paper: 20).", "SECONDS", least=0.0
     )
 
 
@@ -108,9 +114,7 @@ class DualQueryWishes:
 class MwemWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
-    updates: str | None = wish(
-        "Updates a round: repeated over all measurements, or once as in Figure 1.", "HOW"
-    )
+    updates: str | None = _updates()
     start: str | None = wish(
         "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
     )
@@ -132,12 +136,13 @@ class MirrorWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
     measured: str | None = _measured()
+    updates: str | None = _updates()
     mirror_map: str | None = wish("How steps are measured: entropy, euclidean or p-norm.", "MAP")
     norm: float | None = wish("The p of the p-norm, between 1 and 2.", "P", least=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EuclideanWishes(RowsWishes):
+class RowsAndRoundsWishes(RowsWishes):
     rounds: int | None = _rounds()
 
 
@@ -175,9 +180,10 @@ BUILT_IN: dict[str, tuple[type, str]] = {
     "mwem": (MwemWishes, "dualquery.mechanisms.mwem:MWEM"),
     "pmw": (PmwWishes, "dualquery.mechanisms.pmw:PMW"),
     "mirror": (MirrorWishes, "dualquery.mechanisms.mirror:MIRROR"),
-    "euclidean": (EuclideanWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
+    "euclidean": (RowsAndRoundsWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
     "monomials": (MonomialWishes, "dualquery.mechanisms.monomials:MONOMIALS"),
     "parities": (ParityWishes, "dualquery.mechanisms.parities:PARITIES"),
+    "least-squares": (RowsAndRoundsWishes, "dualquery.mechanisms.least_squares:LEAST_SQUARES"),
     "laplace": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_LAPLACE"),
     "gaussian": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_GAUSSIAN"),
     "hadamard": (RowsWishes, "dualquery.mechanisms.baselines:HADAMARD"),

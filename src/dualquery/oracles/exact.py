@@ -19,23 +19,31 @@ import numpy as np
 from dualquery.errors import DualQueryError
 from dualquery.oracles.clauses import Clauses, Response, merge
 from dualquery.oracles.problem import Problem, compile_clauses, return_home, truths
+from dualquery.oracles.program import solved
 from dualquery.types import Ints
 
 
 def exact_response(
-    clauses: Clauses, fallback: Ints, *, time_limit: float, hint: Ints | None = None
+    clauses: Clauses,
+    fallback: Ints,
+    *,
+    time_limit: float,
+    hint: Ints | None = None,
+    backend: str | None = None,
 ) -> Response:
     """A record that maximises Σ_c w_c · q_c(x), or the best one found within `time_limit` seconds.
 
     `hint` is a record to start from, say one of `best_response`; the answer scores no less than it. Ties
-    go to the fallback as they do there.
+    go to the fallback as they do there. CP-SAT solves it, or the integer solver of OR-Tools that `backend` names.
     """
     clauses = merge(clauses)
     problem, meaning = compile_clauses(clauses, fallback, np.zeros(1, np.uint64))
     start = problem.home
     if hint is not None:  # the choices are numbered by the clauses alone; only home depends on the record
         start = compile_clauses(clauses, hint, np.zeros(1, np.uint64))[0].home
-    found, bound = _solve(problem, start, time_limit)
+    found, bound = (
+        _solve(problem, start, time_limit) if backend is None else solved(problem, time_limit, backend)
+    )
     candidates = [*found, start.copy()]
     values = [int(return_home(problem, candidate)) for candidate in candidates]
     value = max(values)

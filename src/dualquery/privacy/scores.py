@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,21 +96,21 @@ class SignedErrors:
     def __post_init__(self) -> None:
         _check_rows(self.repeats * self.workload.unit, self.public_rows)
 
-    @staticmethod
+    @classmethod
     def of_answers(
-        workload: Workload, public_rows: int, answers: NDArray[np.float64], among: NDArray[np.int64]
-    ) -> SignedErrors:
+        cls, workload: Workload, public_rows: int, answers: NDArray[np.float64], among: NDArray[np.int64]
+    ) -> Self:
         """Of answers in fractions of the table, told to a thousandth of a record."""
         fine = _fineness(workload)
         _check_rows(fine * workload.unit, public_rows)
         whole = fine * workload.unit * public_rows
         offsets = np.rint(whole * np.clip(answers[among], 0, 1)).astype(np.int64)
-        return SignedErrors(workload, public_rows, fine, 1, offsets, among)
+        return cls(workload, public_rows, fine, 1, offsets, among)
 
-    @staticmethod
-    def unheard(workload: Workload, public_rows: int) -> SignedErrors:
+    @classmethod
+    def unheard(cls, workload: Workload, public_rows: int) -> Self:
         """Before any answer is known: what a plan asks for the price."""
-        return SignedErrors(workload, public_rows, _fineness(workload), 1, np.empty(0, np.int64))
+        return cls(workload, public_rows, _fineness(workload), 1, np.empty(0, np.int64))
 
     def of(self, counter: Counter) -> Scored:
         counts = counter.true_counts(self.workload, kept=True)
@@ -131,6 +131,22 @@ class SignedErrors:
     def largest(self) -> int:
         """Scores reach repeats · n; four times that leaves room where n is private."""
         return 4 * self.repeats * self.workload.unit * self.public_rows
+
+
+@dataclass(frozen=True, eq=False)
+class AbsoluteErrors(SignedErrors):
+    """|c_q| of the queries alone, as Figure 1 of MWEM prints its score.
+
+    An added record raises the score of a query that is answered too low by up to a unit and lowers that of one that
+    is answered too high as far, hence a range of two units; an exchanged one moves no count farther: two again.
+    """
+
+    def of(self, counter: Counter) -> Scored:
+        return replace(super().of(counter), candidates=Candidates.ABSOLUTE)
+
+    def range(self, neighbours: Neighbours) -> int:
+        moved = 2 * self.repeats * self.workload.unit
+        return neighbours.largest(alone=moved, apart=moved)
 
 
 @dataclass(frozen=True, eq=False)

@@ -381,23 +381,6 @@ class SparseVector:
         if self.sensitivity < 1:
             raise BudgetError("The sensitivity of a test is a whole number of at least 1.")
 
-    @staticmethod
-    def for_bound(
-        bound: int, *, beta: float, questions: int, order: int = 0, sensitivity: int = 1
-    ) -> SparseVector:
-        """About the cheapest test whose `bound(beta)` is at most this bound; one false fire in so many questions.
-
-        Noise of scale s exceeds a with a chance below e^−a/s. So a hypothesis without error fires with a chance
-        below 1/k, where both noises stay below s ln 2k each, (2Δ + 4Δ)/ε · ln 2k in all: θ. What is off by more than
-        θ + 6Δ/ε · ln(2/β) stays unnoticed with a chance below β. (A table of c cells is c questions.)
-        """
-        require(questions >= 1, "A test is for one question or more.")
-        quiet, sure, room = math.log(2 * questions), math.log(2 / beta), bound - 0.5
-        threshold = math.floor(room * quiet / (quiet + sure))
-        require(threshold >= 1, "A bound of so few records leaves no room for a threshold.")
-        epsilon = 6 * sensitivity * max(quiet / threshold, sure / (room - threshold))
-        return SparseVector(Fraction(math.ceil(epsilon * 10**9) + 1, 10**9), threshold, sensitivity)
-
     @property
     def event(self) -> Epoch:
         return Epoch(self.epsilon)

@@ -70,6 +70,26 @@ class Balance(Derived):
 
 
 @dataclass(frozen=True)
+class QueryCount(Derived):
+    """The count of one query of a workload, as the papers measure it: a record adds 0 to a unit."""
+
+    workload: Workload
+    query: int
+
+    kept = True
+
+    def counted(self) -> Workload:
+        return self.workload
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return counts[[self.query]]
+
+    def bound(self) -> Bound:
+        unit = self.workload.unit
+        return Bound((unit, unit**2), (unit, unit**2))
+
+
+@dataclass(frozen=True)
 class GroupBalances(Derived):
     """count(q) − count(¬q) of every query of a group: 2·count − unit·rows. Of parities Σ_x Π_{j ∈ S} (−1)^{x_j}.
 

@@ -75,7 +75,7 @@ class QuestionReader:
     """Reads questions about one domain, from many threads, and remembers the last few thousand."""
 
     def __init__(self, domain: Domain) -> None:
-        self._domain = domain
+        self.domain = domain
         self._reader = TableReader(domain)
         self._known: OrderedDict[str, Question] = OrderedDict()
         self._lock = Lock()
@@ -96,8 +96,8 @@ class QuestionReader:
         members = self._reader.read_members(text)
         if members is None:
             query = self._reader.read(text)
-            return Question(self._domain, query, (), query.text(self._domain))
-        question = Question(self._domain, None, members, table_text(self._domain, members))
+            return Question(self.domain, query, (), query.text(self.domain))
+        question = Question(self.domain, None, members, table_text(self.domain, members))
         if question.cells > MOST_CELLS:
             raise QueryError(
                 f"this table has {question.cells:,} cells, and at most {MOST_CELLS:,} are answered at once; "

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
-from dualquery.interactive.opening import first_release
-from dualquery.interactive.rule import cap_of, check_wishes
+from dualquery.interactive.opening import UNKNOWN_ROWS, first_release, starts_from_release
+from dualquery.interactive.rule import OnlineRule, cap_of, check_wishes
 from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
 from dualquery.ledger.chain import promised
@@ -73,7 +73,8 @@ def begin(
         return os.fspath(whole.relative_to(folder) if whole.is_relative_to(folder) else whole)
 
     dataset, own = dataset or table.name.partition(".")[0], f"{stem}-release"
-    place = own if release is None else named(release)
+    released = starts_from_release(test, given=release is not None)
+    place = "" if not released else own if release is None else named(release)
     if ledger is None:
         ledger = f"{stem}.ledger"
     elif "://" not in ledger:
@@ -96,16 +97,27 @@ def begin(
         questions=questions,
         tolerance=tolerance,
         test=test,
-        published={published: place},
+        published={published: place} if released else {},
     )
-    first = share if release is None else None
+    first = share if released and release is None else None
     check_wishes(made.budget, share=first, questions=questions, tolerance=tolerance, test=test)
+    if not released:
+        if rows is None:
+            raise BudgetError(UNKNOWN_ROWS)
+        OnlineRule.of(
+            made.budget,
+            rows=rows,
+            questions=questions,
+            tolerance=tolerance,
+            test=test,
+            domain=described.domain,
+        )
     books = None if book is None else Books(book)
     if not resume:
         if books is not None:
             books.refuse_unaffordable(made.dataset, made.budget)
         _refuse_begun(made)
-        if release is None:
+        if first is not None:
             refuse_occupied(made.path(place))
     longest = _open(made, described, counter, books, share=first, resume=resume, progress=progress)
     made = replace(made, http=replace(made.http, quantum=quantum_for(longest)))
@@ -126,10 +138,11 @@ def _open(
     """The ledger and, for a share of the budget, the release: charged, made, saved. The seconds of a question."""
     place = made.path(made.release)
     # With --resume it may be whole, and only the rest is missing.
-    release = Release.load(place) if share is None or (resume and place.exists()) else None
+    whole = made.release and (share is None or (resume and place.exists()))
+    release = Release.load(place) if whole else None
     journal = LedgerJournal(made, _ledger(made, books), trust=True)
     try:
-        if release is None:
+        if made.release and release is None:
             assert share is not None
             release = first_release(
                 counter,
@@ -146,7 +159,7 @@ def _open(
         table.close()
     finally:
         journal.close()
-    return rehearse(table.rule, table.release, rows=table.rule.rows)
+    return rehearse(table, rows=table.rule.rows)
 
 
 def _refuse_begun(made: Settings) -> None:

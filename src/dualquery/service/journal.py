@@ -29,10 +29,12 @@ from dualquery.interactive.journal import (
     Charged,
     Fired,
     JournalEntry,
+    Opened,
     read,
     units_of,
     written,
 )
+from dualquery.interactive.rule import Accuracy
 from dualquery.ledger.chain import TOLD, Head, Line, NewLine, Promise, Witness, chained
 from dualquery.ledger.journal import Storage
 from dualquery.ledger.storage import AwayError, FencedError
@@ -193,10 +195,11 @@ class LedgerStatus(Account):
 
     dataset: str
     head: Head
+    accuracy: str | None = None  # of all answers together, where one is promised
 
     def to_json(self) -> dict[str, object]:
         names = ("dataset", "cap", "release", "spent", "left", "price", "fires_left", "fires", "burned", "answers",
-                 "spent_by", "running")  # fmt: skip
+                 "spent_by", "running", "accuracy")  # fmt: skip
         found = {name: getattr(self, name) for name in names}
         return {**found, "line": self.head.length, "hash": self.head.hash}
 
@@ -210,6 +213,8 @@ def ledger_status(settings: Settings, *, trust: bool = False) -> LedgerStatus:
         found.head = line.head
         if (entry := entry_in(line)) is not None:
             found.hear(entry, line.analyst)
+            if isinstance(entry, Opened):
+                found.accuracy = Accuracy.said(entry.rule)
     return found
 
 

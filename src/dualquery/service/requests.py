@@ -294,7 +294,7 @@ MOST_VALUES = 1000  # of an attribute, that are listed
 
 def of_table(name: str, table: Online, *, declared: bool) -> Json:
     """Of a table that is asked. Its number of records is known, unless the first release measured it."""
-    measured = not declared and table.release.public_rows is None
+    measured = not declared and table.release is not None and table.release.public_rows is None
     return _described(name, "interactive", table.domain, table.certificate(), table.rule.rows, measured)
 
 

@@ -18,14 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import ColumnCounter
 from dualquery.errors import DualQueryError
 from dualquery.interactive.journal import MemoryJournal
 from dualquery.interactive.online import Online
-from dualquery.interactive.opening import online
-from dualquery.interactive.rule import MOST_ERROR, OnlineRule, State
+from dualquery.interactive.opening import hypothesis_of, online
+from dualquery.interactive.rule import MOST_ERROR, State
 from dualquery.ledger.journal import Storage
 from dualquery.privacy.curator import Curator
 from dualquery.queries.language.canonical import Literal, Query
@@ -56,7 +55,7 @@ def opened(
     try:
         schema = read_schema(settings.path(settings.schema))
         published = {name: Release.load(settings.path(place)) for name, place in settings.published.items()}
-        release = Release.load(settings.path(settings.release))
+        release = Release.load(settings.path(settings.release)) if settings.release else None
         table = table_of(
             settings,
             settings.path(settings.table),
@@ -67,7 +66,7 @@ def opened(
             table_changed=table_changed,
             progress=progress,
         )
-        rehearse(table.rule, table.release)  # before anybody can hold a watch
+        rehearse(table)  # before anybody can hold a watch
     except BaseException:
         journal.close()
         raise
@@ -83,7 +82,7 @@ def table_of(
     settings: Settings,
     table: AnyTable | Counter,
     schema: Schema,
-    release: Release,
+    release: Release | None,
     journal: LedgerJournal,
     **more: Any,
 ) -> Online:
@@ -156,24 +155,31 @@ MOST_ROWS = 1 << 20  # of a rehearsal; a larger table takes longer in proportion
 FEW_ROWS = 1 << 10  # that are enough to have everything compiled and loaded
 
 
-def rehearse(rule: OnlineRule, release: Release, *, rows: int = FEW_ROWS) -> float:
+def rehearse(table: Online, *, rows: int = FEW_ROWS) -> float:
     """The most processor seconds that a question takes, with a fire and a purchase, once everything is ready."""
-    records = release.records
-    assert records is not None, "an interactive table starts from records"
+    one = Records.from_rows(table.domain, np.zeros((1, table.domain.width), np.int64))
+    records = one if table.release is None else table.release.records
+    assert records is not None, "an interactive table starts from records, or from nothing"
     public = records.take(np.zeros(min(rows, MOST_ROWS), np.int64))
-    passes = [max(_times(_asked(rule, release, records, public))) for _ in range(3)]
+    passes = [max(_times(_asked(table, public))) for _ in range(3)]
     return min(passes[1:]) * max(1.0, rows / MOST_ROWS)  # the first one compiles and loads
 
 
-def _asked(rule: OnlineRule, release: Release, records: Records, public: Records) -> Online:
-    state = State(rule, WeightedRows(records), QuestionReader(release.domain))
+def _asked(table: Online, public: Records) -> Online:
+    rule, domain = table.rule, table.domain
+    state = State(rule, hypothesis_of(rule, table.release, domain), QuestionReader(domain))
     curator = Curator(ColumnCounter(MemoryCounter(public)), state.ledger, entropy_from(0))
-    return Online(state, curator, MemoryJournal(), release)
+    return Online(state, curator, MemoryJournal(), table.release)
 
 
 def _times(table: Online) -> Iterator[float]:
     first, *others = _texts(table.domain)
-    for work in (partial(table.buy, first, error=MOST_ERROR), *(partial(table.ask, each) for each in others)):
+    bought = (
+        partial(table.buy, first, error=MOST_ERROR)
+        if table.rule.accuracy is None
+        else partial(table.ask, first)
+    )
+    for work in (bought, *(partial(table.ask, each) for each in others)):
         before = thread_time()
         work()
         yield thread_time() - before

@@ -42,7 +42,7 @@ class Settings:
     dataset: str
     table: str
     schema: str
-    release: str
+    release: str = ""  # that the table starts from; nothing where it starts from none
     ledger: str
     witness: str
     epsilon: float

@@ -32,8 +32,8 @@ from dualquery.mechanisms.dual_query.rehearsal import rehearse
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, affordable, choice
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.oracles.clauses import Clauses
-from dualquery.oracles.exact import exact_response
 from dualquery.oracles.local_search import best_response
+from dualquery.oracles.solvers import SEARCH, Solver, solver_of
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -45,7 +45,7 @@ from dualquery.types import Progress
 
 BLUR_MOST = 0.1  # a density blurred by more than this share of the table guides nobody
 UNTOLD = 0.05  # of ε: who leaves more says why
-EXACT_SECONDS = 5.0  # per round
+EXACT_SECONDS = 5.0  # per round; the paper has 20
 COUNTING_SECONDS = 4e-12  # per query and record, two cores
 WEIGHT_SECONDS = 1.5e-8  # per query and round
 BYTES_A_QUERY = 8 + 4 + 12 + 8  # count, answers, three literals, and the sorted copy while counting
@@ -87,27 +87,24 @@ def clauses_of(workload: Workload, challenge: Challenge) -> Clauses:
     )
 
 
-def search_oracle(workload: Workload) -> Oracle:
-    """Presolve, components, enumeration and tabu search: milliseconds, nearly always optimal."""
-
-    def respond(challenge: Challenge, fallback: Record, rng: np.random.Generator) -> Record:
-        return best_response(clauses_of(workload, challenge), fallback, rng=rng).record
-
-    return respond
-
-
-def exact_oracle(workload: Workload) -> Oracle:
-    """CP-SAT, started from the search's answer, within a time limit a round."""
+def search_oracle(workload: Workload, solver: Solver = SEARCH, seconds: float = 0.0) -> Oracle:
+    """Presolve, components, enumeration and tabu search: milliseconds, nearly always optimal; then the solver."""
 
     def respond(challenge: Challenge, fallback: Record, rng: np.random.Generator) -> Record:
         clauses = clauses_of(workload, challenge)
-        hint = best_response(clauses, fallback, rng=rng).record
-        return exact_response(clauses, fallback, time_limit=EXACT_SECONDS, hint=hint).record
+        return solver.best(clauses, best_response(clauses, fallback, rng=rng).record, seconds)
 
     return respond
 
 
-ORACLES: dict[str, Callable[[Workload], Oracle]] = {"search": search_oracle, "exact": exact_oracle}
+def _solver(wanted: DualQueryWishes) -> tuple[Solver, float | None]:
+    """Who answers, and within how many seconds a round; the search takes none."""
+    solver = solver_of(wanted.oracle or SEARCH.name)
+    if solver is not SEARCH:
+        return solver, EXACT_SECONDS if wanted.time_limit is None else wanted.time_limit
+    if wanted.time_limit is not None:
+        raise DualQueryError("--time-limit is for another --oracle than search, such as exact; leave it out")
+    return solver, None
 
 
 def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
@@ -117,9 +114,7 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
         raise DualQueryError(
             "every attribute that the workload asks about is constant: there is nothing to learn"
         )
-    oracle = wanted.oracle or "search"
-    if oracle not in ORACLES:
-        raise DualQueryError(f"--oracle must be one of {', '.join(ORACLES)}")
+    solver, seconds = _solver(wanted)
     density, share = Density.of(task.domain), density_share(task.budget.accounting)
     free, noise = _free(wanted.free, task, density, share)
     reserved = tuple(
@@ -143,7 +138,8 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
             recall=recall,
             free=free,
             density_share=0.0 if noise is None else share,
-            oracle=oracle,
+            oracle=solver.name,
+            time_limit=seconds,
             density=density,
             density_noise=noise,
             rate=rate_of(learning.learning_rate, rounds, task.rows),
@@ -152,7 +148,7 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
         mean_error=expected.mean_error,
         max_error=expected.max_error,
         seconds=size * task.rows * COUNTING_SECONDS
-        + rounds * (expected.round_seconds + size * WEIGHT_SECONDS),
+        + rounds * (expected.round_seconds + size * WEIGHT_SECONDS + (seconds or 0.0)),
         bytes=BYTES_A_QUERY * size + 4 * task.domain.width * (rounds + 8),
         notes=(f"the synthetic table has one row per round: {rounds}", *_unspent(task, steps, learning)),
     )
@@ -176,7 +172,7 @@ def run(
         rounds=chosen.rounds,
         recall=chosen.recall,
         public_rows=task.rows,
-        oracle=ORACLES[chosen.oracle](task.workload),
+        oracle=search_oracle(task.workload, solver_of(chosen.oracle), chosen.time_limit or 0.0),
         fallback=fallback,
         rng=rng,
         progress=lambda done, total: progress("playing rounds", done, total),

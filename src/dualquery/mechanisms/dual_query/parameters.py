@@ -241,6 +241,7 @@ class DualQueryParameters:
     free: Free
     density_share: float
     oracle: str
+    time_limit: float | None  # seconds a round, of an oracle other than the search
     density: Density = hidden()
     density_noise: Noise | None = hidden()
     rate: Rate = hidden()  # η / n, exactly

@@ -1,0 +1,101 @@
+"""The best response as an integer program: for any backend of OR-Tools, or written out for a solver elsewhere.
+
+One binary x_u for each choice u of a variable, of which it takes one, and one z_c for each clause c:
+
+    max Σ_c w_c z_c      such that      Σ_{u of v} x_u = 1                        for each variable v
+    w_c > 0:   z_c ≤ l               for each literal l of the clause
+    w_c < 0:   z_c ≥ Σ l − (k − 1)   over its k literals
+    a parity:  Σ l = 2 d_c + 1 − z_c,   0 ≤ d_c ≤ k/2 whole
+
+where the literal of a predicate is Σ x_u over the choices that it accepts, or one less that. This is the program of
+Gaboardi et al. (2014), over values instead of bits and with d_c as large as a parity needs.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from dualquery.errors import DualQueryError
+from dualquery.oracles.clauses import Clauses, merge
+from dualquery.oracles.problem import Problem, compile_clauses
+from dualquery.types import Ints
+
+ANY = "SCIP"  # comes with OR-Tools; a program that is only written out needs none in particular
+
+
+def solved(problem: Problem, time_limit: float, backend: str) -> tuple[list[Ints], int]:
+    """The backend's assignment, if it found one in time, and its bound."""
+    solver, picks, constant = _program(problem, backend, [f"x{u}" for u in range(len(problem.linear))])
+    solver.SetTimeLimit(round(1000 * time_limit))
+    status = solver.Solve()
+    if status not in (solver.OPTIMAL, solver.FEASIBLE):
+        return [], int(problem.weights[problem.weights > 0].sum())
+    chosen = [u for u, pick in enumerate(picks) if pick.solution_value() > 0.5]
+    return [np.array(chosen, np.int32)], constant + floor(solver.Objective().BestBound() + 1e-6)
+
+
+def mps(clauses: Clauses) -> str:
+    """The program of some clauses in the format MPS, which every solver reads.
+
+    a3_7 is 1 where attribute 3 has value 7, or another that no clause tells from 7.
+    """
+    home = np.zeros(len(clauses.sizes), np.int32)
+    problem, meaning = compile_clauses(merge(clauses), home, np.zeros(1, np.uint64))
+    attributes = np.repeat(meaning.attribute, np.diff(problem.first_choice)).tolist()
+    names = [f"a{j}_{value}" for j, value in zip(attributes, meaning.value.tolist(), strict=True)]
+    solver, _, _ = _program(problem, ANY, names)
+    written: str = solver.ExportModelAsMpsFormat(False, False)
+    return written
+
+
+def backend_of(name: str) -> Any:
+    """A backend of OR-Tools by its name, whatever the case."""
+    try:
+        from ortools.linear_solver import pywraplp
+    except ImportError as error:
+        raise DualQueryError(
+            "an exact oracle needs OR-Tools; install it with: pip install 'dualquery[exact]'"
+        ) from error
+    solver = pywraplp.Solver.CreateSolver(name.upper())
+    if solver is None or not solver.IsMip():
+        raise DualQueryError(
+            f"--oracle '{name}' is neither search, exact, a registered solver nor an integer solver that OR-Tools "
+            "finds here; its own are scip, cbc and sat"
+        )
+    return solver
+
+
+def _program(problem: Problem, backend: str, names: list[str]) -> tuple[Any, list[Any], int]:
+    """The solver with the program in it, one variable per choice, and what clauses without literals are worth."""
+    solver = backend_of(backend)
+    picks = [solver.BoolVar(name) for name in names]
+    for low, high in pairwise(problem.first_choice.tolist()):
+        solver.Add(solver.Sum(picks[low:high]) == 1)
+    accepts, accepted = problem.first_accepted.tolist(), problem.accepted.tolist()
+    bounds, literals = problem.first_literal.tolist(), problem.literal.tolist()
+    worth, constant = [], 0
+    for c, weight in enumerate(problem.weights.tolist()):
+        asked = []
+        for literal in literals[bounds[c] : bounds[c + 1]]:
+            p = literal >> 1
+            holds = sum(picks[u] for u in accepted[accepts[p] : accepts[p + 1]])
+            asked.append(1 - holds if literal & 1 else holds)
+        if not asked:
+            constant += weight
+            continue
+        z = solver.BoolVar(f"z{c}")
+        worth.append(weight * z)
+        if c >= problem.conjunctions:
+            pairs = solver.IntVar(0, len(asked) // 2, f"d{c}")
+            solver.Add(sum(asked) == 2 * pairs + 1 - z)
+        elif weight > 0:
+            for holds in asked:
+                solver.Add(z <= holds)
+        else:
+            solver.Add(z >= sum(asked) - (len(asked) - 1))
+    solver.Maximize(solver.Sum(worth))
+    return solver, picks, constant
