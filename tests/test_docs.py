@@ -197,7 +197,7 @@ def test_what_the_page_of_the_papers_names_is_there() -> None:
 
 def is_test(name: str) -> bool:
     file, _, function = name.partition("::")
-    path = ROOT / "tests" / file
+    path = ROOT / file
     return path.is_file() and f"\ndef {function}(" in path.read_text(encoding="utf-8")
 
 
@@ -217,7 +217,7 @@ def is_command(words: str) -> bool:
 
 def test_a_renamed_thing_would_be_seen() -> None:
     assert is_command("dualquery plan --mechanism pmw")
-    assert is_test("test_docs.py::test_a_renamed_thing_would_be_seen")
+    assert is_test("tests/test_docs.py::test_a_renamed_thing_would_be_seen")
     for gone in (
         "dualquery plan --mechanism x",
         "dualquery plan --x",
@@ -225,7 +225,7 @@ def test_a_renamed_thing_would_be_seen() -> None:
         "python -m experiments.x",
     ):
         assert not is_command(gone)
-    for gone in ("test_docs.py::test_gone", "test_gone.py::test_gone"):
+    for gone in ("tests/test_docs.py::test_gone", "tests/test_gone.py::test_gone"):
         assert not is_test(gone)
 
 
