@@ -96,7 +96,7 @@ lower-bounds: $(READY)
 	@cat $(LOWEST)/lowest.txt
 	@$(BIN)/python -m pip --python $(LOWEST)/bin/python install --quiet -r $(LOWEST)/lowest.txt \
 	    pytest hypothesis pandas polars psutil scipy
-	PYTHONPATH=src $(LOWEST)/bin/python -m pytest tests/releases tests/table tests/test_cli.py
+	PYTHONPATH=src $(LOWEST)/bin/python -m pytest tests/releases tests/table tests/cli/test_cli.py
 
 lock: $(READY)
 	@$(BIN)/python -m pip install --quiet uv

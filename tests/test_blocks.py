@@ -45,7 +45,7 @@ NOT_HERE = {
     "dualquery serve": "runs until it is stopped; tests/service/test_serve_commands.py runs these lines",
     "dualquery ask": "needs a running service; tests/service/test_serve_commands.py asks in each of these ways",
     "dualquery audit": "a minute; tests/releases/test_audit.py",
-    "dualquery demo": "tests/test_cli.py, tests/releases/test_special.py and tests/mechanisms/test_lists.py",
+    "dualquery demo": "tests/cli/test_cli.py, tests/kinds/test_special.py and tests/mechanisms/test_lists.py",
     "dualquery release postgresql:": "needs a server; tests/table/test_postgresql.py has one",
     "dualquery release 'parts/*.parquet' … --engine spark": "starts Java; tests/counting/test_spark.py",
 }

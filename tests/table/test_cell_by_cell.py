@@ -204,6 +204,7 @@ def in_excel(cells: Sequence[Any], folder: Path) -> object:
         ValueError,
         TypeError,
         AttributeError,
+        OverflowError,
         UnicodeEncodeError,
         openpyxl.utils.exceptions.IllegalCharacterError,
     ):
