@@ -6,11 +6,14 @@ Talwar), DualQuery, and the program's default, on the data of DualQuery's Figure
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from dualquery.beliefs.mixture import RecordMixture
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.least_squares import LEAST_SQUARES
@@ -23,7 +26,7 @@ from experiments.biased import biased_records
 from experiments.data import Data, kept
 from experiments.drawing import PURPLE, Look, legend_below
 from experiments.harness import Experiment, Point, Rows, Setting, Size, Value, distinct, main, mean_by, where
-from experiments.runs import ADD_REMOVE, Asked, answers_of, budget_of, run_of
+from experiments.runs import ADD_REMOVE, Asked, Run, answers_of, budget_of, run_of
 from experiments.spread import compared, samples_by
 
 DELTA = 1e-3
@@ -74,7 +77,11 @@ def measure(
     given = asked(data, name, rows, queries)
     mechanism, accounting = WAYS[method]
     pays = budget_of(epsilon, DELTA, accounting, ADD_REMOVE)
-    toy = {SQUARES: {"rounds": 150}, OURS: {"rounds": 20}, DEFAULT: {"synthetic_rows": 2000}}
+    toy: dict[str, dict[str, Any]] = {
+        SQUARES: {"rounds": 150},
+        OURS: {"rounds": 20},
+        DEFAULT: {"synthetic_rows": 2000},
+    }
     options = toy.get(method, {}) if small else {}
     run = run_of(mechanism, given.records, given.workload, pays, seed, **options)
     off = answers_of(run.outcome, given.workload) - given.truth
@@ -82,25 +89,35 @@ def measure(
         "mean_error": float(np.abs(off).mean()),
         "max_error": float(np.abs(off).max()),
         "root_mean_square": float(np.sqrt(np.mean(off**2))),
-        "promised": run.parameters["promised_error"] if method == SQUARES else "",
+        **_promised(run),
         "epsilon_spent": run.spent.epsilon,
         "seconds": run.seconds,
     }
 
 
+def _promised(run: Run) -> dict[str, Value]:
+    """What least squares promises of the root of the mean square, and that with what its Frank-Wolfe left to do."""
+    if not isinstance(run.outcome.belief, RecordMixture):
+        return {}
+    promised = float(run.parameters["promised_error"])
+    left = run.outcome.belief.gap / run.plan.task.workload.size
+    return {"promised": promised, "promised_with_gap": math.sqrt(promised**2 + left)}
+
+
 def points(setting: Setting) -> list[Point]:
     names = setting.choose(toy=("biased 50",), quick=("adult", "binary adult"), full=tuple(TITLES))
     epsilons = setting.choose(toy=(1.0,), quick=(1.0,), full=(1.0,))
-    rows, queries = setting.choose(toy=(2000, 300), quick=(100_000, 20_000), full=(100_000, 20_000))
+    rows, queries = setting.choose(toy=(2000, 300), quick=(100_000, 5000), full=(100_000, 10_000))
 
     def point(name: str, method: str, epsilon: float, seed: int) -> Point:
-        many = min(queries, 10_000) if name == "binary adult" else queries
-        key: dict[str, Value] = {"data": name, "method": method, "epsilon": epsilon, "queries": many}
+        key: dict[str, Value] = {"data": name, "method": method, "epsilon": epsilon, "queries": queries}
         return Point(
             {**key, "neighbours": ADD_REMOVE.value, "run": seed},
-            partial(measure, setting.data, name, method, epsilon, rows, many, setting.size is Size.TOY, seed),
+            partial(
+                measure, setting.data, name, method, epsilon, rows, queries, setting.size is Size.TOY, seed
+            ),
             cost=COST.get(name, 1.0) * (20 if method == SQUARES else 1),
-            turn=seed,
+            turn=seed + (10 if method == OURS else 0),  # whose parameters are rehearsed, which takes long
         )
 
     return [
@@ -108,7 +125,7 @@ def points(setting: Setting) -> list[Point]:
         for name in names
         for method in WAYS
         for epsilon in epsilons
-        for seed in setting.seeds(full=3)
+        for seed in setting.seeds(full=2)
     ]
 
 
@@ -153,10 +170,13 @@ def find(rows: Rows) -> str:
     mean = samples_by(rows, ("data", "method"), "mean_error")
     most = samples_by(rows, ("data", "method"), "max_error")
     square = samples_by(rows, ("data", "method"), "root_mean_square")
-    promised = mean_by(where(rows, method=SQUARES), ("data",), "promised")
+    promised, gap = (
+        mean_by(where(rows, method=SQUARES), ("data",), column)
+        for column in ("promised", "promised_with_gap")
+    )
     lines = [
-        f"ε = {rows[0]['epsilon']:g}, δ = {DELTA:g}, a record added or removed, random 3-way queries (10,000 on 17 "
-        "bits, else 20,000). *Least squares* is noise on every query, and then the nearest mixture of records: what "
+        f"ε = {rows[0]['epsilon']:g}, δ = {DELTA:g}, a record added or removed, {rows[0]['queries']:,} random 3-way "
+        "queries. *Least squares* is noise on every query, and then the nearest mixture of records: what "
         "it gains over noise is projection alone. Our default projects too, but measures tables of one, two and "
         "three attributes instead of queries, and shrinks what is noise.",
         "",
@@ -168,12 +188,20 @@ def find(rows: Rows) -> str:
             f"({noise.mean:.2g}), {compared(squares, ours)} DualQuery's ({ours:.2g}), {compared(squares, default)} "
             f"our default's ({default:.2g}). Max error {most[name, SQUARES].mean:.2g}; {most[name, NOISE].mean:.2g}; "
             f"{most[name, OURS].mean:.2g}; {most[name, DEFAULT].mean:.2g}. The root of its mean square is "
-            f"{square[name, SQUARES].mean:.2g}, promised {promised[(name,)]:.2g}."
+            f"{square[name, SQUARES].mean:.2g}, promised {promised[(name,)]:.2g}, and {gap[(name,)]:.2g} with what "
+            "Frank-Wolfe left to do."
         )
-    broken = [
-        TITLES[name] for name in distinct(rows, "data") if square[name, SQUARES].mean > promised[(name,)]
+    names = distinct(rows, "data")
+    exact, broken = (
+        [TITLES[name] for name in names if square[name, SQUARES].mean > limit[(name,)]]
+        for limit in (promised, gap)
+    )
+    lines += [
+        "",
+        f"With the gap the promise is {f'broken on {broken}' if broken else 'kept on every table'}.",
     ]
-    lines += ["", f"The promise is {f'broken on {broken}' if broken else 'kept on every table'}."]
+    if exact:
+        lines[-1] += f" Without it, as for an exact projection, it is not on {', '.join(exact)}."
     return "\n".join(lines)
 
 
@@ -187,7 +215,15 @@ EXPERIMENT = Experiment(
     draw=draw,
     find=find,
     by=("data", "method", "epsilon", "queries"),
-    shown=("mean_error", "max_error", "root_mean_square", "promised", "epsilon_spent", "seconds"),
+    shown=(
+        "mean_error",
+        "max_error",
+        "root_mean_square",
+        "promised",
+        "promised_with_gap",
+        "epsilon_spent",
+        "seconds",
+    ),
 )
 
 if __name__ == "__main__":

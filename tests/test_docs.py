@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer.main
 
@@ -140,3 +142,97 @@ def test_every_public_name_exists() -> None:
         assert getattr(dualquery, name) is not None
     with pytest.raises(AttributeError):
         _ = dualquery.no_such_name
+
+
+# docs/papers.md
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPERS = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+ITEMS = {
+    "DualQuery": (
+        "Definitions 2.1 to 2.3, Lemma 2.4, Definition 3.1, Algorithm 1, Theorem 3.2, Algorithm 2, Lemma 4.1, "
+        "Theorem 4.2, Theorem 4.3, Lemmas 4.4 and 4.5, Theorem 4.6, Remark 4.7, Definition 5.1, Definition 6.1, "
+        "Theorem A.2, Figure 1, Figure 2, Figure 3, Figure 4, Figure 5"
+    ),
+    "MWEM": (
+        "Definition 2.1, Figure 1, Theorem 2.1, Theorem 2.2, 2.3.2, Figure 2, Figure 3, Figure 4, Figure 5, Section 4"
+    ),
+    "From learning to privacy": (
+        "blueprint, regret, private multiplicative weights, composition, optimal, threshold, online, cuts, mirror, "
+        "sparse, distance, disjunctions, polynomials, blocks"
+    ),
+}
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its head."""
+    part = PAPERS.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return [line[2:-2].split(" | ") for line in part.splitlines() if line.startswith("| ")][2:]
+
+
+ROWS = [row for heading in ITEMS for row in rows_of(heading)]
+
+
+@pytest.mark.parametrize("heading", ITEMS)
+def test_every_item_of_a_paper_has_a_row(heading: str) -> None:
+    items = " ".join(row[0] for row in rows_of(heading))
+    assert [item for item in ITEMS[heading].split(", ") if item not in items] == []
+
+
+def test_what_the_page_of_the_papers_names_is_there() -> None:
+    """A file, a command, an option, a mechanism, a test: none may be renamed without its row."""
+    missing = []
+    for item, code, command, test, page in ROWS:
+        names_of_files, names_of_tests = re.findall(r"`([^`]+)`", code), re.findall(r"`([^`]+)`", test)
+        if not (names_of_files and names_of_tests and "](" in page):
+            missing.append(item)
+        for name in names_of_files:
+            if not ((ROOT / "src" / "dualquery" / name).is_file() or (ROOT / name).is_file()):
+                missing.append(name)
+        missing += [name for name in names_of_tests if not is_test(name)]
+        missing += [words for words in re.findall(r"`([^`]+)`", command) if not is_command(words)]
+    missing += [row[3] for row in rows_of("Misprints") if not is_test(row[3].strip("`"))]
+    assert missing == []
+
+
+def is_test(name: str) -> bool:
+    file, _, function = name.partition("::")
+    path = ROOT / file
+    return path.is_file() and f"\ndef {function}(" in path.read_text(encoding="utf-8")
+
+
+def is_command(words: str) -> bool:
+    """A module of experiments, or a command with options that it has and a mechanism that there is."""
+    if words.startswith("python -m "):
+        return (ROOT / f"{words.removeprefix('python -m ').replace('.', '/')}.py").is_file()
+    path = words.partition(" --")[0]
+    mechanism = re.search(r"--mechanism (\S+)", words)
+    flags = {word for word in words.split() if word.startswith("--")}
+    return (
+        path in COMMANDS
+        and flags <= names(COMMANDS[path])
+        and (mechanism is None or mechanism[1] in MECHANISMS)
+    )
+
+
+def test_a_renamed_thing_would_be_seen() -> None:
+    assert is_command("dualquery plan --mechanism pmw")
+    assert is_test("tests/test_docs.py::test_a_renamed_thing_would_be_seen")
+    for gone in (
+        "dualquery plan --mechanism x",
+        "dualquery plan --x",
+        "dualquery x",
+        "python -m experiments.x",
+    ):
+        assert not is_command(gone)
+    for gone in ("tests/test_docs.py::test_gone", "tests/test_gone.py::test_gone"):
+        assert not is_test(gone)
+
+
+def test_the_uniform_tables_error_is_that_with_a_square() -> None:
+    """E|1/8 − p q r| of three uniform chances, by their density (ln t)²/2: the printed (ln 8)³ is not it."""
+    t = (np.arange(200_000) + 0.5) / 200_000
+    error = float(np.mean(np.abs(1 / 8 - t) * np.log(t) ** 2 / 2))
+    printed, right = ((7 + 18 * math.log(2) + 2 * math.log(8) ** power) / 256 for power in (3, 2))
+    assert error == pytest.approx(right, abs=1e-4)
+    assert abs(error - printed) > 0.03

@@ -30,7 +30,8 @@ def mixed(wanted: np.ndarray, rounds: int) -> tuple[RecordMixture, list[float]]:
     """With an oracle that looks at all records."""
     mixture, gaps = RecordMixture(WORKLOAD, wanted), []
     for _ in range(rounds):
-        gaps.append(mixture.add(UNIVERSE[int(np.argmax(VERTICES @ mixture.residual))]))
+        mixture.add(UNIVERSE[int(np.argmax(VERTICES @ mixture.residual))])
+        gaps.append(mixture.gap)
     return mixture, gaps
 
 

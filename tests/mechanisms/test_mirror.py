@@ -87,6 +87,28 @@ def test_entropy_is_mwem() -> None:
     assert max(both) < 2 * min(both)
 
 
+@pytest.mark.parametrize("mirror_map", ["entropy", "euclidean", "p-norm"])
+def test_the_step_of_the_theorem_keeps_its_promise(mirror_map: str) -> None:
+    """R L √(2/T), and what draws and noise add; the default promises nothing."""
+    records, workload = table(BINARY, 200_000), from_spec(BINARY, "marginals:4")
+    task = Task(workload, records.rows, BUDGET)
+    options = {"rounds": 100, "mirror_map": mirror_map, "measured": "queries"}
+    plan = MECHANISMS["mirror"].plan_for(task, {**options, "updates": "once"})
+    squared, longest = {
+        "entropy": (np.log(128), 1.0),
+        "euclidean": (0.5, 8**0.5),
+        "p-norm": (0.5 / 0.5, 8 ** (1 / 3)),
+    }[mirror_map]
+    step = (2 * squared / 100) ** 0.5
+    assert plan.parameters.learning_rate == pytest.approx(step / longest)
+    assert step * longest < plan.parameters.promised_error < step * longest + 0.02
+    outcome = ran("mirror", records, workload, **options, updates="once")
+    assert outcome.belief is not None
+    wrong = np.abs(outcome.belief.answers(workload) - workload.fractions(records)).max()
+    assert 0.05 * step < wrong < plan.parameters.promised_error
+    assert MECHANISMS["mirror"].plan_for(task, options).parameters.promised_error is None
+
+
 def test_tables_that_are_not_binary_are_played_cell_by_cell() -> None:
     records, workload = table(MIXED), from_spec(MIXED, "marginals:2")
     outcome = ran("mirror", records, workload, rounds=15, iterate="average")
@@ -101,6 +123,8 @@ def test_tables_that_are_not_binary_are_played_cell_by_cell() -> None:
         ({"mirror_map": "p-norm", "norm": 2.5}, "between 1.01 and 1.99"),
         ({"measured": "tables"}, "measure queries or parities"),
         ({"rounds": 0}, "at least one round"),
+        ({"updates": "figure-1"}, "figure-1 is MWEM's"),
+        ({"updates": "once", "iterate": "last"}, "speaks of the average"),
     ],
 )
 def test_wishes_that_cannot_be_are_refused(options: dict[str, object], words: str) -> None:

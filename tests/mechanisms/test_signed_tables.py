@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from dualquery.fitting.measured import Measured, MeasuredTables, determined, int
 from dualquery.kinds.kind import choose
 from dualquery.mechanisms.mechanism import Plan, Task, affordable
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.projection.pure import CHOSEN_TRIPLES, BySignedTables, Shape, measure, plan_signed
+from dualquery.mechanisms.projection.pure import BySignedTables, Shape, measure, plan_signed
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.events import LaplaceMeasurement, Selection
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
@@ -178,7 +178,7 @@ CASES = [
     (MIXED, "marginals:2", 5_000, 1.0),
     (MIXED, "marginals:1", 5_000, 1.0),
     (domain_of(5, 6, 7, 8, 9), "marginals:2", 500, 0.3),  # pairs are chosen
-    (BINARY, "marginals:3", 3_000, 1.0),  # triples are chosen
+    (BINARY, "marginals:3", 600, 1.0),  # pairs alone
     (BINARY, "marginals:3", 300_000, 1.0),  # all triples are measured
     (BINARY, "marginals:5", 10_000, 3.0),
     (BINARY, "parities:2", 1_000, 0.7),
@@ -216,13 +216,16 @@ def test_which_tables_are_measured() -> None:
         return (counts, 0, 0) if rounds is None else (counts, rounds.number, len(rounds.candidates.sets[0]))
 
     assert orders(BINARY, "marginals:2", 2_000, 1.0) == ({0: 1, 1: 6, 2: 15}, 0, 0)
-    assert orders(BINARY, "marginals:3", 3_000, 1.0) == ({0: 1, 1: 6, 2: 15}, CHOSEN_TRIPLES, 3)
+    assert orders(BINARY, "marginals:3", 600, 1.0) == ({0: 1, 1: 6, 2: 15}, 0, 0)
     assert orders(BINARY, "marginals:3", 300_000, 1.0) == ({0: 1, 1: 6, 2: 15, 3: 20}, 0, 0)
-    assert orders(BINARY, "marginals:4", 4_200, 1.0) == ({0: 1, 1: 6, 2: 15, 3: 20}, 0, 0)
     assert orders(BINARY, "marginals:5", 300_000, 1.0) == ({0: 1, 1: 6, 2: 15, 3: 20, 4: 15, 5: 6}, 0, 0)
     long = domain_of(9, 9, 9, 9, 9, 9)
     assert orders(long, "marginals:2", 3_000, 1.0) == ({0: 1, 1: 6}, 4, 2)
-    assert orders(long, "marginals:2", 300_000, 1.0) == ({0: 1, 1: 6, 2: 15}, 0, 0)
+    assert orders(long, "marginals:2", 300_000, 1.0) == ({0: 1, 2: 15}, 0, 0)  # which tell the one-way tables
+    assert orders(long, "marginals:3", 300_000, 0.05) == ({0: 1, 2: 15}, 0, 0)
+    assert orders(long, "marginals:3", 300_000, 1.0) == ({0: 1, 3: 20}, 0, 0)  # which tell the pairs
+    # a signed table tells nothing of two attributes where a third is binary, so these two are measured beside it
+    assert orders(MIXED, "marginals:3", 30_000, 1.0) == ({0: 1, 2: 1, 3: 4}, 0, 0)
     assert orders(domain_of(2, 1, 1), "marginals:2", 100, 1.0) == ({0: 1, 1: 1}, 0, 0)
 
 
@@ -306,9 +309,48 @@ def test_chosen_pairs_are_better_than_independence() -> None:
     assert error < 0.9 * without
 
 
+def test_the_error_falls_with_the_budget() -> None:
+    """The largest cell of triples that pairs do not imply: of five attributes one is the sum of two others."""
+    domain, rng = domain_of(4, 4, 4, 4, 4), np.random.default_rng(0)
+    codes = rng.integers(0, 4, (20_000, 5))
+    odd = rng.random(20_000) < 0.3
+    codes[odd, 2] = (codes[odd, 0] + codes[odd, 1]) % 4
+    records = Records.from_rows(domain, codes)
+    largest = []
+    for epsilon in (0.3, 1.0, 3.0, 10.0):
+        task = task_of(domain, "marginals:3", 20_000, epsilon)
+        plan = PROJECTION.plan_for(task, {"synthetic_rows": 40_000})
+        made = PROJECTION.run(plan, curator_of(records, task.budget), np.random.default_rng(0), silent)
+        wrong = task.workload.fractions(made.artefact.records) - task.workload.fractions(records)
+        largest.append(float(np.abs(wrong).max()))
+    assert all(after < 0.7 * before for before, after in pairwise(largest))
+
+
+def test_the_predicted_shares_are_a_minimum() -> None:
+    """No group of tables alike would be better off with more, less or nothing; and what they tell is complete."""
+    task = task_of(MIXED, "marginals:3", 30_000, 1.0)
+    overlaps = Shape.of(task).overlaps(task, 10**6)
+    best = overlaps.best()
+    assert best.sum() == pytest.approx(1)
+    least = overlaps.error(best)
+    for group in range(overlaps.group.max() + 1):
+        for factor in (0.0, 0.7, 1.5):
+            other = np.where(overlaps.group == group, factor * best, best)
+            assert not other.any() or overlaps.error(other / other.sum()) > 0.998 * least
+    everything = np.full(len(best), 1 / len(best))
+    assert least < overlaps.error(everything) < np.inf
+    ones = np.array([len(members) == 1 for members in overlaps.curves.sets])
+    assert (best[ones] == 0).all()  # triples tell the one-way tables
+    assert overlaps.error(np.where(ones, 1 / ones.sum(), 0.0)) < np.inf
+    long = np.array([members == (1, 3) for members in overlaps.curves.sets])
+    assert (
+        overlaps.error(np.where(long, 0.0, best)) == np.inf
+    )  # with a binary attribute none tells of these two
+
+
 def test_a_seed_gives_the_same_rows() -> None:
-    records = table(BINARY, 2_000)
-    task = task_of(BINARY, "marginals:3", 3_000, 1.0)
+    task = task_of(domain_of(5, 6, 7, 8, 9), "marginals:2", 500, 0.3)
+    records = table(task.domain, 500)
     plan = PROJECTION.plan_for(task, {"synthetic_rows": 300})
     first, second = (
         PROJECTION.run(plan, curator_of(records, task.budget, seed=5), np.random.default_rng(5), silent)

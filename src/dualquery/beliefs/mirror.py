@@ -15,6 +15,7 @@ Nothing here knows of privacy.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +44,12 @@ class MirrorMap(Protocol):
     def slope(self, weights: Reals, query: Reals) -> float:
         """How fast the answer to a query follows a step along it, or a bound of it where that is gentler."""
 
+    def reach(self, cells: float, accepted: float) -> tuple[float, float]:
+        """R and L: ψ/μ varies by R² over so many cells, and no query that accepts `accepted` of them has ‖q‖_* > L.
+
+        μ is how strongly convex ψ is in its norm.
+        """
+
 
 @dataclass(frozen=True)
 class NegativeEntropy:
@@ -62,6 +69,9 @@ class NegativeEntropy:
         """
         return 0.25 * float(query.max() - query.min()) ** 2
 
+    def reach(self, cells: float, accepted: float) -> tuple[float, float]:
+        return math.sqrt(math.log(cells)), 1.0
+
 
 @dataclass(frozen=True)
 class Euclidean:
@@ -75,6 +85,9 @@ class Euclidean:
 
     def slope(self, weights: Reals, query: Reals) -> float:
         return _spread((weights > 0).astype(np.float64), query)
+
+    def reach(self, cells: float, accepted: float) -> tuple[float, float]:
+        return math.sqrt(0.5), math.sqrt(accepted)
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,9 @@ class PNorm:
         stiffness[held] = length * weights[held] ** (2 - self.p) / (self.p - 1)
         return _spread(stiffness, query)
 
+    def reach(self, cells: float, accepted: float) -> tuple[float, float]:
+        return math.sqrt(0.5 / (self.p - 1)), accepted ** (1 - 1 / self.p)
+
 
 def _spread(stiffness: Reals, query: Reals) -> float:
     """Σ D (q − q̄)², D how fast each weight follows its own dual coordinate and q̄ the mean of q under it."""
@@ -143,23 +159,40 @@ class MirrorDescent(Settling):
     """A distribution over every cell of a domain, moved by a mirror map.
 
     A step is Newton's, in the dual, for q(w) = m: η = (m − q(w)) / slope, how fast the answer follows a step by the
-    map; it is halved as long as it would leave the answer farther off than it was.
+    map; it is halved as long as it would leave the answer farther off than it was. With a rate η it is the theorem's
+    instead: η·q up where the answer is too low, and down where it is too high, however far off it is.
     """
 
-    def __init__(self, domain: Domain, mirror: MirrorMap, *, schedule: Schedule, floor: float) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        mirror: MirrorMap,
+        *,
+        schedule: Schedule,
+        floor: float,
+        rate: float | None = None,
+    ) -> None:
         super().__init__(schedule, floor)
+        self._rate, self._moves = rate, 0
         self._domain = domain
         self._sizes = tuple(domain.sizes.tolist())
         self._mirror = mirror
         self._weights: Reals = np.full(self._sizes, 1 / np.prod(domain.sizes.astype(float))).ravel()
 
     def snapshot(self) -> Factored:
-        changes = sum(len(repeats) for repeats in self._heard.values())
-        return Factored.of_weights(self._domain, self._weights.reshape(self._sizes), changes)
+        return Factored.of_weights(self._domain, self._weights.reshape(self._sizes), self._moves)
+
+    def hear(self, challenge: HeardTable) -> None:
+        self._moves += 1
+        super().hear(challenge)
 
     def _update(self, measurement: HeardTable) -> float:
         value, query = float(measurement.value), self._on_cells(measurement.what)
         gap = value - float(query @ self._weights)
+        if self._rate is not None:
+            step = math.copysign(self._rate, gap)
+            self._weights = self._mirror.primal(self._mirror.dual(self._weights) + step * query)
+            return abs(gap)
         if abs(gap) <= NOTHING:
             return abs(gap)
         slope = self._mirror.slope(self._weights, query)

@@ -43,6 +43,7 @@ class RecordMixture:
         self._liked = np.empty(0)  # ⟨ỹ, a_x⟩
         self.weights: Reals = np.empty(0)
         self._held: Fractions = np.zeros(workload.size)
+        self.gap = np.inf  # as the last record showed it
 
     @property
     def residual(self) -> Fractions:
@@ -56,14 +57,15 @@ class RecordMixture:
         likes = self._liked - self._products @ self.weights
         return self._records[int(np.argmax(likes))]
 
-    def add(self, record: Record) -> float:
-        """Take in a record, find all weights anew; the gap as it was before, infinite at first."""
+    def add(self, record: Record) -> None:
+        """Take in a record, find all weights anew; what is told as the gap is that before it."""
         answers = np.zeros(self._workload.size, np.int32)
         for group, start in zip(self._workload.groups, self._workload.starts, strict=False):
             group.add_answers(record, answers[start : start + group.size])
         bits = answers.astype(np.uint8)
         residual = self.residual
-        gap = float(residual @ bits - residual @ self._held) if self._records else np.inf
+        if self._records:
+            self.gap = max(0.0, float(residual @ bits - residual @ self._held))
         self._records.append(record)
         self._bits.append(bits)
         size = len(self._records)
@@ -74,15 +76,13 @@ class RecordMixture:
         self._products = products
         self._liked = np.append(self._liked, bits @ self._wanted)
         self.weights = np.append(self.weights, 1.0 if size == 1 else 0.0)
-        settle(
-            products, self._liked, self.weights, EXCHANGES * size, PRECISION * min(gap, self._workload.size)
-        )
+        precision = PRECISION * min(self.gap, self._workload.size)
+        settle(products, self._liked, self.weights, EXCHANGES * size, precision)
         self._keep(np.flatnonzero(self.weights))
         held = np.zeros(self._workload.size)
         for weight, each in zip(self.weights.tolist(), self._bits, strict=True):
             add_weighted(held, each, weight)
         self._held = held
-        return gap
 
     def _keep(self, chosen: NDArray[np.int64]) -> None:
         """Let go of the records that have no weight."""

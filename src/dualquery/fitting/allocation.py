@@ -10,13 +10,16 @@ towards its mean, the table is wrong by
 convex and falling in x. A table over T of the workload is wrong by L_T = √(Σ_{B ⊆ T} E_B²) over its subsets of two
 and more attributes, and Σ_T L_T is made small: w_B = Σ_{T ⊇ B} E_B/L_T, then x_B = argmin w_B E_B(x) + λ x with the λ
 that spends the budget, and again. Only released and public numbers come in, so this is no business of the curator's.
+
+Under pure ε the measured tables tell several interactions each, and a share is worth its square (`Overlaps`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -76,8 +79,14 @@ class Allocation:
     tables: Reals
 
 
-def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float, units: Reals) -> Curves:
-    """E_S of every set. units[S] is the variance, in records², of a cell of its interaction for the whole budget."""
+def predicted_curves(
+    sets: Sequence[Set], ones: Mapping[int, Cells], rows: float, units: Reals, larger: float = 0.0
+) -> Curves:
+    """E_S of every set. units[S] is the variance, in records², of a cell of its interaction for the whole budget.
+
+    `larger` is θ of sets of three and more.
+    """
+    dependence = {1: 1.0, 2: DEPENDENCE}  # nothing is known of a one-way table beforehand
     bins = {j: _histogram(ones[j]) for j in sorted({j for members in sets for j in members})}
     widest = max(len(members) for members in sets)
     length = widest * (len(next(iter(bins.values()))) - 1) + 1
@@ -88,7 +97,8 @@ def predicted_curves(sets: Sequence[Set], ones: Mapping[int, Cells], rows: float
         by_order.setdefault(len(members), []).append(place)
     for order, places in by_order.items():
         means = np.exp(-BIN * np.arange(length))
-        apart = np.sqrt(_squared_misfit(means, order, rows))
+        squared = (dependence.get(order, larger) * means) ** 2 + np.minimum(means / rows, (2 * means) ** 2)
+        apart = np.sqrt(squared)
         kernel = apart[:, None] * _DEVIATIONS / np.sqrt(apart[:, None] ** 2 + _DEVIATIONS**2)
         cells = np.zeros((len(places), length))
         for row, place in enumerate(places):
@@ -120,13 +130,6 @@ def _convolved(members: Set, bins: Mapping[int, Reals], known: dict[Set, Reals])
     return known[members]
 
 
-def _squared_misfit(means: Reals, order: int, rows: float) -> Reals:
-    """t² of cells of these means."""
-    dependence = DEPENDENCE if order == 2 else 0.0
-    squared: Reals = (dependence * means) ** 2 + np.minimum(means / rows, (2 * means) ** 2)
-    return squared
-
-
 class Workloads:
     """Which sets lie in which table of a workload."""
 
@@ -135,7 +138,7 @@ class Workloads:
         inside = [
             (t, where[subset])
             for t, table in enumerate(tables)
-            for order in range(2, len(table) + 1)
+            for order in range(1, len(table) + 1)
             for subset in combinations(table, order)
             if subset in where
         ]
@@ -222,3 +225,105 @@ def _taken(slopes, gains, shares, budget):  # type: ignore[no-untyped-def]
         else:
             high = middle
     return place
+
+
+FACTORS = (4.0, 2.0, 1.4)  # by which a search changes shares, ever less
+LEAST_STEP = 1e-3  # of the error, that a change must gain
+
+
+@dataclass(frozen=True, eq=False)
+class Overlaps:
+    """Tables that tell several interactions each, with noise whose deviation falls as one over a table's share.
+
+    Table t tells interaction b with the precision c x_t²; precisions add up. Squares make it better to measure few
+    tables well than many poorly: where triples are measured they tell the pairs too, and pairs often need no share
+    of their own. So the error has many minima. Tables of one group (alike in order and size) have one share, and a
+    search from each order on, doubling, halving and dropping groups, finds the best of them.
+    """
+
+    curves: Curves  # of all interactions, by their precision
+    workload: Workloads
+    told: NDArray[np.int64]  # b
+    by: NDArray[np.int64]  # t, of which there are as many
+    precision: Reals  # c
+    group: NDArray[np.int64]  # of each table
+
+    @staticmethod
+    def of(
+        curves: Curves,
+        tables: Sequence[Set],
+        told: Sequence[tuple[Set, int, float]],
+        alike: Sequence[Hashable],
+    ) -> Overlaps:
+        """`told` are (interaction, place of the table that tells it, c)."""
+        where = {members: place for place, members in enumerate(curves.sets)}
+        groups: dict[Hashable, int] = {}
+        return Overlaps(
+            curves,
+            Workloads(curves.sets, tables),
+            np.array([where[members] for members, _, _ in told], np.int64),
+            np.array([table for _, table, _ in told], np.int64),
+            np.array([c for _, _, c in told]),
+            np.array([groups.setdefault(each, len(groups)) for each in alike], np.int64),
+        )
+
+    @cached_property
+    def _needs(self) -> NDArray[np.int64]:
+        """Each interaction beside one of those that a table needs as well: its subsets without one attribute."""
+        where = {members: place for place, members in enumerate(self.curves.sets)}
+        found = [
+            (place, where[subset])
+            for members, place in where.items()
+            if len(members) > 1
+            for subset in combinations(members, len(members) - 1)
+        ]
+        return np.array(found, np.int64).reshape(-1, 2).T
+
+    def precisions(self, shares: Reals) -> Reals:
+        """Of every interaction."""
+        return np.bincount(
+            self.told, self.precision * shares[self.by] ** 2, minlength=len(self.curves.sets)
+        ).astype(np.float64)
+
+    def error(self, shares: Reals) -> float:
+        """Of the tables of the workload; without bound where one could not be put together."""
+        known = self.precisions(shares)
+        larger, smaller = self._needs
+        ones = np.array([len(members) == 1 for members in self.curves.sets])
+        if (known[ones] <= 0).any() or ((known[larger] > 0) & (known[smaller] <= 0)).any():
+            return math.inf
+        grid, rows = self.curves.shares[0], np.arange(len(known))
+        after = np.clip(np.searchsorted(grid, known), 1, len(grid) - 1)
+        part = np.clip((known - grid[after - 1]) / (grid[after] - grid[after - 1]), 0.0, 1.0)
+        errors = (1 - part) * self.curves.errors[rows, after - 1] + part * self.curves.errors[rows, after]
+        return float((self.workload.errors(errors) ** POWER).mean())
+
+    def best(self) -> Reals:
+        """The share of every table, together one."""
+        number = np.bincount(self.group)
+        order = np.zeros(len(number), np.int64)
+        order[self.group] = [len(members) for members in self.curves.sets]
+        starts = [np.where(order == top, 1.0, 0.1 * (order < top)) for top in range(1, order.max() + 1)]
+
+        def shares(weights: Reals) -> Reals:
+            return (weights / (number @ weights))[self.group]
+
+        def improved(weights: Reals) -> tuple[float, Reals]:
+            least, moved = self.error(shares(weights)), True
+            for factor in FACTORS:
+                moved = True
+                while moved:
+                    moved = False
+                    for place in range(len(weights)):
+                        now = weights[place]
+                        for tried in (0.0, now / factor, now * factor) if now else (0.5 * weights.max(),):
+                            other = weights.copy()
+                            other[place] = tried
+                            if (
+                                other.any()
+                                and (error := self.error(shares(other))) < (1 - LEAST_STEP) * least
+                            ):
+                                weights, least, moved = other, error, True
+            return least, weights
+
+        return shares(min((improved(start) for start in starts), key=lambda found: found[0])[1])

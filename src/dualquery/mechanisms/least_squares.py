@@ -9,7 +9,7 @@ K where its maximum is hard to find. Here an oracle finds it, as in DualQuery, a
     E‖ŷ − y‖² ≤ σ √(2 ln|X| · min(r, |Q|/4))                      (c = 0 or ½: ‖a_x − c‖² ≤ r or = |Q|/4)
 
 with r the most queries that one record satisfies, and ‖ŷ − y‖ ≤ ‖w‖ besides. So the mean squared error is at most
-min(σ², σ √(2 r ln|X|)/|Q|), which is the promise. Where Frank-Wolfe ends with a gap, that is added to ‖ŷ − y‖².
+min(σ², σ √(2 r ln|X|)/|Q|), which is the promise. What gap Frank-Wolfe ends with comes on top of ‖ŷ − y‖².
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from dualquery.privacy.curator import Curator
 from dualquery.table.records import Records
 from dualquery.types import Progress
 
-MOST_ROUNDS = 300
+MOST_ROUNDS = 1000
 FLIPS = 300  # of a search, which begins at a record that is good already
-CONTENT = 0.01  # Frank-Wolfe ends where its gap is below this share of what noise does
+CONTENT = 0.1  # Frank-Wolfe ends where its gap is below this share of what noise does
 FINE = 40  # bits of the sum of all weights of a challenge
 MOST_CELLS = 1 << 28  # of the rows that are released by default
 
@@ -105,16 +105,16 @@ def run(
     mixture = RecordMixture(task.workload, answers)
     enough = CONTENT * min(squared_error(task, chosen))
     queries = np.arange(task.workload.size)
-    gap, played = math.inf, 0
-    while played < chosen.rounds and gap > enough:
+    played = 0
+    while played < chosen.rounds and mixture.gap > enough:
         residual = mixture.residual
         weights = np.rint(residual * (2.0**FINE / np.abs(residual).sum())).astype(np.int64)
         clauses = clauses_of(task.workload, Challenge(queries, weights))
         begin = mixture.nearest(np.zeros(task.domain.width, np.int32))
-        gap = mixture.add(best_response(clauses, begin, rng=rng, flips=FLIPS).record)
+        mixture.add(best_response(clauses, begin, rng=rng, flips=FLIPS).record)
         played += 1
         progress("mixing records", played, chosen.rounds)
-    off = math.sqrt(max(gap, 0.0) / task.workload.size)
+    off = math.sqrt(mixture.gap / task.workload.size)
     return Outcome(
         artefact=SyntheticRecords(Records.from_rows(task.domain, mixture.rows(chosen.synthetic_rows))),
         belief=mixture,

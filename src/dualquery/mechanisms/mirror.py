@@ -8,6 +8,12 @@ answer within about R · max_q ‖q‖_* · √(1/T) and the noise of a round, �
 the squared norm R² = 1/2 and ‖q‖₂, the root of the number of cells that a query accepts: better where queries accept
 few cells, and the table is spread over many (docs/learners.md has the picture).
 
+`--updates once` plays the theorem: one step of η = (R/L) √(2/T) a round, L = max_q ‖q‖_*, up or down by the sign of
+the measured gap, and the average of w₀ … w_{T−1}. Its regret is at most R L √(2T), whatever is asked; a draw misses
+the worst query by ln(4|Q|T/β)/rate, and a noise ν that turns a sign hides a gap of at most |ν| twice, so that all
+queries are answered within R L √(2/T) and both, except with probability β. The default goes over all measurements
+again and again, by Newton's steps, and releases the last.
+
 *Implicit Euclidean*, on universes that cannot be held: a fifth of the budget measures one-way tables, whose product
 is where the data player begins. Then, as in MWEM, each round finds the query that is answered worst, measures it,
 and the data player takes it in; its density is a base plus a combination of the measured queries
@@ -32,8 +38,9 @@ from typing import Any, cast
 import numpy as np
 
 from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDensity
+from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
-from dualquery.beliefs.multiplicative_weights import Schedule, StepSize, nearest_probabilities
+from dualquery.beliefs.multiplicative_weights import ONCE, Schedule, StepSize, nearest_probabilities
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.fit import passes, product_start, told
@@ -41,10 +48,17 @@ from dualquery.fitting.fitter import Effort, Targets
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Outcome, Plan, Step, Task, choice, hidden
-from dualquery.mechanisms.mwem import PASSES, MwemParameters, automatic_rounds
+from dualquery.mechanisms.mwem import PASSES, MwemParameters, Updates, automatic_rounds, released_as_proven
 from dualquery.mechanisms.mwem import plan as plan_of_mwem
-from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, last, released_iterate
-from dualquery.mechanisms.rounds import MeasuredRounds, QuestionKind, learner, priced, usual_kind
+from dualquery.mechanisms.outcomes import NO_RECORDS, Iterate, answers_only, last
+from dualquery.mechanisms.rounds import (
+    AskedQueries,
+    MeasuredRounds,
+    QuestionKind,
+    learner,
+    priced,
+    usual_kind,
+)
 from dualquery.mechanisms.wishes import MirrorWishes, MwemWishes, RowsAndRoundsWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
@@ -58,6 +72,7 @@ from dualquery.types import Integers, Progress, Set
 
 MOST_CELLS = 1 << 20  # of the universe: every step looks at every cell
 USUAL_NORM = 1.5
+FAILURE = 0.05  # β: the theorem holds except with this probability
 
 
 class Map(Enum):
@@ -74,6 +89,7 @@ class MirrorParameters(MwemParameters):
 
     mirror_map: Map
     norm: float | None
+    learning_rate: float | None  # η of the theorem
 
     @property
     def mirror(self) -> MirrorMap:
@@ -95,6 +111,12 @@ def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
             f"mirror descent keeps a histogram of every cell, at most {MOST_CELLS:,}, and this universe has "
             f"2^{task.domain.log2_size:.0f}; use the mechanism 'euclidean', which needs none"
         )
+    updates = choice(Updates, wanted.updates, Updates.REPEATED, "--updates")
+    if updates is Updates.FIGURE_1:
+        raise DualQueryError("figure-1 is MWEM's; mirror descent has --updates repeated or once")
+    once = updates is Updates.ONCE
+    if once and wanted.iterate not in (None, Iterate.AVERAGE.value):
+        raise DualQueryError("the theorem of --updates once speaks of the average; leave out --iterate")
     kind = choice(QuestionKind, wanted.measured, _usual(task), "--measured")
     if kind is QuestionKind.TABLES:
         raise QueryError(
@@ -104,14 +126,17 @@ def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
         task,
         MwemWishes(
             rounds=wanted.rounds,
-            iterate=wanted.iterate,
+            iterate=Iterate.AVERAGE.value if once else wanted.iterate,
+            updates=updates.value,
             measured=kind.value,
             synthetic_rows=wanted.synthetic_rows,
             part_cells=max(2, universe),
         ),
     )
-    chosen = MirrorParameters(**vars(like.parameters), mirror_map=mirror_map, norm=norm)
+    chosen = MirrorParameters(**vars(like.parameters), mirror_map=mirror_map, norm=norm, learning_rate=None)
     _ = chosen.mirror  # refuses a norm out of range
+    if once:
+        chosen = _by_the_theorem(task, chosen)
     slower = 30 if mirror_map is Map.P_NORM else 3
     learning = slower * PASSES * chosen.rounds**2 * universe * 5e-9
     return replace(
@@ -119,8 +144,30 @@ def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
         mechanism="mirror",
         reason=f"{like.reason}, moved by the {mirror_map.value} map",
         parameters=chosen,
+        max_error=min(1.0, chosen.promised_error or like.max_error),
         seconds=2.0 + learning + chosen.rounds * chosen.asked.size * 2e-8,
         bytes=80 * universe + 64 * chosen.asked.size,
+    )
+
+
+def _by_the_theorem(task: Task, chosen: MirrorParameters) -> MirrorParameters:
+    """η, and the promise that comes with it."""
+    asked, law, rounds = chosen.asked, chosen.law, chosen.rounds
+    assert isinstance(asked, AskedQueries), "whole tables are refused"
+    assert law is not None, "what is chosen is measured"
+    cells = float(prod(task.domain.sizes.tolist()))
+    accepted = cells * float(Factored(task.domain, part_cells=1).answers(asked.workload).max())
+    radius, longest = chosen.mirror.reach(max(2.0, cells), accepted)
+    unit = asked.workload.unit
+    per_record = float(chosen.rate.nats) * asked.score.repeats * unit
+    missed = math.log(4 * asked.size * rounds / FAILURE) / per_record
+    turned = (
+        law.size_within(1 - FAILURE / (2 * rounds)) / unit
+    )  # of a balance, which is twice that of a count
+    return replace(
+        chosen,
+        learning_rate=radius / longest * math.sqrt(2 / rounds),
+        promised_error=radius * longest * math.sqrt(2 / rounds) + (missed + turned) / task.rows,
     )
 
 
@@ -131,12 +178,13 @@ def _usual(task: Task) -> QuestionKind:
 
 def _belief(plan: Plan[MirrorParameters], curator: Curator) -> MirrorDescent:
     chosen, task = plan.parameters, plan.task
-    schedule = Schedule(StepSize.FULL, PASSES, chosen.noise / task.rows)
-    return MirrorDescent(task.domain, chosen.mirror, schedule=schedule, floor=0.5 / task.rows)
+    rate = chosen.learning_rate
+    schedule = ONCE if rate is not None else Schedule(StepSize.FULL, PASSES, chosen.noise / task.rows)
+    return MirrorDescent(task.domain, chosen.mirror, schedule=schedule, floor=0.5 / task.rows, rate=rate)
 
 
 WORDS = "MWEM with a mirror map of choice: entropy, Euclidean or p-norm (Jain, Thakurta 2012)"
-MIRROR = learner("mirror", WORDS, MirrorWishes, plan, _belief, released_iterate)
+MIRROR = learner("mirror", WORDS, MirrorWishes, plan, _belief, released_as_proven)
 
 
 FINE = 1 << 12  # multipliers are whole numbers about as large as this

@@ -296,10 +296,11 @@ def _start_steps(task: Task, chosen: MwemParameters) -> tuple[Step, ...]:
     return (Step("measure every cell, for a start", chosen.start_noise.event(moved)),)
 
 
-def _outcome(
-    plan: Plan[MwemParameters], replied: Iterator[Factored], rng: np.random.Generator, progress: Progress
+def released_as_proven(
+    plan: Plan[Any], replied: Iterator[Factored], rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    if plan.parameters.updates is Updates.FIGURE_1:
+    """What is released of the replies; where a theorem speaks of an average, it is that of A₀ … A_{T−1}."""
+    if plan.parameters.promised_error is not None or plan.parameters.updates is Updates.FIGURE_1:
         replied = iterates_before(Factored(plan.task.domain, part_cells=1), replied)
     return released_iterate(plan, replied, rng, progress)
 
@@ -318,5 +319,5 @@ MWEM = learner(
     MwemWishes,
     plan,
     lambda plan, curator: belief_of(plan.parameters, starting(plan, curator), plan.task.rows),
-    _outcome,
+    released_as_proven,
 )

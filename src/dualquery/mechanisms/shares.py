@@ -305,6 +305,12 @@ def varied_sets(task: Task) -> dict[int, list[Set]]:
     }
 
 
+def tables_of(task: Task) -> list[Set]:
+    """The sets that the workload asks about, without constant attributes."""
+    scope = {tuple(sorted(int(j) for j in row if j != NONE)) for row in task.workload.scope.tolist()}
+    return sorted({tuple(j for j in members if task.domain.sizes[j] > 1) for members in scope} - {()})
+
+
 def measures_total(task: Task) -> bool:
     """Whether the number of records is still to be measured: it is private, and no measurement came before."""
     return not task.budget.neighbours.size_is_public and task.rows_variance is None

@@ -58,6 +58,9 @@ _learning_rate = partial(wish, "How strongly a player learns (η).", "η", least
 _alpha = partial(wish, "The error wanted: fixes parameters by the theory.", "α", least=0.0)
 _iterate = partial(wish, "Which distribution to release: last or average.", "WHICH")
 _measured = partial(wish, "What is selected and measured: queries, tables or parities.", "WHAT")
+_updates = partial(
+    wish, "Updates a round: repeated over all measurements, once, or figure-1 (MWEM's, word for word).", "HOW"
+)
 _memory = partial(wish, "The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
 _widest = partial(wish, "The most attributes of a disjunction (k); a wider one is refused.", "K", least=1)
 
@@ -91,6 +94,9 @@ class DualQueryWishes:
     learning_rate: float | None = _learning_rate()
     samples: int | None = wish("Queries drawn a round (s).", "N", least=1)
     rounds: int | None = _rounds()
+    recall: int | None = wish(
+        "Rounds whose draws a record answers, old ones faded; 1 as in the paper.", "N", least=1
+    )
     alpha: float | None = _alpha()
     beta: float | None = wish("The chance that the theory may fail; with --alpha.", "β", least=0.0)
     free: str | None = wish(
@@ -108,10 +114,7 @@ class DualQueryWishes:
 class MwemWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
-    updates: str | None = wish(
-        "Updates a round: repeated over all measurements, once, or figure-1 (the paper's, word for word).",
-        "HOW",
-    )
+    updates: str | None = _updates()
     start: str | None = wish(
         "The first distribution: uniform, or noisy (a measured histogram, priced).", "WHICH"
     )
@@ -133,6 +136,7 @@ class MirrorWishes(RowsWishes):
     rounds: int | None = _rounds()
     iterate: str | None = _iterate()
     measured: str | None = _measured()
+    updates: str | None = _updates()
     mirror_map: str | None = wish("How steps are measured: entropy, euclidean or p-norm.", "MAP")
     norm: float | None = wish("The p of the p-norm, between 1 and 2.", "P", least=1.0)
 

@@ -102,6 +102,24 @@ class Distances(Derived, NotProducts):
             total += self.shares[self.which, axis] * apart
         return total
 
+    def given(self, records: Records) -> Integers:
+        """The distance of each of some public points to the only point asked about."""
+        held, shares = self.axes.placed(positions_of(records)), self.shares[self.which[0]]
+        total = np.zeros(records.rows, np.int64)
+        for axis in np.flatnonzero(shares).tolist():
+            total += shares[axis] * np.abs(
+                self.axes.at(axis, held).astype(np.int64) - int(self.places(axis)[0])
+            )
+        return total // self.grid
+
+    def changed(self, rows: Records, *, more: bool) -> Records:
+        """Public points, moved to the farthest corner, or to the point itself; in the columns asked about."""
+        codes, here = rows.to_rows(), self.positions[0]
+        asked = self._columns()[self.which[0]]
+        there = np.where(2 * here > self.grid, 0, self.grid) if more else here
+        codes[:, asked] = there[asked]
+        return Records.from_rows(self.domain, codes)
+
     def scope(self) -> NDArray[np.int32]:
         columns = self._columns()
         return padded(sorted({tuple(columns[row]) for row in np.unique(self.which).tolist()}))

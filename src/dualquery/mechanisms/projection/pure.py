@@ -1,16 +1,16 @@
-"""The way of projection under pure ε: signed tables with Laplace noise, at once, and then where the rows are wrong.
+"""The way of projection under pure ε: signed tables with Laplace noise, at once, or where the rows are wrong.
 
 A public rule, from workload, domain, budget and n alone, says which and how precisely. For P pairs of on average q
 entries each,
 
     x = Δ · P · q / (n ε)        Δ: how far a neighbour moves a signed table (1; 2 where a record is replaced)
 
-is the noise of all pairs, summed over an entry's table, in units of n. One-way tables get the share .5 x^.15 of ε,
-within .25 and .75. Where x is small, all pairs are measured at once, ε_S ∝ entries^.35. Where it is not, T of them
-are chosen, one a round, and measured with the noise of T instead of P: the exponential mechanism chooses the set
-whose signed table the rows get most wrong, less half of the noise that measuring it would bring; it is measured, and
-the rows answer the residual of everything heard so far. Sets of three and more are measured at once where even all of
-them have little noise, a few are chosen where that is nearly so, else they are left to what the pairs imply.
+is the noise of all pairs, summed over an entry's table, in units of n. Where x is small, tables are measured at once,
+with the shares of ε that leave the least predicted error in the tables of the workload (`allocation.Overlaps`):
+triples alone where they can be known well, pairs alone where they cannot. Where x is not small, one-way tables get
+the share .5 x^.15 of ε, within .25 and .75, and T pairs are chosen, one a round, and measured with the noise of T
+instead of P: the exponential mechanism chooses the pair whose signed table the rows get most wrong, less half of the
+noise that measuring it would bring; it is measured, and the rows answer the residual of everything heard so far.
 docs/how_it_works.md, "Pure ε", has the evidence.
 """
 
@@ -20,12 +20,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import accumulate, combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.allocation import Curves, Overlaps, predicted_curves
 from dualquery.fitting.fit import RefittingDataPlayer, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
 from dualquery.fitting.measured import (
@@ -39,7 +40,13 @@ from dualquery.fitting.measured import (
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.mechanism import Plan, Step, Task, hidden
-from dualquery.mechanisms.projection.tables import of_tables
+from dualquery.mechanisms.projection.tables import (
+    MOST_CELLS,
+    all_small,
+    assumed_ones,
+    cells_within,
+    of_tables,
+)
 from dualquery.mechanisms.shares import (
     MAX_ERROR,
     NOTHING,
@@ -50,6 +57,7 @@ from dualquery.mechanisms.shares import (
     cost_of_fit,
     laplace_at_once,
     measures_total,
+    tables_of,
     varied_sets,
     work_of,
 )
@@ -67,14 +75,9 @@ from dualquery.queries.tables import Tables, signed_entries
 from dualquery.table.records import Records
 from dualquery.types import Cells, Integers, Set
 
-SHARE_OF_LARGER = 0.5  # for all sets of three and more, where all are measured
-SHARE_OF_TRIPLES = 0.12  # where a few are chosen
-CHOSEN_TRIPLES = 8
-LITTLE_NOISE = 0.01  # of an entry's table, summed: up to here all sets of an order are measured
-SOME_NOISE = 0.05  # and up to here a few of three attributes are chosen
-ONES_POWER, LARGER_POWER = 0.5, 0.35  # ε_S ∝ entries^power
-PRECISE = 0.12  # x up to which all pairs are measured at once
-MOST_CHOSEN = 0.55  # of the pairs: beyond it choosing does not pay
+ONES_POWER = 0.5  # ε_S ∝ entries^power, of one-way tables where pairs are chosen
+PRECISE = 0.12  # x up to which tables are measured at once
+LARGER_DEPENDENCE = 0.05  # θ of sets of three and more (`allocation`)
 SHARE_OF_CHOOSING = Fraction(15, 100)  # of what a round costs
 LEAST_RECORDS = 50  # per round, in units of Δ/ε: a chosen pair should not drown
 MOST_CANDIDATE_CELLS = 20_000_000
@@ -109,6 +112,14 @@ class SignedPlan:
             members: (self.noise.deviation / multiplier) ** 2
             for members, multiplier in zip(self.first.sets, self.first.multipliers, strict=True)
         }
+
+    def expected_variances(self) -> dict[Set, float]:
+        """The same, with as many candidates as will be chosen, evenly spread."""
+        if self.rounds is None:
+            return self.variances()
+        sets, number = self.rounds.candidates.sets, self.rounds.number
+        chosen = [sets[i] for i in np.linspace(0, len(sets) - 1, number).astype(int)]
+        return self.variances() | dict.fromkeys(chosen, self.rounds.noise.deviation**2)
 
 
 @dataclass(frozen=True)
@@ -149,64 +160,66 @@ class Shape:
     def chosen_pairs(self) -> int:
         """T, or 0 where all pairs are measured at once."""
         pairs, x = len(self.pairs), self.noise_of_pairs
-        if x <= PRECISE:
+        if pairs < 2 or x <= PRECISE:
             return 0
-        wanted = 0.15 * pairs / math.sqrt(x)
-        if max(1.0, wanted) >= MOST_CHOSEN * pairs:
-            return 0
-        return max(1, round(min(wanted, 2 * len(self.orders[1]), self.records / LEAST_RECORDS)))
+        wanted = min(0.15 * pairs / math.sqrt(x), 2 * len(self.orders[1]), self.records / LEAST_RECORDS)
+        return max(1, round(wanted))
 
-    def larger(self) -> list[Set]:
-        """The sets of three and more attributes that are measured at once: up to the order where all may be."""
-        for top in range(max(self.orders), 2, -1):
-            sets = [s for order in range(3, top + 1) for s in self.orders.get(order, [])]
-            kept = [s for s in sets if self._noise_of(len(sets) * self.entries[s]) <= LITTLE_NOISE]
-            if kept and (len(kept) == len(sets) or top == 3):
-                return kept
-        return []
+    def candidates(self, most_cells: int, sizes: list[int]) -> list[Set]:
+        """What may be measured at once: larger sets only where, measured like all of their order, a table holds more
+        than its noise, and within so many cells.
+        """
+        kept = [*self.orders[1], *self.pairs]
+        for order in sorted(self.orders):
+            smaller, sets = set(kept), self.orders[order]
+            fine = [
+                s
+                for s in sorted(sets, key=lambda s: (self.entries[s], s))
+                if order > 2
+                and len(sets) * self.entries[s] <= self.records
+                and smaller.issuperset(combinations(s, order - 1))
+            ]
+            cells = accumulate(math.prod(sizes[j] for j in s) for s in fine)
+            kept += sorted(s for s, total in zip(fine, cells, strict=True) if total <= most_cells)
+        return kept
 
-    @property
-    def chooses_triples(self) -> bool:
-        triples = self.orders.get(3, [])
-        noise = self._noise_of(sum(self.entries[members] for members in triples))
-        return len(triples) > CHOSEN_TRIPLES and noise <= SOME_NOISE
+    def overlaps(self, task: Task, most_cells: int) -> Overlaps:
+        """The tables that may be measured at once, and what they tell."""
+        domain, sizes = task.domain, task.domain.sizes.tolist()
+        sets = self.candidates(most_cells, sizes)
+        unit = 2 * (task.rows / self.records) ** 2  # of Laplace noise of scale Δ/ε: a share of one
+        told = [
+            (each, place, 1 / variance_told(members, each, unit, domain))
+            for place, members in enumerate(sets)
+            for each in determined(members, domain)
+            if each
+        ]
+        alike = [
+            (len(s), sum(sizes[j] == 2 for j in s), math.floor(math.log2(self.entries[s]) / 2)) for s in sets
+        ]
+        curves = predicted_curves(sets, assumed_ones(task), task.rows, np.ones(len(sets)), LARGER_DEPENDENCE)
+        # centring takes the same part of what sampling makes of a cell and of its noise
+        centred = np.sqrt([math.prod((sizes[j] - 1) / sizes[j] for j in s) for s in sets])
+        curves = Curves(curves.sets, curves.shares, centred[:, None] * curves.errors)
+        return Overlaps.of(curves, tables_of(task), told, alike)
 
-    def _noise_of(self, entries: float) -> float:
-        return entries / (SHARE_OF_LARGER * self.records)
 
-
-def plan_signed(task: Task) -> SignedPlan:
+def plan_signed(task: Task, most_cells: int = MOST_CELLS) -> SignedPlan:
     """Shares of ε by the rule, then integer multipliers and the one scale of noise that costs them."""
-    shape = Shape.of(task)
-    larger = shape.larger()
-    share_of_rounds, rounds = Fraction(0), None
-    shares: dict[Set, float] = {}
+    shape, rounds = Shape.of(task), None
     if shape.chosen_pairs:
         share_of_rounds = 1 - Fraction(shape.share_of_ones).limit_denominator(100)
         rounds = _rounds(shape.pairs, shape.chosen_pairs, share_of_rounds, task)
-        ones = 1.0
+        powers = {members: shape.entries[members] ** ONES_POWER for members in shape.orders[1]}
+        shares = {members: power / sum(powers.values()) for members, power in powers.items()}
     else:
-        every = len(
-            [s for order in range(3, max(map(len, larger), default=2) + 1) for s in shape.orders[order]]
-        )
-        left = 1.0 - SHARE_OF_LARGER * len(larger) / max(1, every)
-        shares.update(_split(larger, 1.0 - left, LARGER_POWER, shape))
-        if not larger and shape.chooses_triples:
-            share_of_rounds = Fraction(SHARE_OF_TRIPLES).limit_denominator(100)
-            rounds = _rounds(shape.orders[3], CHOSEN_TRIPLES, share_of_rounds, task)
-        ones = left * shape.share_of_ones
-        shares.update(_split(shape.pairs, left - ones, LARGER_POWER, shape))
-    shares.update(_split(shape.orders[1], ones, ONES_POWER, shape))
+        overlaps = shape.overlaps(task, most_cells)
+        best = zip(overlaps.curves.sets, overlaps.best().tolist(), strict=True)
+        shares = {members: share for members, share in best if share}
     if measures_total(task):
         shares = {(): SHARE_OF_TOTAL, **{s: (1 - SHARE_OF_TOTAL) * part for s, part in shares.items()}}
     epsilon = _left_for_first(rounds, task)
     return SignedPlan(*laplace_at_once(shares, epsilon, task.domain, task.budget.neighbours), rounds)
-
-
-def _split(sets: list[Set], share: float, power: float, shape: Shape) -> dict[Set, float]:
-    wanted = {members: shape.entries[members] ** power for members in sets}
-    total = sum(wanted.values())
-    return {members: share * part / total for members, part in wanted.items()}
 
 
 def _rounds(sets: list[Set], number: int, share: Fraction, task: Task) -> Rounds:
@@ -255,7 +268,6 @@ def _left_for_first(rounds: Rounds | None, task: Task) -> Fraction:
 
 
 ROUGHLY = 0.05  # the relative deviation of a declared number of records
-SAMPLE = 2_000  # sets whose noise is worked out; of more, as many evenly spread ones
 MEAN_ERROR = 0.72  # of a cell of a table of four, in units of its noise; larger tables are mostly empty
 EMPTINESS = 0.35
 
@@ -272,7 +284,9 @@ class BySignedTables:
     effort: Effort
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        return of_tables(measure(self.tables, curator, task, rng), at_once=True)
+        measured = measure(self.tables, curator, task, rng)
+        larger = [s for order, sets in varied_sets(task).items() if order > 2 for s in sets]
+        return of_tables(measured, at_once=not measured.larger() or all_small(larger, measured))
 
 
 def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[BySignedTables]:
@@ -281,7 +295,7 @@ def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) 
         raise DualQueryError(
             "--items-per-record needs Gaussian noise; leave it out, or ask for zcdp accounting"
         )
-    planned = plan_signed(task)
+    planned = plan_signed(task, cells_within(task, effort, wanted.memory))
     noise, rounds = cell_noise(planned, task), planned.rounds
     words = f"measure {len(planned.first.sets):,} signed tables at once"
     steps = [Step(words, planned.noise.event(task.budget.neighbours.sensitivity(planned.first.bound())))]
@@ -302,7 +316,7 @@ def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) 
         ),
         reason=reason_of(planned),
         steps=tuple(steps),
-        errors=(mean_error(planned, task, noise), MAX_ERROR * noise),
+        errors=(mean_error(task, noise), MAX_ERROR * noise),
         cost=cost_of(planned, task, effort, noise),
         memory=wanted.memory,
     )
@@ -402,44 +416,31 @@ def reason_of(plan: SignedPlan) -> str:
     )
 
 
-def mean_error(plan: SignedPlan, task: Task, noise: float) -> float:
+def mean_error(task: Task, noise: float) -> float:
     """Of a query, given the noise of a cell: in a table of many cells most are small, and shrunk."""
-    sets = [*plan.first.sets, *(plan.rounds.candidates.sets if plan.rounds is not None else ())]
-    sizes = task.domain.sizes.tolist()
-    order = min(2, max(map(len, sets)))
-    cells = float(np.mean([math.prod(sizes[j] for j in s) for s in sets if len(s) == order]))
+    sizes, orders = task.domain.sizes.tolist(), varied_sets(task)
+    cells = float(np.mean([math.prod(sizes[j] for j in s) for s in orders.get(2) or orders[1]]))
     return min(MEAN_ERROR * noise * min(1.0, 4 / cells) ** EMPTINESS, 0.5)
 
 
 def cell_noise(plan: SignedPlan, task: Task) -> float:
     """The standard deviation of a cell of a measured pair's table (of a one-way table where there are no pairs)."""
-    domain, told = task.domain, dict(plan.variances())
-    if plan.rounds is not None:
-        told.update(dict.fromkeys(plan.rounds.candidates.sets, plan.rounds.noise.deviation**2))
-    order = 2 if any(len(members) == 2 for members in told) else 1
-    base = [members for members in told if len(members) == order]
-    base = [base[i] for i in np.linspace(0, len(base) - 1, min(SAMPLE, len(base))).astype(int)]
-    precisions = []
-    for members in base:
-        known: dict[Set, float] = {}
-        for size in range(order + 1):
-            for subset in combinations(members, size):
-                if subset in told:
-                    for each in determined(subset, domain):
-                        precision = 1 / variance_told(subset, each, told[subset], domain)
-                        known[each] = known.get(each, 0.0) + precision
-        variance = {each: 1 / precision for each, precision in known.items()} | {(): 0.0}
-        precisions.append(1 / cell_variance(members, variance, domain.sizes))
-    return 1 / math.sqrt(float(np.mean(precisions))) / task.rows
+    domain, known = task.domain, {(): math.inf}
+    for members, variance in plan.expected_variances().items():
+        for each in determined(members, domain):
+            precision = 1 / variance_told(members, each, variance, domain)
+            known[each] = known.get(each, 0.0) + precision
+    told = {each: 1 / precision for each, precision in known.items()}
+    base = [s for s in told if len(s) == 2] or [s for s in told if s]
+    return 1 / math.sqrt(float(np.mean([1 / cell_variance(s, told, domain.sizes) for s in base]))) / task.rows
 
 
 def cost_of(plan: SignedPlan, task: Task, effort: Effort, noise: float) -> FitCost:
     """Of the fit, its rehearsal, the counting and the rounds."""
-    rounds = plan.rounds
+    rounds, sets = plan.rounds, [s for s in plan.expected_variances() if s]
     if rounds is None:
-        return cost_of_fit(task, [s for s in plan.first.sets if s], effort, noise)
+        return cost_of_fit(task, sets, effort, noise)
     tables = rounds.candidates
-    sets = [*(s for s in plan.first.sets if s), *tables.sets[: rounds.number]]
     fit, visits = cost_of_fit(task, sets, effort, noise), float(work_of(task, sets).sum())
     refit = SCOUT.work * (visits * VISIT_SECONDS + 2e-6) + 0.1
     choosing = rounds.number * (refit + len(tables.sets) * (SCOUT.rows * COUNT_SECONDS + 3e-5))

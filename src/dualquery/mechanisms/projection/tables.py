@@ -13,7 +13,7 @@ would follow from them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -44,6 +44,7 @@ from dualquery.mechanisms.shares import (
     refuse_other_noise,
     relative_sensitivity,
     table_stages,
+    tables_of,
     unit_of,
     unit_variance,
     varied_sets,
@@ -53,7 +54,6 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.queries.derived import Misfits, misfit_bound
-from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
 from dualquery.types import Cells, Reals, Set
@@ -144,7 +144,7 @@ class StagedTables:
         if self.settled is not None:
             for number, shares in self.settled.items():
                 known = known.joined(measured(number, shares))
-            return known, self._at_once(task, known), self
+            return known, self.complete and all_small(self.larger, known), self
         ones = known.ones()
         curves = self.curves(task, ones, known.total)
         wanted = self.allocation(curves)
@@ -158,7 +158,7 @@ class StagedTables:
             picked = self._picked(curator, task, known, allowances[3], scout, rng)
             settled[4] = picked or self._shares(wanted.shares)
             known = known.joined(measured(4, settled[4]))
-        return known, self._at_once(task, known), replace(self, settled=settled)
+        return known, self.complete and all_small(self.larger, known), replace(self, settled=settled)
 
     def _shares(self, of_sets: Reals) -> SetShares:
         return dict(zip(self.sets, of_sets.tolist(), strict=True))
@@ -220,10 +220,12 @@ class StagedTables:
         clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]
         return quarter_powers([self.larger[t] for t in clear], task.domain, neighbours)
 
-    def _at_once(self, task: Task, known: MeasuredTables) -> bool:
-        """Whether every larger set of the workload was measured, and none of their tables is large."""
-        small = all(math.prod(task.domain.sizes[list(s)].tolist()) <= SMALL_TABLE for s in self.larger)
-        return self.complete and small and all(s in known.interactions for s in self.larger)
+
+def all_small(larger: Sequence[Set], known: MeasuredTables) -> bool:
+    """Whether every one of these sets was measured, and none of their tables is large."""
+    sizes = known.domain.sizes
+    small = all(math.prod(sizes[list(s)].tolist()) <= SMALL_TABLE for s in larger)
+    return small and all(s in known.interactions for s in larger)
 
 
 MOST_OF_TOTAL = 0.05
@@ -293,12 +295,10 @@ def _staged(
     shares = {s: part * of_ones * (x / whole) for s, x in powers.items()}
     if total:
         shares[()] = part * total
-    scope = {tuple(sorted(int(j) for j in row if j != NONE)) for row in task.workload.scope.tolist()}
-    tables = {tuple(j for j in members if task.domain.sizes[j] > 1) for members in scope}
     return StagedTables(
         ones=shares,
         sets=sets,
-        tables=tuple(sorted(t for t in tables if len(t) > 1)),
+        tables=tuple(t for t in tables_of(task) if len(t) > 1),
         complete=complete,
         unit=unit,
         work=work_of(task, sets),
