@@ -64,9 +64,15 @@ def _surveys() -> Iterable[tuple[str, str]]:
 
 def _cuboids() -> Iterable[tuple[str, str]]:
     rows = rows_of("mwem_figure_5")
-    ours, theirs = (samples_by(rows, ("epsilon",), column) for column in ("mwem_average", "laplace_average"))
-    found = [plain(theirs[epsilon,].mean / ours[epsilon,].mean) for epsilon in (0.1, 1.0)]
-    yield f"clipped Laplace over ours, cuboids of Adult, ε = 0.1, 1 ({_runs(rows)})", ", ".join(found)
+    ours, laplace, ding = (
+        samples_by(rows, ("epsilon",), f"{column}_average") for column in ("mwem", "laplace", "ding")
+    )
+    found = [
+        ", ".join(plain(theirs[epsilon,].mean / ours[epsilon,].mean) for epsilon in (0.1, 1.0))
+        for theirs in (laplace, ding)
+    ]
+    words = f"clipped Laplace; Ding et al. over ours, cuboids of Adult, ε = 0.1, 1 ({_runs(rows)})"
+    yield words, "; ".join(found)
 
 
 def _bits() -> Iterable[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dualquery.privacy.conversion import gaussian_epsilon
 from dualquery.queries.families import marginals
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
+from experiments import data_cubes
 from experiments import mwem_figure_2 as figure_2
 from experiments import mwem_figure_3 as figure_3
 from experiments import mwem_figure_4 as figure_4
@@ -193,3 +195,21 @@ def test_the_expected_error_of_clipped_laplace_noise_is_that_of_drawn_noise() ->
     drawn = np.abs(np.maximum(count + rng.laplace(0, scale, 400_000), 0) - count).mean()
     (expected,) = clipped_laplace(np.array(count), scale)
     assert expected == pytest.approx(drawn, rel=0.01)
+
+
+def test_added_up_noise_and_chosen_cuboids_against_brute_force() -> None:
+    rng = np.random.default_rng(0)
+    for cells in (1, 3, 20):
+        drawn = np.abs(rng.laplace(size=(200_000 // cells, cells)).sum(axis=1)).mean()
+        assert data_cubes.added_up(np.array([cells], float))[0] == pytest.approx(drawn, rel=0.03)
+    noise = data_cubes.noise_from((2, 3, 5))
+    chosen = [
+        (len(some), noise[list(some)].min(axis=0))
+        for size in range(1, 9)
+        for some in combinations(range(8), size)
+        if 7 in some
+    ]
+    average = min(size * error.mean() for size, error in chosen)
+    largest = min(size * error.max() for size, error in chosen)
+    assert average <= data_cubes.least_average(noise) <= 1.05 * average
+    assert largest <= data_cubes.least_largest(noise) <= 1.3 * largest
