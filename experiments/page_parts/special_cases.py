@@ -247,7 +247,7 @@ def _other_metrics(rows: Rows) -> str:
 
 def cuts_measured() -> str:
     """Cuts of the workload in edges, and cuts between random halves as a share of all edges."""
-    rows = rows_of("cuts")
+    rows = [row for row in rows_of("cuts") if row["method"] in cuts.METHODS]
     mean, most, half = (
         samples_by(rows, ("graph", "method"), column) for column in ("mean_error", "max_error", "half_error")
     )
