@@ -192,7 +192,9 @@ def points(setting: Setting) -> list[Point]:
                 *METHODS,
                 *sweep(LEARNER, setting.choose(toy=(5, 20), quick=ROUNDS[:2], full=ROUNDS)),
             )
-            for seed in setting.seeds(quick=1, full=min(5 if name == BLOCKS else 3, runs_of(method, LEARNER)))
+            for seed in setting.seeds(
+                quick=1, full=min(3 if name == EVERY_CLICK else 5, runs_of(method, LEARNER))
+            )
         ]
     return found
 
