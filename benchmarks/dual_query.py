@@ -60,7 +60,12 @@ def one_round() -> None:
     curator = Curator(MemoryCounter(records), Ledger(budget_of(ENOUGH, 1e-3)), SeededEntropy(0))
     rng = np.random.default_rng(0)
     query_player = LearningQueryPlayer(
-        curator, workload, rate=rate_of(1.2, 170, records.rows), samples=1750, public_rows=records.rows
+        curator,
+        workload,
+        rate=rate_of(1.2, 170, records.rows),
+        samples=1750,
+        public_rows=records.rows,
+        recall=1,
     )
     data_player = BestResponseDataPlayer(search_oracle(workload), uniform(records.domain), rng)
     transcript: Transcript[Challenge, Record] = Transcript()
@@ -165,7 +170,15 @@ def kdd99() -> None:
     records = records_of("kddcup99")
     workload = random_literals(records.domain, 3, 2_000_000)
     run = run_of(
-        DUAL_QUERY, records, workload, budget_of(1, 1e-3), 0, learning_rate=1.2, samples=1750, rounds=170
+        DUAL_QUERY,
+        records,
+        workload,
+        budget_of(1, 1e-3),
+        0,
+        learning_rate=1.2,
+        samples=1750,
+        rounds=170,
+        recall=1,
     )
     group = workload.groups[0]
     assert isinstance(group, Conjunctions)
@@ -255,7 +268,7 @@ def linear() -> None:
             records.domain, records.rows * copies, tuple(np.tile(c, copies) for c in records.columns)
         )
         workload = random_literals(records.domain, 3, queries)
-        given = {"learning_rate": 1.0, "samples": 100, "rounds": rounds}
+        given = {"learning_rate": 1.0, "samples": 100, "rounds": rounds, "recall": 1}
         pays = budget_of(ENOUGH, 1e-3)
         return run_of(DUAL_QUERY, repeated, workload, pays, 0, count_first=True, **given).seconds
 

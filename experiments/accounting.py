@@ -94,7 +94,12 @@ def measure(
     asked = asked_at_random(data, "adult", queries)
     accounting = THEOREMS[theorem]
     budget = budget_of(epsilon, 0.0 if accounting is Accounting.PURE else DELTA, accounting, ADD_REMOVE)
-    papers: dict[str, Any] = {"learning_rate": ADULT.learning_rate, "samples": samples, "free": "zeros"}
+    papers: dict[str, Any] = {
+        "learning_rate": ADULT.learning_rate,
+        "samples": samples,
+        "recall": 1,
+        "free": "zeros",
+    }
     options = {} if samples is None else papers
     if theorem == PRINTED:  # as in the papers' Figure 2, of which this is the same run
         options["rounds"] = papers_rounds(asked.records, asked.workload, epsilon, DELTA, **options)

@@ -47,7 +47,13 @@ def prices(rows: int, rounds: int) -> dict[str, Value]:
 def measure(data: Data, queries: int, rounds: int, seed: int) -> dict[str, Value]:
     asked = asked_at_random(data, "kddcup99", queries)
     records, workload, truth = asked.records, asked.workload, asked.truth
-    parameters = {"learning_rate": LEARNING_RATE, "samples": SAMPLES, "rounds": rounds, "free": "zeros"}
+    parameters = {
+        "learning_rate": LEARNING_RATE,
+        "samples": SAMPLES,
+        "rounds": rounds,
+        "recall": 1,
+        "free": "zeros",
+    }
     pays = budget_of(ENOUGH, DELTA, neighbours=ADD_REMOVE)
     run = run_of(DUAL_QUERY, records, workload, pays, seed, count_first=True, **parameters)
     errors = errors_of(answers_of(run.outcome, workload), truth)

@@ -87,7 +87,12 @@ def answers(
     accounting = Accounting.ZCDP
     if method == PAPERS:
         accounting = Accounting.THEOREM_4_3
-        options = {"learning_rate": 0.4, "samples": papers_samples(records.domain.width), "free": "random"}
+        options = {
+            "learning_rate": 0.4,
+            "samples": papers_samples(records.domain.width),
+            "recall": 1,
+            "free": "random",
+        }
         options["rounds"] = papers_rounds(records, workload, epsilon, DELTA, **options)
     pays = budget_of(epsilon, DELTA, accounting, ADD_REMOVE)
     run = run_of(DUAL_QUERY, records, workload, pays, seed, count_first=True, **options)

@@ -54,6 +54,7 @@ def way(name: str, epsilon: int) -> tuple[AnyMechanism, Budget, dict[str, Any]]:
         "learning_rate": LEARNING_RATE,
         "samples": samples,
         "rounds": rounds,
+        "recall": 1,
         "free": "zeros",
     }
     pays = budget_of(ENOUGH if name == THEIRS else epsilon, 0.0, Accounting.PURE, ADD_REMOVE)

@@ -71,7 +71,7 @@ def measure(data: Data, name: str, method: str, epsilon: float, queries: int, se
         options = {"learning_rate": PAPERS_RATE, "samples": SAMPLES[name]}
         options["rounds"] = papers_rounds(asked.records, asked.workload, epsilon, DELTA, **options)
     pays = budget_of(epsilon, DELTA, Accounting.THEOREM_4_3, ADD_REMOVE)
-    run = run_of(DUAL_QUERY, asked.records, asked.workload, pays, seed, **options, free="zeros")
+    run = run_of(DUAL_QUERY, asked.records, asked.workload, pays, seed, **options, recall=1, free="zeros")
     errors = errors_of(answers_of(run.outcome, asked.workload), asked.truth)
     return {**options, "promised": alpha, "max_error": errors.max, "mean_error": errors.mean}
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from dualquery.counting.counter import MemoryCounter
+from dualquery.mechanisms.dual_query.parameters import NO_SLACK, Learning, pays_for
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -27,3 +30,20 @@ def curator_of(records: Records, pays: Budget | Ledger, *, seed: int = 0) -> Cur
     """A curator of records in memory, paid for by a ledger, or by a fresh one of this budget."""
     ledger = pays if isinstance(pays, Ledger) else Ledger(pays)
     return Curator(MemoryCounter(records), ledger, SeededEntropy(seed))
+
+
+def largest_rounds(
+    pays: Budget, *, learning_rate: float, samples: int, rows: int, slack: Fraction = NO_SLACK
+) -> int:
+    """The largest number of rounds of DualQuery that the closed form pays for; round 1 is free."""
+
+    def fits(rounds: int) -> bool:
+        return pays_for(pays, Learning(learning_rate, samples, rounds), rows, slack)
+
+    rounds = 1
+    while fits(2 * rounds):
+        rounds *= 2
+    step = rounds
+    while step := step // 2:
+        rounds += step if fits(rounds + step) else 0
+    return rounds

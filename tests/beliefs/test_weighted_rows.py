@@ -152,5 +152,5 @@ def test_some_rows_and_more_rows(sparse: bool) -> None:
         records = Records(DOMAIN, 130, (*columns, as_lists(items, 130)))
     places = np.array([5, 0, 129, 5])
     assert (records.take(places).to_rows() == public(130).to_rows()[places]).all()
-    longer = records.with_more(records.take(places).to_rows())
+    longer = records.with_more(records.take(places))
     assert (longer.to_rows() == np.vstack([public(130).to_rows(), public(130).to_rows()[places]])).all()

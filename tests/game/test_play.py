@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import islice
 
@@ -13,6 +14,7 @@ from dualquery.game.data_players import BestResponseDataPlayer, LearningDataPlay
 from dualquery.game.moves import Challenge, Transcript
 from dualquery.game.play import play, played
 from dualquery.game.query_players import (
+    PARTS,
     BestResponseQueryPlayer,
     LearningQueryPlayer,
     net_weights,
@@ -134,7 +136,7 @@ def test_a_fixed_number_of_rounds_tells_every_reply_and_how_far_it_is(remembers:
 def test_the_learning_query_player_hears_every_reply_once() -> None:
     workload = MIXED
     player = LearningQueryPlayer(
-        curator(), workload, rate=Rate.below(0.01, 10_000), samples=4, public_rows=ROWS
+        curator(), workload, rate=Rate.below(0.01, 10_000), samples=4, public_rows=ROWS, recall=1
     )
     rng = np.random.default_rng(1)
     rows = np.stack([rng.integers(0, s, 9) for s in DOMAIN.sizes], axis=1).astype(np.int32)
@@ -155,7 +157,9 @@ def test_its_score_is_the_payoff_summed_over_the_replies_and_the_first_round_is_
             asked.append(score)
             return Selected(np.arange(draws), np.zeros(draws, bool))
 
-    player = LearningQueryPlayer(Asking(), MIXED, rate=Rate.below(0.01, 10), samples=3, public_rows=ROWS)
+    player = LearningQueryPlayer(
+        Asking(), MIXED, rate=Rate.below(0.01, 10), samples=3, public_rows=ROWS, recall=1
+    )
     row = np.array([2, 1, 0, 1], np.int32)
     transcript: Transcript[Challenge, np.ndarray] = Transcript()
     for _ in range(3):
@@ -169,18 +173,47 @@ def test_its_score_is_the_payoff_summed_over_the_replies_and_the_first_round_is_
 
 
 def test_draws_of_a_query_and_of_its_negation_cancel() -> None:
-    drawn = Selected(
-        np.array([5, 3, 5, 7, 3, 5, 2, 3]),
-        np.array([False, True, False, False, True, True, True, False]),
-    )
-    challenge = net_weights(drawn)
+    challenge = net_weights(np.array([5, 3, 5, 7, 3, 5, 2, 3]), np.array([1, -1, 1, 1, -1, -1, -1, 1]))
     assert dict(zip(challenge.queries.tolist(), challenge.weights.tolist(), strict=True)) == {
         2: -1,
         3: -1,
         5: 1,
         7: 1,
     }
-    assert len(net_weights(Selected(np.array([4, 4]), np.array([True, False]))).queries) == 0
+    assert len(net_weights(np.array([4, 4]), np.array([-1, 1])).queries) == 0
+
+
+def test_recalled_draws_fade_by_what_was_replied_since() -> None:
+    """By definition: exp(±η Σ_i (mean reply − q(x_i))) over the replies since, at most 1; old ones are forgotten."""
+    drawn = iter([(0, False), (1, True), (2, False), (3, False), (4, False), (5, True)])
+
+    class Drawing:
+        def select(self, score: SignedErrors, *, rate: Rate, draws: int = 1) -> Selected:
+            query, negated = next(drawn)
+            said.append((query, -1 if negated else 1))
+            return Selected(np.array([query]), np.array([negated]))
+
+    said: list[tuple[int, int]] = []
+    rate, recall = Rate.below(0.4 / ROWS, 100 * ROWS), 4
+    player = LearningQueryPlayer(Drawing(), MIXED, rate=rate, samples=1, public_rows=ROWS, recall=recall)
+    rng = np.random.default_rng(5)
+    rows = np.stack([rng.integers(0, s, 6) for s in DOMAIN.sizes], axis=1).astype(np.int32)
+    answers = np.stack([MIXED.counts(Records.from_rows(DOMAIN, row[None])) for row in rows])
+    transcript: Transcript[Challenge, np.ndarray] = Transcript()
+    faded = 0
+    for t, row in enumerate(rows):
+        challenge = player.challenge(transcript)
+        expected: dict[int, int] = {}
+        for then, (query, sign) in list(enumerate(said))[-recall:]:
+            gained = sum(answers[:t, query].mean() - answers[i, query] for i in range(then, t))
+            weight = sign * round(PARTS * min(1.0, math.exp(0.4 * sign * gained)))
+            faded += abs(weight) < PARTS
+            expected[query] = expected.get(query, 0) + weight
+        assert dict(zip(challenge.queries.tolist(), challenge.weights.tolist(), strict=True)) == {
+            query: weight for query, weight in expected.items() if weight
+        }
+        transcript = transcript.append(challenge, row)
+    assert faded
 
 
 # The query players that best-respond

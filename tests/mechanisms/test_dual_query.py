@@ -12,18 +12,21 @@ import dualquery
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Challenge
-from dualquery.mechanisms.dual_query import game
+from dualquery.mechanisms.dual_query import game, rehearsal
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
 from dualquery.mechanisms.dual_query.parameters import (
+    ROUNDS_MOST,
     Learning,
     dual_query_pure,
     dual_query_rho,
+    from_budget,
     from_theory,
     rate_of,
     round_steps,
     uniform,
 )
 from dualquery.mechanisms.mechanism import Task, affordable, shown
+from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.oracles.clauses import value
 from dualquery.oracles.solvers import Solver
 from dualquery.privacy.budget import Accounting
@@ -127,7 +130,7 @@ def test_the_ledger_holds_exactly_the_planned_charges(records, neighbours, accou
         assert spent.rho_units / 1e12 == pytest.approx(float(dual_query_rho(*closed)), rel=1e-3)
     if accounting is Accounting.PURE:
         assert spent.epsilon == pytest.approx(float(dual_query_pure(*closed)), rel=1e-3)
-    if chosen.rounds < 500:  # one more round would not have been paid for
+    if chosen.rounds < ROUNDS_MOST:  # one more round would not have been paid for
         assert not affordable(pays, round_steps(task, chosen._replace(rounds=chosen.rounds + 1)))
 
 
@@ -167,7 +170,7 @@ def test_the_oracle_is_told_the_drawn_queries_only(records, monkeypatch):
         return original(clauses, fallback, rng=rng)
 
     monkeypatch.setattr(game, "best_response", listening)
-    play(records, workload, budget(), rounds=6, samples=20)
+    play(records, workload, budget(), rounds=6, samples=20, recall=1)
     # The plan's rehearsal calls the oracle too; the last six calls are the game's.
     for clauses in heard[-6:]:
         assert np.abs(clauses.weights).sum() <= 20
@@ -200,6 +203,7 @@ def test_the_data_player_is_told_queries_only(records):
             rate=rate_of(1.0, 6, table.rows),
             samples=20,
             rounds=6,
+            recall=1,
             public_rows=table.rows,
             oracle=search_oracle(workload),
             fallback=uniform(DOMAIN),
@@ -270,12 +274,14 @@ def test_given_parameters_are_kept():
     [
         ({"rounds": 0}, "--rounds"),
         ({"samples": 0}, "--samples"),
+        ({"recall": 0}, "--recall"),
         ({"learning_rate": -1.0}, "--learning-rate"),
         ({"free": "maybe"}, "--free"),
         ({"oracle": "oracle"}, "--oracle"),
         ({"beta": 0.1}, "--alpha"),
         ({"alpha": 2.0}, "between 0 and 1"),
         ({"alpha": 0.1, "samples": 4}, "fix all parameters"),
+        ({"alpha": 0.1, "recall": 4}, "fix all parameters"),
         ({"alpha": 0.01}, "raise --alpha"),
         ({"part_cells": 100}, "means nothing"),
         ({"rounds": 400, "samples": 10_000, "learning_rate": 50.0}, "cost more"),
@@ -297,6 +303,55 @@ def test_a_target_that_is_too_dear_is_refused_at_once(alpha, accounting):
     with pytest.raises(DualQueryError, match="raise --alpha"):
         DUAL_QUERY.plan_for(task, {"alpha": alpha})
     assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize("accounting", [Accounting.ZCDP, Accounting.PURE, Accounting.THEOREM_4_3])
+def test_the_rule_spends_the_budget_and_more_of_it_buys_no_worse_game(accounting):
+    """From ε = 0.05 to 10: at least 95% spent, and η² T³ s, by which errors fall, rises with ε."""
+    workload, bought = random_conjunctions(DOMAIN, 3, 300), []
+    for epsilon in (0.05, 0.1, 0.3, 1, 3, 10):
+        pays = budget(epsilon, delta=1e-3, accounting=accounting)
+        task = Task(workload, 30_000, pays)
+        learning = from_budget(task, DualQueryWishes(), reserved=())
+        ledger = Ledger(pays)
+        for step in round_steps(task, learning):
+            ledger.charge(step.event)
+        assert 0.95 * epsilon <= ledger.spent().epsilon <= epsilon
+        bought.append((learning.rounds, learning.learning_rate**2 * learning.rounds**3 * learning.samples))
+    assert bought == sorted(bought)
+
+
+def test_rounds_that_end_before_the_budget_are_told():
+    """Few decisions, many records, a large budget: neither rounds nor rate nor samples take it all."""
+    task = Task(random_conjunctions(DOMAIN, 3, 300), 10**8, budget(10))
+    learning = from_budget(task, DualQueryWishes(), reserved=())
+    assert learning == Learning(1.0, 3 * task.workload.decisions, ROUNDS_MOST)
+    capped = DUAL_QUERY.plan_for(task, {"rounds": 30})
+    assert (capped.parameters.learning_rate, capped.parameters.samples) == (1.0, learning.samples)
+    assert "of epsilon = 10" in capped.notes[-1]
+    assert "--rounds buys more" in capped.notes[-1]
+    assert len(DUAL_QUERY.plan_for(replace(task, rows=20_000), {}).notes) == 1
+
+
+def test_recalling_draws_lowers_the_error(records):
+    """The same price, fewer draws a round: those of 64 rounds together say more than those of one."""
+    workload = random_conjunctions(DOMAIN, 3, 2000)
+    mean = {}
+    for recall in (1, 64):
+        runs = [play(records, workload, budget(0.3), seed, recall=recall)[1] for seed in range(3)]
+        mean[recall] = np.mean([errors(records, run.artefact.records, workload).mean() for run in runs])
+    assert mean[64] < 0.8 * mean[1]
+
+
+def test_a_long_game_is_rehearsed_in_part(records, monkeypatch):
+    """A third of it, and the power law for the rest: within a factor of 1.6 of the whole rehearsal."""
+    task = Task(random_conjunctions(DOMAIN, 3, 2000), 30_000, budget(0.1))
+    whole = DUAL_QUERY.plan_for(task, {})
+    assert whole.parameters.rounds <= rehearsal.ROUNDS_REHEARSED
+    monkeypatch.setattr(rehearsal, "ROUNDS_REHEARSED", whole.parameters.rounds // 3)
+    part = DUAL_QUERY.plan_for(task, {})
+    assert 1 / 1.6 < part.mean_error / whole.mean_error < 1.6
+    assert 1 / 1.6 < part.max_error / whole.max_error < 1.6
 
 
 def test_a_budget_too_small_for_a_round():

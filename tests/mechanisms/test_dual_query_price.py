@@ -17,7 +17,6 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_advanced,
     dual_query_pure,
     dual_query_rho,
-    largest_rounds,
 )
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import epsilon_of
@@ -25,6 +24,7 @@ from dualquery.privacy.events import Event, Selection
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from tests import house
+from tests.house import largest_rounds
 
 ADD_REMOVE, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE
 DRAWING = [Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE]

@@ -14,7 +14,6 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_advanced,
     dual_query_pure,
     dual_query_rho,
-    largest_rounds,
 )
 from dualquery.privacy.budget import Accounting, decimal
 from dualquery.privacy.conversion import (
@@ -43,7 +42,7 @@ from dualquery.privacy.selection import LN2_ABOVE, SLACK, Rate
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Domain
-from tests.house import budget
+from tests.house import budget, largest_rounds
 
 UNIT = Fraction(1, UNITS)
 DOMAIN = Domain((Categorical("a", ("0", "1")), Categorical("b", ("x", "y", "z"))))

@@ -65,6 +65,7 @@ from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import (
     Balance,
     GroupBalances,
+    InRecords,
     Interactions,
     Misfits,
     Multiplied,
@@ -79,6 +80,7 @@ from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.group import Listed, NotProducts, bound_of_queries
 from dualquery.queries.lists import NamedCells
+from dualquery.queries.means import CellMeans
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
@@ -142,6 +144,12 @@ class FewDistances(Distances):
     """In so small a unit that every test can pay for them."""
 
     unit = 8
+
+
+class FewMeans(CellMeans):
+    """In as small a unit."""
+
+    unit = 5
 
 
 def distances(*points: tuple[int, ...]) -> Distances:
@@ -328,6 +336,17 @@ SPECIAL_STATISTICS = [
     ),
     Case("a cut without directions", MUTUAL, from_texts(MUTUAL, ["edges leaving {a}"]).groups[0]),
     Case("distances", POSITIONS, distances((0, 0), (4, 1), (2, 2)), everywhere(FARTHEST)),
+    Case("a distance in records", POSITIONS, InRecords(distances((1, 3)))),
+    Case("a distance to a corner in records", POSITIONS, InRecords(distances((0, 0)))),
+    Case(
+        "a weighted cut in records",
+        WEIGHED,
+        InRecords(from_texts(WEIGHED, ["edges from {a} to {b, c}"]).groups[0]),
+    ),
+    Case("a mean", MIXED, FewMeans(MIXED, (0, 1), np.array([0, 2, 5, 1, 3, 0]), "a mean")),
+    Case(
+        "a mean in records", MIXED, InRecords(FewMeans(MIXED, (0, 1), np.array([0, 2, 5, 1, 3, 0]), "a mean"))
+    ),
     Case("distance to a corner", POSITIONS, distances((4, 0))),
     Case("sum of distances to a corner", POSITIONS, DistanceSums(distances((4, 0)))),
     Case("sums of distances", POSITIONS, DistanceSums(distances((0, 0), (4, 1))), everywhere(FARTHEST)),

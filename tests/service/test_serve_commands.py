@@ -13,13 +13,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 import dualquery
 from dualquery import cli
-from dualquery.errors import DualQueryError
+from dualquery.errors import DualQueryError, QueryError
 from dualquery.interactive import opening
 from dualquery.interactive.answers import Badge
+from dualquery.registry import KINDS
 from dualquery.releases.release import Release
 from dualquery.service import create
 from dualquery.service.journal import LedgerJournal, ledger_status, log_of
@@ -280,3 +283,45 @@ def test_a_service_names_its_test(files: Path, tmp_path: Path, capsys: pytest.Ca
 def test_a_question_is_asked_in_one_way(ways: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["ask", "http://127.0.0.1:1", "sex = m", *ways]) == 2
     assert "name one of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "kind", ["codes", *(pytest.param(name, marks=pytest.mark.long) for name in ("graph", "points"))]
+)
+def test_cuts_distances_and_look_ups_are_asked_of_the_same_service(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the commands to the ledger: begun, opened, asked, bought, stopped, and verified."""
+    made = KINDS[kind].example(tmp_path)
+    for name, content in made.files.items():
+        if isinstance(content, str):
+            (tmp_path / name).write_text(content)
+        else:
+            pa.csv.write_csv(content, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    begin = [
+        "serve",
+        "init",
+        made.table,
+        "--schema",
+        "schema.toml",
+        "--epsilon",
+        "1",
+        "--out",
+        "service.toml",
+    ]
+    assert cli.run([*begin, "--quiet"]) == 0
+    assert (tmp_path / "service-release").exists() == (kind != "codes")
+    settings = read_settings(tmp_path / "service.toml")
+    with opened(settings) as service:
+        assert service.known(settings.dataset)["examples"]["question"]
+        text = made.questions[0]
+        answer = service.online.ask(text)
+        assert answer.badge in (Badge.NOT_CONTRADICTED, Badge.MEASURED)
+        assert service.online.buy(text, error=0.01).badge in (Badge.BOUGHT, Badge.MEASURED)
+        if kind == "codes":
+            with pytest.raises(QueryError, match="names its records itself"):
+                service.online.ask(made.questions[1])
+    status = ledger_status(settings)
+    assert status.spent <= status.cap
+    assert not status.running

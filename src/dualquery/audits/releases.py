@@ -106,7 +106,7 @@ def mechanisms() -> list[Case]:
     many, few, slow, late, fast = (500, 20_000), (240, 4000), (400, 10_000), (0, 4000), (1000, 40_000)
     rows = {"synthetic_rows": 2000}
     once, twice, first = {"rounds": 1, **rows}, {"rounds": 2, **rows}, {"rounds": 1}
-    dual_query = {"rounds": 2, "samples": 1, "free": "zeros"}
+    dual_query = {"rounds": 2, "samples": 1, "recall": 1, "free": "zeros"}
     density, spread = {**dual_query, "free": "density"}, {**dual_query, "rounds": 3, "learning_rate": 5.0}
 
     def case(runs: tuple[int, int], name: str, pair: Pair, *setting: Any, words: str = "") -> Case:
@@ -299,7 +299,9 @@ def cases() -> list[Case]:
     return [
         *mechanisms(),
         OPPOSITE.case(*usual),
-        replace(OPPOSITE, mechanism="dualquery", options={"rounds": 2, "samples": 2}).case(*slow),
+        replace(OPPOSITE, mechanism="dualquery", options={"rounds": 2, "samples": 2, "recall": 1}).case(
+            *slow
+        ),
         EXTREME.case(*slow),
         ONE_OR_NONE.case(*slow),
         DUPLICATE.case(*slow),

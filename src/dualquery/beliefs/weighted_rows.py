@@ -9,7 +9,12 @@ lies more than 3σ from n·h moves it a part of the way, because the noise is in
     weights in q times target/h, the others times (1 − target)/(1 − h).
 
 A question that fewer than 50 rows hold for is given some more first: rows of the belief, changed where they must be.
-A table is moved cell by cell likewise, and its cells then share what is left.
+A table is moved cell by cell likewise, and its cells then share what is left. A query that gives rows numbers q(x)
+between 0 and 1 (a mean, a cut with weights, a distance) is moved by the same rule for all of them,
+
+    weights times 1 + λ (q(x) − h),   λ = (target − h)/Var q,
+
+which for 0 and 1 are the two factors above. Some weight may lie on no row at all: on records that nobody has named.
 
 Weights are whole numbers, sums are exact, and a weight is changed by one multiplication and one rounding, so that the
 same measurements make the same belief, byte for byte, on any machine. Nothing here sees private data.
@@ -18,15 +23,17 @@ same measurements make the same belief, byte for byte, on any machine. Nothing h
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.kept_columns import KeptColumns
+from dualquery.queries.kept_columns import KeptColumns, add_weights
 from dualquery.queries.language.canonical import Literal, Query
-from dualquery.queries.question import Question
+from dualquery.queries.question import Question, ValuedQuery
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 from dualquery.types import Integers
@@ -79,6 +86,7 @@ ONE = 1 << 24  # the weight of a row at the start
 SUPPORT = 50  # rows that a question should have to be moved by
 MOST_ADDED = 2000  # rows at once
 _WIDEST = 20_000_000  # entries of a matrix of added rows
+MASK = (1 << 20) - 1
 _SURE = 9  # squared standard deviations
 
 
@@ -97,10 +105,12 @@ class MeasuredQuestion:
 class WeightedRows:
     """Rows with weights: answers every question, and hears measurements."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, weights: Integers | None = None, *, rest: int = 0) -> None:
+        """Equal weights where none are given; `rest` lies on no row, and no question holds for it."""
         self._columns = KeptColumns(records)
-        self._weights = np.full(records.rows, ONE, np.int64)
-        self._total = ONE * records.rows
+        self._weights = np.full(records.rows, ONE, np.int64) if weights is None else weights
+        self._rest = rest
+        self._total = int(self._weights.sum()) + rest
 
     @property
     def rows(self) -> int:
@@ -111,8 +121,15 @@ class WeightedRows:
         return self._total
 
     def mass(self, question: Question) -> Integers:
-        """The weight of the rows that a question, or each cell of its table, holds for."""
-        return self._columns.mass(question.group, self._weights)
+        """The weight of the rows that a question, or each cell of its table, holds for, in part where it does."""
+        if question.other is None:
+            return self._columns.mass(question.group, self._weights)
+        return np.array([self._sum(self._columns.given(question.group)) // question.group.unit], np.int64)
+
+    def _sum(self, numbers: Integers) -> int:
+        """Σ weight · number, exactly, of numbers below 2²¹: weights have up to 60 bits, of which 20 at a time."""
+        parts = [int(((self._weights >> shift) & MASK) @ numbers) << shift for shift in (0, 20, 40)]
+        return sum(parts)
 
     def fractions(self, question: Question) -> NDArray[np.float64]:
         return self.mass(question) / self._total
@@ -120,6 +137,8 @@ class WeightedRows:
     def fingerprint(self) -> str:
         """SHA-256 of rows and weights."""
         digest = hashlib.sha256(self._weights.astype("<i8").tobytes())
+        if self._rest:
+            digest.update(b"%d" % self._rest)
         for codes in self._columns.records.columns:
             if isinstance(codes, SparseItems):
                 digest.update(codes.start.astype("<i8").tobytes() + codes.ids.astype("<i8").tobytes())
@@ -133,6 +152,8 @@ class WeightedRows:
         """Move towards a measurement."""
         if measured.question.is_table:
             self._hear_table(measured)
+        elif measured.question.other is not None:
+            self._hear_numbers(measured, measured.question.other)
         else:
             self._hear_query(measured)
 
@@ -147,12 +168,34 @@ class WeightedRows:
             return
         inside = float(target * self._total / mass)
         outside = float((1 - target) * self._total / (self._total - mass))
-        self._multiply(np.where(self._chosen(measured.question), inside, outside))
+        chosen = self._columns.given(measured.question.group) == 1
+        self._multiply(np.where(chosen, inside, outside))
 
-    def _chosen(self, question: Question) -> NDArray[np.bool_]:
-        """The rows that a query holds for."""
-        words = self._columns.mask(question.group)
-        return np.unpackbits(words.view(np.uint8), count=self.rows, bitorder="little").astype(np.bool_)
+    def _hear_numbers(self, measured: MeasuredQuestion, query: ValuedQuery) -> None:
+        """1 + λ(q − h) for all rows, with Var q = E q² − h² in whole numbers."""
+        mass = int(self.mass(measured.question)[0])
+        target = self._target(mass, measured, measured.noisy[0])
+        if target is None:
+            return
+        self._support_numbers(query, target, more=target * self._total > mass)
+        numbers, unit, total = self._columns.given(query), query.unit, self._total
+        believed = Fraction(self._sum(numbers), unit * total)
+        high, low = np.divmod(numbers * numbers, MASK + 1)
+        squares = Fraction((self._sum(high) << 20) + self._sum(low), unit**2 * total)
+        spread = squares - believed**2
+        if spread <= 0:
+            return
+        rate = (target - believed) / spread
+        factors = float(1 - rate * believed) + float(rate / unit) * numbers
+        self._rest = max(round(self._rest * max(float(1 - rate * believed), 0.0)), min(self._rest, 1))
+        self._multiply(np.maximum(factors, 0.0))
+
+    def _support_numbers(self, query: ValuedQuery, target: Fraction, *, more: bool) -> None:
+        """Enough rows on the side that is to grow, of those that the query itself can name."""
+        numbers, level = self._columns.given(query), query.unit * float(target)
+        beyond = int(((numbers > level) if more else (numbers < level)).sum())
+        if beyond < SUPPORT and query.domain.width * SUPPORT <= _WIDEST:
+            self._append(query.changed(self._columns.records.take(self._places(SUPPORT)), more=more))
 
     def _hear_table(self, measured: MeasuredQuestion) -> None:
         question = measured.question
@@ -195,7 +238,7 @@ class WeightedRows:
     def _multiply(self, factors: NDArray[np.float64]) -> None:
         """Each weight times its factor, rounded; no row is lost for ever."""
         self._weights = np.maximum(np.rint(self._weights * factors), 1).astype(np.int64)
-        self._total = int(self._weights.sum())
+        self._total = int(self._weights.sum()) + self._rest
 
     def _support_query(self, question: Question, *, holds: bool) -> None:
         """Enough rows on the side that is to grow."""
@@ -214,15 +257,21 @@ class WeightedRows:
             self._add(changed_to_lie_in(self._donors(len(wanted)), question, wanted))
 
     def _donors(self, number: int) -> NDArray[np.uint32]:
+        return self._columns.records.take(self._places(number)).to_rows()
+
+    def _places(self, number: int) -> NDArray[np.int64]:
         """Rows of the belief, evenly spaced in weight."""
-        steps = (2 * np.arange(number, dtype=np.int64) + 1) * (self._total // (2 * number))
-        places = np.searchsorted(np.cumsum(self._weights), steps, side="right")
-        return self._columns.records.take(places).to_rows()
+        held = self._total - self._rest
+        steps = (2 * np.arange(number if self.rows else 0, dtype=np.int64) + 1) * (held // (2 * number))
+        return np.searchsorted(np.cumsum(self._weights), steps, side="right")
 
     def _add(self, rows: NDArray[np.uint32]) -> None:
-        self._columns = KeptColumns(self._columns.records.with_more(rows))
-        self._weights = np.concatenate([self._weights, np.full(len(rows), ONE, np.int64)])
-        self._total = int(self._weights.sum())
+        self._append(Records.from_rows(self._columns.records.domain, rows))
+
+    def _append(self, more: Records) -> None:
+        self._columns = KeptColumns(self._columns.records.with_more(more))
+        self._weights = np.concatenate([self._weights, np.full(more.rows, ONE, np.int64)])
+        self._total = int(self._weights.sum()) + self._rest
 
 
 WHOLE = 1 << 52  # the weight of all rows: products with a factor are exact to a unit
@@ -248,12 +297,20 @@ class WholeUniverse(WeightedRows):
     def hear(self, measured: MeasuredQuestion) -> None:
         mass = int(self.mass(measured.question)[measured.cell])
         too_high = measured.noisy[measured.cell] * self._total < measured.rows * mass
-        losing = self._holds(measured.question, measured.cell) == too_high
-        lost = mass if too_high else self._total - mass
-        scale = WHOLE / (self._total - lost + self._factor * lost)
-        self._multiply(np.where(losing, self._factor * scale, scale))
+        numbers, unit = self._numbers(measured.question, measured.cell), measured.question.group.unit
+        levels, which = (np.arange(2), numbers) if unit == 1 else np.unique(numbers, return_inverse=True)
+        held = np.zeros(len(levels), np.int64)
+        add_weights(which, self._weights, held)
+        losses = levels.tolist() if too_high else (unit - levels).tolist()
+        # Powers in decimals are the same on any machine.
+        factors = [float(Decimal(self._factor) ** (Decimal(loss) / unit)) for loss in losses]
+        scale = WHOLE / math.fsum(
+            weight * factor for weight, factor in zip(held.tolist(), factors, strict=True)
+        )
+        self._multiply((np.array(factors) * scale)[which])
 
-    def _holds(self, question: Question, cell: int) -> NDArray[np.bool_]:
+    def _numbers(self, question: Question, cell: int) -> Integers:
+        """What the query, or the cell of a table, gives each row."""
         if question.is_table:
-            return np.asarray(self._columns.cells(question.group) == cell)  # type: ignore[arg-type]
-        return self._chosen(question)
+            return (self._columns.cells(question.group) == cell).astype(np.int64)  # type: ignore[arg-type]
+        return self._columns.given(question.group)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol
+from collections import deque
+from typing import Generic, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,16 +60,40 @@ class Selecting(Protocol):
     def select(self, score: Score, *, rate: Rate, draws: int = 1) -> Selected: ...
 
 
+class Draws(NamedTuple):
+    """What a round drew: queries, +1 or −1 as the negation, and how many replies satisfied them by then."""
+
+    queries: NDArray[np.int64]
+    signs: NDArray[np.int64]
+    answers: NDArray[np.int32]
+    heard: int
+
+
+PARTS = 64  # parts of a draw, where draws of earlier rounds count for less
+
+
 class LearningQueryPlayer:
     """Multiplicative weights over queries and their negations, seen only through samples.
 
     After replies x_1 … x_{t−1} the weight of q is exp(η Σ_i (q(D) − q(x_i))), as integer score
     c_q = (t − 1) · count(q) − n · Σ_i q(x_i) and rate η / n (Gaboardi et al. 2014, Algorithm 2). The
     sum over replies is public and kept here; the counts stay with the curator.
+
+    A challenge holds the draws of the last `recall` rounds; 1 is Algorithm 2 to the letter. The weight of a query
+    drawn k rounds ago has since gained the factor exp(±η Σ_i (q(D) − q(x_i))) over k replies x_i, so a draw that
+    counts by it stands for the weights of today (importance sampling). The mean reply stands for q(D), which is not
+    public, and no draw counts for more than when it was drawn. Draws and replies are public: recalling is free.
     """
 
     def __init__(
-        self, curator: Selecting, workload: Workload, *, rate: Rate, samples: int, public_rows: int
+        self,
+        curator: Selecting,
+        workload: Workload,
+        *,
+        rate: Rate,
+        samples: int,
+        public_rows: int,
+        recall: int,
     ) -> None:
         self._curator = curator
         self._workload = workload
@@ -77,6 +102,7 @@ class LearningQueryPlayer:
         self._public_rows = public_rows
         self._answers: NDArray[np.int32] = np.zeros(workload.size, np.int32)
         self._heard = 0
+        self._draws: deque[Draws] = deque(maxlen=recall)
 
     def challenge(self, transcript: Transcript[Challenge, Record]) -> Challenge:
         self.hear(transcript)
@@ -87,7 +113,22 @@ class LearningQueryPlayer:
             scale=self._public_rows,
             offsets=self._answers,
         )
-        return net_weights(self._curator.select(score, rate=self._rate, draws=self._samples))
+        drawn = self._curator.select(score, rate=self._rate, draws=self._samples)
+        signs = np.where(drawn.negated, -1, 1)
+        self._draws.append(Draws(drawn.queries, signs, self._answers[drawn.queries], self._heard))
+        if self._draws.maxlen == 1:
+            return net_weights(drawn.queries, signs)
+        queries = np.concatenate([each.queries for each in self._draws])
+        weights = np.concatenate([self._today(each) for each in self._draws])
+        return net_weights(queries, weights)
+
+    def _today(self, then: Draws) -> NDArray[np.int64]:
+        """What draws count for by now, in parts of `PARTS`."""
+        now, rounds = self._answers[then.queries], self._heard - then.heard
+        gained = rounds * now / max(1, self._heard) - (now - then.answers)
+        rate = float(self._rate.nats) * self._public_rows
+        fades = np.exp(np.minimum(0, rate * then.signs * gained))
+        return then.signs * np.round(PARTS * fades).astype(np.int64)
 
     def hear(self, transcript: Transcript[Challenge, Record]) -> NDArray[np.int32]:
         """Take in the replies that are new; how many of all replies satisfy each query."""
@@ -98,9 +139,9 @@ class LearningQueryPlayer:
         return self._answers
 
 
-def net_weights(drawn: Selected) -> Challenge:
-    """Each drawn query once, weighted by how often it was drawn less how often its negation was."""
-    queries, inverse = np.unique(drawn.queries, return_inverse=True)
-    weights = np.bincount(inverse, weights=np.where(drawn.negated, -1.0, 1.0)).astype(np.int64)
-    kept = weights != 0
-    return Challenge(queries[kept], weights[kept])
+def net_weights(queries: NDArray[np.int64], weights: NDArray[np.int64]) -> Challenge:
+    """Each drawn query once, with what its draws and those of its negation weigh together."""
+    found, inverse = np.unique(queries, return_inverse=True)
+    net = np.bincount(inverse, weights=weights).astype(np.int64)
+    kept = net != 0
+    return Challenge(found[kept], net[kept])

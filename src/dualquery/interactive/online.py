@@ -8,10 +8,11 @@ before it is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,8 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.thresholds import Slot
-from dualquery.queries.question import MOST_CELLS, Question
+from dualquery.queries.means import numbers_of
+from dualquery.queries.question import MOST_CELLS, Question, mean_text
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 
@@ -140,13 +142,35 @@ class Online:
         law = self.rule.test_of(question, tolerance) if release is None else None
         with self._lock, self._unbroken():
             slot = self._state.open_slot if test else None
-            if law is None or slot is None or self._answered_within(question, self.rule.bound(law)):
+            if (
+                law is None
+                or slot is None
+                or self._answered_within(question, self.rule.bound(law, question.off))
+            ):
                 answer = self._untested(question, release)
                 position = self._append(answer.entry(self._state.updates, note))
             else:
                 answer, position = self._test(question, law, slot, note)
         self._sync(position)
         return answer
+
+    def expect(
+        self,
+        function: Callable[..., Any],
+        columns: Sequence[str] | None = None,
+        *,
+        tolerance: float | None = None,
+        test: bool = True,
+        note: str = "",
+    ) -> OnlineAnswer:
+        """The mean over all records of a function from 0 to 1, a statistical query: a question like any other.
+
+        The function is public. It is called once, with an array for each column that its arguments (or `columns`)
+        name: one entry for every combination of their values in the schema, of a number the middle of its bin.
+        """
+        members, numbers = numbers_of(self.domain, function, columns, most=MOST_CELLS)
+        text = mean_text(self.domain, members, numbers)
+        return self.ask(text, tolerance=tolerance, test=test, note=note)
 
     def untested(self, text: str, *, release: str | None = None) -> OnlineAnswer:
         """What `ask` would say without a test; nobody is told yet, and nothing is written."""
@@ -204,7 +228,7 @@ class Online:
                 )
                 self._sync(self._append(charged))
                 (paid,) = self._curator.allow(event)
-            noisy = self._looking().measure(question.group, noise=Gaussian(variance), within=paid)
+            noisy = self._looking().measure(question.counted, noise=Gaussian(variance), within=paid)
             bought = Bought(charged.purchase, question.text, tuple(noisy.tolist()), note)
             position = self._append(bought)
             known = Known(bought.noisy, variance, Badge.BOUGHT)
@@ -288,10 +312,12 @@ class Online:
         if not state.account.serving:
             self._sync(self._append(Serving()))
         surprise = self._looking().exceeds(
-            question.group, hypotheses, law=slot.law(test), noise=self.rule.noise(question)
+            question.counted, hypotheses, law=slot.law(test), noise=self.rule.noise(question)
         )
         if surprise is None:
-            answer = self._of_values(question, Badge.NOT_CONTRADICTED, mass / total, self.rule.bound(test))
+            answer = self._of_values(
+                question, Badge.NOT_CONTRADICTED, mass / total, self.rule.bound(test, question.off)
+            )
             return answer, self._append(answer.entry(state.updates, note))
         found, noisy = surprise.found, tuple(surprise.noisy.tolist())
         fired = Fired(state.account.slot, question.text, found.cell, found.side.value, noisy, note)
@@ -378,8 +404,8 @@ class Online:
 
     def _of_known(self, question: Question, known: Known, cost: Cost) -> OnlineAnswer:
         values = np.clip(np.array(known.noisy) / self.rule.rows, 0.0, 1.0)
-        bars = (self.rule.within(known.variance),) * len(values)
-        bound = self.rule.within(known.variance, question.cells)
+        bars = (self.rule.within(known.variance, off=question.off),) * len(values)
+        bound = self.rule.within(known.variance, question.cells, question.off)
         return OnlineAnswer.of(question, known.badge, values, bars, bound, self._state.left(), cost)
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from dualquery.beliefs.weighted_rows import WeightedRows, WholeUniverse
 from dualquery.counting.counter import Counter
 from dualquery.counting.opening import ColumnCounter, true_digest
-from dualquery.errors import BudgetError, DualQueryError, LedgerError, QueryError
+from dualquery.errors import BudgetError, DualQueryError, LedgerError
 from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
 from dualquery.interactive.journal import (
     FORMAT,
@@ -37,12 +37,12 @@ from dualquery.interactive.rule import (
     of_questions,
     order_of,
 )
+from dualquery.kinds.kind import kind_named, not_of_this_table
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.queries.families import marginals
 from dualquery.queries.group import Digest
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
@@ -63,7 +63,6 @@ UNKNOWN_ROWS = (
     "the number of records is private between these neighbours, and no release measures it; say how many there are "
     "about, by records= or --records"
 )
-ORDER = 3  # of the tables that the first release is made for, or less where they would be too many
 
 
 @for_callers
@@ -101,8 +100,9 @@ def online(
     old and the new ones together keeps the budget, too. A table that takes more than `memory` bytes lies on disk
     while it is asked, and so do the bit columns that questions need.
     """
-    public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
-    released = starts_from_release(test, given=release is not None)
+    public, budget = _askable(public_schema(table, domain, schema)), of_questions(budget)
+    given = release is not None or workload is not None
+    released = starts_from_release(test, public.domain, given=given, share=share)
     first = share if released and release is None else None
     check_wishes(budget, share=first, questions=questions, tolerance=tolerance, test=test)
     private, others = seed is None and (release is None or release.certificate.private), published or {}
@@ -119,8 +119,8 @@ def online(
             journal=kept, seed=seed, progress=progress,
         )  # fmt: skip
         entries = list(kept.entries())
-    if release is not None and (release.records is None or release.domain != public.domain):
-        raise DualQueryError("the release must consist of records with the schema of the table; make another")
+    if release is not None and release.domain != public.domain:
+        raise not_of_this_table()
     rows = shared_rows(counter, budget.neighbours)  # n as the public knows it
     if rows is None and records is None:
         if release is None:
@@ -170,15 +170,17 @@ def online(
     return Online(state, curator, kept, release, published=others, certificate=certificate)
 
 
-def starts_from_release(test: str, *, given: bool) -> bool:
-    """Whether this test asks of a hypothesis that began as a release; refuse one that is given to another."""
-    if test != PROMISED:
-        return True
-    if given:
+def starts_from_release(test: str, domain: Domain, *, given: bool, share: float) -> bool:
+    """Whether the hypothesis begins as a release, which is `given` or made; refuse one where it must not."""
+    if test == PROMISED and given:
         raise BudgetError(
             "online private multiplicative weights starts from a uniform hypothesis, which its promise is about; "
-            "leave the release out, or take the hazard test"
+            "leave release and workload out, or take the hazard test"
         )
+    if test != PROMISED and (given or kind_named(domain.kind).first(domain) is not None):
+        return True
+    if share != float(SHARE):
+        raise BudgetError("no release is made first here, and the share of one means nothing; leave it out")
     return False
 
 
@@ -186,9 +188,9 @@ def hypothesis_of(rule: OnlineRule, release: Release | None, domain: Domain) -> 
     """What is believed before the first question."""
     if rule.accuracy is not None:
         return WholeUniverse(domain, factor=rule.accuracy.factor)
-    assert release is not None
-    assert release.records is not None, "a hypothesis starts from records"
-    return WeightedRows(release.records)
+    believes = kind_named(domain.kind).believes
+    assert believes is not None, "a table that is asked has a hypothesis"
+    return believes(domain, None if release is None else release.artefact)
 
 
 @for_callers
@@ -206,15 +208,25 @@ def first_release(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Release:
-    """The projection release that a table starts from, for a share of its budget; charged to the journal before.
+    """The release that a table starts from, for a share of its budget; charged to the journal before.
+
+    Of records it is a projection, made for all tables of three attributes unless a `workload` is named; of graphs and
+    points what the program chooses for them; of codes a workload must be named.
 
     To `resume` is to make the release that the journal has paid for, and that nobody has seen: it was stopped before
     it was whole.
     """
-    public, budget = _records_only(public_schema(table, domain, schema)), of_questions(budget)
+    public, budget = _askable(public_schema(table, domain, schema)), of_questions(budget)
     if budget.accounting is not Accounting.RENYI:
         OnlineRule.of(budget, rows=1)  # which says what to do
     part = budget_of_release(budget, decimal(share))
+    if workload is None:
+        workload = kind_named(public.domain.kind).first(public.domain)
+    if workload is None:
+        raise DualQueryError(
+            f"nobody can list what a table of {public.domain.kind} is asked; name a workload, or start without a "
+            "release"
+        )
     if journal is not None:
         tell = silent if progress is None else progress
         table = counting(table, public, budget.neighbours, None, tell)
@@ -223,8 +235,8 @@ def first_release(
         table,
         budget=part,
         schema=public,
-        workload=_default_workload(public.domain) if workload is None else workload,
-        mechanism="projection",
+        workload=workload,
+        mechanism="projection" if public.domain.kind == "records" else None,
         records=records,
         seed=seed,
         progress=progress,
@@ -250,23 +262,13 @@ def _pay(journal: Journal, cost: int, counter: Counter, *, cap: int, resume: boo
     journal.sync(journal.append(Planned(cost), *fixed))
 
 
-def _records_only(schema: Schema) -> Schema:
-    if schema.domain.kind != "records":
+def _askable(schema: Schema) -> Schema:
+    if kind_named(schema.domain.kind).believes is None:
         raise DualQueryError(
-            f"questions are asked one at a time of tables of records, and this is a table of {schema.domain.kind}; "
-            "release it, and ask the release"
+            f"this is a table of {schema.domain.kind}, a kind that is not asked one question at a time; release it, "
+            "and ask the release"
         )
     return schema
-
-
-def _default_workload(domain: Domain) -> Workload:
-    """All tables of three attributes, or of fewer where three are too many."""
-    for order in range(min(ORDER, domain.width), 1, -1):
-        try:
-            return marginals(domain, order)
-        except QueryError:
-            continue
-    return marginals(domain, 1)
 
 
 def _opened(state: State, release: Release | None, entries: Sequence[JournalEntry]) -> Opened:
@@ -277,7 +279,12 @@ def _opened(state: State, release: Release | None, entries: Sequence[JournalEntr
     if 0 < planned < cost:
         raise LedgerError("the journal has paid for a smaller release than this one")
     digest = Digest()
-    digest.add_domain(state.reader.domain)
+    domain = state.reader.domain
+    digest.add_domain(domain)
+    if (
+        domain.kind != "records"
+    ):  # of a graph also whether edges have directions, and what is public of vertices
+        digest.add_text("kind", "\n".join(domain.sections(repr)))
     return Opened(
         format=FORMAT,
         domain=digest.hexdigest(),

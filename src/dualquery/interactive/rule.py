@@ -177,16 +177,16 @@ class OnlineRule:
 
     def noise(self, question: Question) -> Gaussian:
         """Of the measurement after a fire: Δ²/(2ρ)."""
-        moved = self.budget.neighbours.sensitivity(question.group.bound())
+        moved = self.budget.neighbours.sensitivity(question.counted.bound())
         return Gaussian(moved.l2_squared / (2 * self.measurement))
 
     def test_of(self, question: Question, tolerance: float | None) -> Test:
         """The test of a question: of all on the menu the one of the largest threshold within the tolerance."""
         if tolerance is None:
             return self.usual(question.cells)
-        within = [test for test in self.menu(question.cells) if self.bound(test) <= tolerance]
+        within = [test for test in self.menu(question.cells) if self.bound(test, question.off) <= tolerance]
         if not (within and 0 < tolerance <= 1):
-            least = self.bound(self.menu(question.cells)[0])
+            least = self.bound(self.menu(question.cells)[0], question.off)
             raise QueryError(
                 f"a tolerance of this question lies between {rounded_up(least)} and 1; buy the answer at a precision "
                 "instead, or leave the tolerance out"
@@ -210,22 +210,22 @@ class OnlineRule:
         """Of the menu: where nobody names a tolerance."""
         return self.test if self.accuracy else _menu(self.test, cells)[MENU.index(Fraction(1))]
 
-    def bound(self, test: Test) -> float:
-        """What a silent test guarantees, as a fraction of the table."""
-        return test.bound(BETA) / self.rows
+    def bound(self, test: Test, off: float = 0.0) -> float:
+        """What a silent test guarantees, as a fraction of the table; counts may be `off` by rounding, in records."""
+        return (test.bound(BETA) + off) / self.rows
 
-    def within(self, variance: Fraction, cells: int = 1) -> float:
+    def within(self, variance: Fraction, cells: int = 1, off: float = 0.0) -> float:
         """With 95% confidence no one of so many counts is off by more, as a fraction of the table.
 
         A discrete Gaussian exceeds m with a smaller probability than a continuous one exceeds m − 1 (Canonne, Kamath,
         Steinke 2020, Proposition 25); z is the quantile of BETA/(2 cells).
         """
-        records = NormalDist().inv_cdf(1 - BETA / (2 * cells)) * float(variance) ** 0.5 + 1
+        records = NormalDist().inv_cdf(1 - BETA / (2 * cells)) * float(variance) ** 0.5 + 1 + off
         return min(1.0, records / self.rows)
 
-    def tolerances(self, cells: int = 1) -> tuple[float, ...]:
+    def tolerances(self, cells: int = 1, off: float = 0.0) -> tuple[float, ...]:
         """The bounds on the menu of a question of so many cells."""
-        return tuple(self.bound(test) for test in self.menu(cells))
+        return tuple(self.bound(test, off) for test in self.menu(cells))
 
     def to_json(self) -> str:
         """The rule as the journal writes it. The hazard test has no name there: once it was the only one."""
@@ -315,8 +315,9 @@ def promised(
     """
     universe = math.prod(domain.sizes.tolist())
     if universe > MOST_UNIVERSE:
+        allowed = Decimal(2) ** Decimal(domain.log2_size)
         raise BudgetError(
-            f"the sparse vector's hypothesis has a weight for each of the {Decimal(universe):,.3g} records that the "
+            f"the sparse vector's hypothesis has a weight for each of the {allowed:,.3g} records that the "
             f"schema allows, and {MOST_UNIVERSE:,} is the most; leave columns out of the schema, or take the hazard "
             "test"
         )
@@ -455,7 +456,7 @@ class State:
         return self._tested.get(_digest(question.text))
 
     def purchase(self, question: Question, variance: Fraction) -> GaussianMeasurement:
-        moved = self.rule.budget.neighbours.sensitivity(question.group.bound())
+        moved = self.rule.budget.neighbours.sensitivity(question.counted.bound())
         return GaussianMeasurement(Fraction(moved.l2_squared), variance)
 
     def replay(self, entry: JournalEntry) -> None:
@@ -529,7 +530,7 @@ def quote_of(state: State, question: Question, test: Test) -> Quote:
     rule, known = state.rule, state.known.get(question.text)
     if known is not None:
         return _measured(state, question, known)
-    tested, bound = state.tested_within(question), rule.bound(test)
+    tested, bound = state.tested_within(question), rule.bound(test, question.off)
     if tested is not None and (state.open_slot is None or tested <= bound):
         return Quote.free(question, tested, "free: it has been checked")
     if state.open_slot is None:
@@ -537,7 +538,7 @@ def quote_of(state: State, question: Question, test: Test) -> Quote:
         return Quote.free(question, None, words)
     most = Cost.of(rule.price, rule.cap)
     words = f"usually free, at most {percent(most.share)} of the budget"
-    return Quote(question.text, FREE, most, bound, words, rule.tolerances(question.cells))
+    return Quote(question.text, FREE, most, bound, words, rule.tolerances(question.cells, question.off))
 
 
 def purchase_quote(state: State, question: Question, error: float, buyer: str) -> Quote:
@@ -546,7 +547,7 @@ def purchase_quote(state: State, question: Question, error: float, buyer: str) -
     variance = variance_of(error, rule.rows)
     if (known := state.known_within(question, variance)) is not None:
         return _measured(state, question, known)
-    bound = rule.within(variance, question.cells)
+    bound = rule.within(variance, question.cells, question.off)
     if state.credit(question, variance, buyer) is not None:
         return Quote.free(question, bound, "free: it was paid for, and not delivered")
     cost = Cost.of(units(state.purchase(question, variance).renyi(rule.order)), rule.cap)
@@ -555,7 +556,9 @@ def purchase_quote(state: State, question: Question, error: float, buyer: str) -
 
 def _measured(state: State, question: Question, known: Known) -> Quote:
     return Quote.free(
-        question, state.rule.within(known.variance, question.cells), "free: it has been measured"
+        question,
+        state.rule.within(known.variance, question.cells, question.off),
+        "free: it has been measured",
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from dualquery import example, plots
-from dualquery.kinds.kind import Kind, Stored
+from dualquery.beliefs.weighted_rows import WeightedRows
+from dualquery.kinds.kind import Kind, Stored, not_of_this_table
+from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.lists import FILE, CellFractions
 from dualquery.queries.language.codes import LOOK_UPS
 from dualquery.table.codes import CodeTable
 
 SHOWN = 15
+EVERYBODY = 1 << 44  # the weight of all records of a hypothesis
 
 
 def figures(artefact: CellFractions) -> list[plots.Figure]:
@@ -22,6 +25,17 @@ def figures(artefact: CellFractions) -> list[plots.Figure]:
     name = ", ".join(column.name for column in artefact.domain.columns)
     caption = f"the {len(most)} largest of {len(artefact.fraction):,} that were asked about"
     return [plots.Figure(name, plots.histogram(labels, artefact.fraction[most], name=name), caption)]
+
+
+def believes(domain: CodeTable, artefact: Artefact | None) -> WeightedRows:
+    """The records that were read, by their fractions; what nobody has asked about lies on no row, or all of it."""
+    if artefact is None:
+        return WeightedRows(domain.records(np.empty((0, domain.width), np.str_)), rest=EVERYBODY)
+    if not isinstance(artefact, CellFractions):
+        raise not_of_this_table()
+    held = np.maximum(np.rint(EVERYBODY * np.maximum(artefact.fraction, 0.0)), 1).astype(np.int64)
+    rest = max(EVERYBODY - int(held.sum()), 1)
+    return WeightedRows(domain.records(artefact.catalogue.texts), held, rest=rest)
 
 
 CODES = Kind(
@@ -45,4 +59,5 @@ CODES = Kind(
     ),
     protects="It protects one record. A person with several records in the table is protected less.",
     example=example.patients,
+    believes=believes,
 )

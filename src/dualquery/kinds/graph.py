@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dualquery import example, plots
-from dualquery.kinds.kind import Kind, Stored
+from dualquery.beliefs.weighted_rows import ONE, WeightedRows
+from dualquery.kinds.kind import Kind, Stored, not_of_this_table
+from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.graphs import (
     BLOCKS,
     EDGES,
@@ -17,7 +19,9 @@ from dualquery.mechanisms.graphs import (
 )
 from dualquery.queries.language.cuts import CUTS
 from dualquery.table.graph import Graph
+from dualquery.table.records import Records
 
+MOST_MEMBERS = 1 << 24  # of all cuts that a first release is made for
 USE = (
     f"`{EDGES}` lists edges with their weights, as a graph that nobody is behind: all pairs of a small graph, of a "
     "large one as many as stand for all. `release.to_networkx()` gives the same. Answers come from the other files, "
@@ -48,6 +52,20 @@ def figures(artefact: WeightedGraph) -> list[plots.Figure]:
     return [plots.Figure("from (down) to (across)", svg, caption)]
 
 
+def believes(domain: Graph, artefact: Artefact | None) -> WeightedRows:
+    """The edges of a release as rows of their weights; what they lack of all edges at their heaviest is on no row."""
+    if not isinstance(artefact, WeightedGraph | RectangleGraph):
+        raise not_of_this_table()
+    edges = artefact.to_arrow()
+    weight = edges["weight"].to_numpy()
+    ends = [edges.column(j).combine_chunks().indices.to_numpy() for j in (0, 1)]
+    heaviest = [np.full(len(weight), domain.heaviest)] * (len(domain.columns) - 2)
+    rows = Records.from_rows(domain, np.stack([*ends, *heaviest], axis=1).astype(np.int64))
+    whole, total = ONE * max(1, len(weight)), max(float(weight.sum()), domain.heaviest * artefact.edges)
+    weights = np.maximum(np.rint(weight / total * whole), 1).astype(np.int64)
+    return WeightedRows(rows, weights, rest=max(0, whole - int(weights.sum())))
+
+
 GRAPH = Kind(
     domain=Graph,
     grammar=CUTS,
@@ -75,4 +93,6 @@ GRAPH = Kind(
     protects="It protects one edge: that it is there, where it goes, and what it weighs. A vertex, or a person with "
     "several edges, is protected less.",
     example=example.payments,
+    believes=believes,
+    first=lambda domain: f"cuts:random:{max(2, min(1000, MOST_MEMBERS // len(domain.vertices)))}",
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.errors import DualQueryError
 from dualquery.example import Example
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, Artefact, BareAnswers, SyntheticRecords
@@ -63,6 +64,10 @@ class Kind:
     protects: str  # where one record is protected, and not a person
     fractions: str = "fractions of the table"  # what answers and errors are
     example: Callable[[Path], Example] | None = None  # for `dualquery demo`, with files in that folder
+    # Where questions are asked one at a time: what is believed at first, of a domain and what was released of it
+    # (None: nothing was); and the SPEC that the first release is made for (None: no release comes first).
+    believes: Callable[[Any, Any], WeightedRows] | None = None
+    first: Callable[[Any], str | None] = lambda domain: None
 
     @property
     def name(self) -> str:
@@ -86,6 +91,14 @@ ANSWERS_STORED = Stored(
     BareAnswers.of_files,
     f"`{ANSWERS}` holds the questions and their answers. Reading them costs no privacy.",
 )
+
+
+def not_of_this_table() -> DualQueryError:
+    """Of a release that no hypothesis can start from."""
+    return DualQueryError(
+        "the release must consist of records with the schema of the table, or of the graph, curves or cells of its "
+        "kind; make another"
+    )
 
 
 def kind_named(name: str) -> Kind:

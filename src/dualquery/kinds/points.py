@@ -7,11 +7,17 @@ from statistics import NormalDist
 import numpy as np
 
 from dualquery import example, plots
-from dualquery.kinds.kind import Kind, Stored
-from dualquery.mechanisms.distances import FILE, DistanceCurves
+from dualquery.beliefs.weighted_rows import WeightedRows
+from dualquery.kinds.kind import Kind, Stored, not_of_this_table
+from dualquery.mechanisms.artefact import Artefact
+from dualquery.mechanisms.distances import FILE, DistanceCurves, middle
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.language.distances import DISTANCES
-from dualquery.table.points import Points
+from dualquery.table.points import GRID, KNOTS, Points
+from dualquery.table.records import Records
+
+BELIEVED = 4096  # points of a hypothesis
+GOLDEN = 0.6180339887498949
 
 
 def figures(artefact: DistanceCurves) -> list[plots.Figure]:
@@ -29,6 +35,27 @@ def _figure(artefact: DistanceCurves, j: int) -> plots.Figure:
     title = f"Mean distance to each place of {column.name}"
     caption = f"least at about {at[lowest]:.4g}, where it is {curve[lowest]:.4g}"
     return plots.Figure(column.name, plots.banded_curve(at, curve, band, title), caption)
+
+
+def believes(domain: Points, artefact: Artefact | None) -> WeightedRows:
+    """Points at even steps of each column's distribution, which its curve says: D′(y) = 2F(y) − 1, F made to rise.
+
+    Columns are shuffled against each other: their distances add up, whatever lies together.
+    """
+    if not isinstance(artefact, DistanceCurves):
+        raise not_of_this_table()
+    steps = (np.arange(BELIEVED) + 0.5) / BELIEVED
+    codes = np.empty((BELIEVED, domain.width), np.int64)
+    for j in range(domain.width):
+        curve = artefact.distance[j]
+        below = (1 + KNOTS * np.diff(np.where(np.isnan(curve), middle(), curve))) / 2  # F between two knots
+        rising = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2
+        places = np.interp(
+            steps, np.clip(rising, 0, 1), (np.arange(KNOTS) + 0.5) / KNOTS, left=0.0, right=1.0
+        )
+        turned = np.argsort((np.arange(BELIEVED) * GOLDEN ** (j + 1)) % 1.0, kind="stable")
+        codes[:, j] = np.rint(places[turned] * GRID)
+    return WeightedRows(Records.from_rows(domain, codes))
 
 
 POINTS = Kind(
@@ -57,4 +84,6 @@ POINTS = Kind(
     protects="It protects one point. A person with several points in the table is protected less.",
     fractions="fractions of the diameter",
     example=example.customers,
+    believes=believes,
+    first=lambda domain: "points:random:1000",
 )

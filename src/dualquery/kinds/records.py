@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dualquery import example
+from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.errors import DualQueryError
-from dualquery.kinds.kind import Kind, Preferences
+from dualquery.kinds.kind import Kind, Preferences, not_of_this_table
+from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.families import QUERIES
+from dualquery.queries.workload import affordable_order
 from dualquery.table.domain import Domain
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 # n ε / Δ, Δ by how far a neighbour moves a table: below it MWEM beats projection (docs/evidence.md)
 FEW_RECORDS = 600
+ORDER = 3  # of the tables that the first release is made for where questions follow, or less
 
 
 def preferences(task: Task) -> Preferences:
@@ -85,10 +89,19 @@ def _under_pure_epsilon(task: Task) -> Preferences:
     return [projection, ("mwem", "Chosen because the universe can be held."), dual_query]
 
 
+def believes(domain: Domain, artefact: Artefact | None) -> WeightedRows:
+    """The rows of a release, all of one weight."""
+    if not isinstance(artefact, SyntheticRecords):
+        raise not_of_this_table()
+    return WeightedRows(artefact.records)
+
+
 RECORDS = Kind(
     domain=Domain,
     grammar=QUERIES,
     prefers=preferences,
     protects="It protects one record. A person with several records in the table, or a household, is protected less.",
     example=example.people,
+    believes=believes,
+    first=lambda domain: f"marginals:{affordable_order(domain, min(ORDER, domain.width))}",
 )

@@ -94,6 +94,9 @@ class DualQueryWishes:
     learning_rate: float | None = _learning_rate()
     samples: int | None = wish("Queries drawn a round (s).", "N", least=1)
     rounds: int | None = _rounds()
+    recall: int | None = wish(
+        "Rounds whose draws a record answers, old ones faded; 1 as in the paper.", "N", least=1
+    )
     alpha: float | None = _alpha()
     beta: float | None = wish("The chance that the theory may fail; with --alpha.", "β", least=0.0)
     free: str | None = wish(

@@ -60,6 +60,28 @@ class Cuts(NotProducts):
             count_cuts(source, target, _ones(weights), from_, to, self.domain.directed, out[first:last])
         return out
 
+    def given(self, records: Records) -> Integers:
+        """What the only cut gives each of some public edges."""
+        source, target, weights = self.domain.ends(records)
+        ((_, (from_,), (to,)),) = self.unpacked()
+        crosses = from_[source] & to[target]
+        if not self.domain.directed:
+            crosses |= to[source] & from_[target]
+        return crosses * _ones(weights) if weights is not None else crosses.astype(np.int64)
+
+    def changed(self, rows: Records, *, more: bool) -> Records:
+        """Public edges, moved so that the only cut gives them all that it can, or nothing, if that can be."""
+        ((_, (from_,), (to,)),) = self.unpacked()
+        codes = rows.to_rows()
+        here, there = (np.flatnonzero(each) for each in (from_, to))
+        beside = np.flatnonzero(~(from_.astype(bool) & to.astype(bool)))
+        if more and len(here) and len(there):
+            codes[:, 0], codes[:, 1] = np.resize(here, len(codes)), np.resize(there, len(codes))
+        elif not more and len(beside):
+            codes[:, 0] = codes[:, 1] = np.resize(beside, len(codes))
+        codes[:, 2:] = self.domain.heaviest if more else 0
+        return Records.from_rows(self.domain, codes)
+
     def unpacked(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.uint8]]]:
         """Some cuts at a time, a byte a vertex: the number of the first, and both sets of each."""
         number = len(self.domain.vertices)

@@ -46,6 +46,27 @@ class Multiplied(Derived):
 
 
 @dataclass(frozen=True)
+class InRecords(Derived):
+    """The counts of queries whose unit is not 1, in whole records: ⌊count/unit + ½⌋.
+
+    One record adds 0 to the unit to the count of a query, or exchanges as much: the quotient moves by 1 at most, up
+    or down, and where the count does not move it stays.
+    """
+
+    group: Group
+
+    def counted(self) -> Countable:
+        return self.group
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return (counts + self.group.unit // 2) // self.group.unit
+
+    def bound(self) -> Bound:
+        alone, apart = self.group.most_satisfied(), self.group.most_differing()
+        return Bound((alone, alone), (apart, apart), each=1)
+
+
+@dataclass(frozen=True)
 class Balance(Derived):
     """count(q) − count(¬q) of one query of a workload: 2·count − unit·rows.
 

@@ -84,6 +84,19 @@ class Distances(Derived, NotProducts):
             total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j], self.grid)
         return total
 
+    def given(self, records: Records) -> Integers:
+        """The distance of each of some public points to the only point asked about."""
+        codes = records.to_rows().astype(np.int64)
+        return (np.abs(codes - self.positions[0]) @ self.shares[self.which[0]]) // self.grid
+
+    def changed(self, rows: Records, *, more: bool) -> Records:
+        """Public points, moved to the farthest corner, or to the point itself; in the columns asked about."""
+        codes, here = rows.to_rows(), self.positions[0]
+        asked = np.flatnonzero(self.shares[self.which[0]])
+        there = np.where(2 * here > self.grid, 0, self.grid) if more else here
+        codes[:, asked] = there[asked]
+        return Records.from_rows(self.domain, codes)
+
     def scope(self) -> NDArray[np.int32]:
         used = self.shares[np.unique(self.which)]
         return padded(sorted({tuple(np.flatnonzero(row).tolist()) for row in used}))

@@ -339,6 +339,15 @@ class NotProducts(Listed):
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
         refuse_products(self.noun)
 
+    def given(self: Group, records: Records) -> Integers:
+        """What the only query of this group gives each of some public records, 0 to the unit."""
+        each = [self.counts(records.take(np.array([row]))) for row in range(records.rows)]
+        return np.concatenate([NO_POSITIONS, *each])
+
+    def changed(self, rows: Records, *, more: bool) -> Records:
+        """Public rows, changed so that the only query gives them as much as it can, or as little, if that can be."""
+        return rows
+
 
 PAD = np.iinfo(np.int32).max  # sorts behind every literal
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.queries.bit_columns import predicate_bits
-from dualquery.queries.group import NONE, Group, Predicates, ProductRows
+from dualquery.queries.group import NONE, Group, NotProducts, Predicates, ProductRows
+from dualquery.queries.means import CellMeans
 from dualquery.queries.tables import Tables
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, unpack_bits
 from dualquery.types import Integers
@@ -66,6 +67,15 @@ class KeptColumns:
             add_weights(self.cells(group), weights, sums)
             return sums
         return np.array([mass_of(self.mask(group), weights)], np.int64)
+
+    def given(self, group: Group) -> Integers:
+        """What the only query of a group gives each record, 0 to its unit."""
+        if isinstance(group, CellMeans):
+            return group.numbers[self.cells(group.table)]
+        if isinstance(group, NotProducts):
+            return group.given(self.records)
+        bits = self.mask(group).view(np.uint8)
+        return np.unpackbits(bits, count=self.records.rows, bitorder="little").astype(np.int64)
 
     def cell_counts(self, table: Tables) -> Integers:
         sums = np.zeros(table.size, np.int64)

@@ -51,6 +51,15 @@ class Lists(NotProducts):
         counts = np.concatenate([[0], np.cumsum(_found(held, times, self.cells))])
         return (counts[self.start[1:]] - counts[self.start[:-1]]).astype(np.int64)
 
+    def given(self, records: Records) -> Integers:
+        """1 for each of some records that the only list names."""
+        return np.isin(record_cells(records), self.cells).astype(np.int64)
+
+    def changed(self, rows: Records, *, more: bool) -> Records:
+        """The records that the only list names; to have fewer of them none is needed."""
+        place = np.searchsorted(self.catalogue.cells, self.cells)
+        return self.domain.records(self.catalogue.texts[place if more else place[:0]])
+
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         cell = cells_of([np.array([code], np.uint64) for code in record.tolist()], 1)[0]
         hits = np.concatenate([[0], np.cumsum(self.cells == cell)])

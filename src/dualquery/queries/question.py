@@ -1,54 +1,88 @@
-"""A question as an analyst writes it: a query, or a whole table, `region by sex`.
+"""A question as an analyst writes it: a query, a whole table, `region by sex`, or the mean of a public number.
 
-    question   = formula | name "by" name { "by" name } | "by" name
+    question   = formula | table | "mean of" "[" numbers "]" "by" name { "by" name }
+    table      = name "by" name { "by" name } | "by" name
 
 A table over one attribute is `by region`, because a bare name is no condition. A column that is called `by` needs
-quotes where it stands in a table.
+quotes where it stands in a table. Numbers are those of the cells, in the schema's order (`means.py`). Of graphs,
+points and codes a question is one cut, distance, look-up or list, in the language of its kind.
 """
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
 from threading import Lock
+from typing import Protocol, cast
 
 from dualquery.errors import QueryError
+from dualquery.queries.countable import Countable
+from dualquery.queries.derived import InRecords
+from dualquery.queries.families import grammar_of
 from dualquery.queries.group import Group
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
 from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.vocabulary import attribute_text
+from dualquery.queries.means import CellMeans, cells_of_table, numbers_text, read_numbers
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from dualquery.types import Integers
 
 MOST_CELLS = 20_000  # of a table that is asked for
 LONGEST = 20_000  # characters of a question
 _REMEMBERED = 4096
 
 
+class ValuedQuery(Group, Protocol):
+    """A group of one query that is no product of conditions (`NotProducts`)."""
+
+    def given(self, records: Records) -> Integers: ...
+
+    def changed(self, rows: Records, *, more: bool) -> Records: ...
+
+
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the query, or where there is none the table over `members`. Equal where the text is."""
+    """What is asked: a query, a query of another kind (`other`), or else the table over `members`.
+
+    Equal where the text is.
+    """
 
     domain: Domain
     query: Query | None
     members: tuple[int, ...]
     text: str  # canonical
+    other: ValuedQuery | None = field(default=None, compare=False)
 
     @property
     def is_table(self) -> bool:
-        return self.query is None
+        return self.query is None and self.other is None
 
     @cached_property
     def group(self) -> Group:
         """The queries whose counts answer it: one, or one a cell."""
+        if self.other is not None:
+            return self.other
         if self.query is None:
             return Tables(self.domain, (self.members,))
         (group,) = to_groups(self.domain, [self.query])
         return group
+
+    @cached_property
+    def counted(self) -> Countable:
+        """The same in whole records, which tests and measurements are about."""
+        return self.group if self.group.unit == 1 else InRecords(self.group)
+
+    @property
+    def off(self) -> float:
+        """How far whole records may lie from what is asked."""
+        return 0.0 if self.group.unit == 1 else 0.5
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -66,7 +100,7 @@ class Question:
     @property
     def labels(self) -> tuple[tuple[str, ...], ...]:
         """The values of each cell, one an attribute; nothing for a single query. Not kept: there may be many."""
-        if self.query is not None:
+        if not self.is_table:
             return ()
         return tuple(product(*(self.domain.column_of(j)[1].labels for j in self.members)))
 
@@ -93,6 +127,10 @@ class QuestionReader:
             return known
 
     def _read(self, text: str) -> Question:
+        if self.domain.kind != "records":
+            return self._of_kind(text)
+        if (match := _MEAN.match(text)) is not None:
+            return self._mean(match["numbers"], match["by"])
         members = self._reader.read_members(text)
         if members is None:
             query = self._reader.read(text)
@@ -105,15 +143,55 @@ class QuestionReader:
             )
         return question
 
+    def _of_kind(self, text: str) -> Question:
+        """In the language of its kind. As it is written: a set of vertices may be long when it is written out."""
+        grammar = grammar_of(self.domain)
+        text = text.strip()
+        if grammar.reads_file(text):
+            raise QueryError(
+                "a question that is asked one at a time names its records itself: write look-ups with | between them"
+            )
+        (group,) = grammar.groups(self.domain, [text], ["the question"])
+        return Question(self.domain, None, (), text, cast("ValuedQuery", group))
 
+    def _mean(self, numbers: str, by: str) -> Question:
+        members = self._reader.read_members(by, in_order=True)
+        assert members is not None, "it begins with `by`"
+        found, cells = read_numbers(numbers), cells_of_table(self.domain, members)
+        if len(found) != cells:
+            raise QueryError(
+                f"this mean is by {cells:,} cells and has {len(found):,} numbers; give one for each cell"
+            )
+        text = mean_text(self.domain, members, found)
+        return Question(self.domain, None, (), text, CellMeans(self.domain, members, found, text))
+
+
+def mean_text(domain: Domain, members: tuple[int, ...], numbers: Integers) -> str:
+    """The mean of a number of each cell in the language."""
+    if len(numbers) > MOST_CELLS:
+        raise QueryError(f"a mean is by at most {MOST_CELLS:,} cells; leave out an attribute")
+    names = "".join(f" {BY} {_quoted(attribute_text(domain, j))}" for j in members)
+    text = f"mean of [{numbers_text(numbers.tolist())}]{names}"
+    if len(text) > LONGEST:
+        raise QueryError(
+            f"this mean is {len(text):,} characters long when it is written out, and {LONGEST:,} is the most; name "
+            "fewer columns, or round its numbers"
+        )
+    return text
+
+
+_MEAN = re.compile(r"\s*mean\s+of\s*\[(?P<numbers>[^\]]*)\]\s*(?P<by>by\b.*)", re.IGNORECASE | re.DOTALL)
 BY = "by"
 
 
 class TableReader(Reader):
     """Reads queries, and tables too."""
 
-    def read_members(self, text: str) -> tuple[int, ...] | None:
-        """The attributes of the table that a text asks for, increasing; None where it does not ask for a table."""
+    def read_members(self, text: str, *, in_order: bool = False) -> tuple[int, ...] | None:
+        """The attributes of the table that a text asks for, increasing; None where it does not ask for a table.
+
+        Where numbers stand in front of it they must be named `in_order`.
+        """
         if BY not in text.lower():
             return None
         try:
@@ -121,17 +199,19 @@ class TableReader(Reader):
             if not _asks_for_a_table(tokens):
                 return None
             self._tokens, self._next = tokens, int(_is_by(tokens[0]))
-            return self._members()
+            return self._members(in_order)
         except Fault as fault:
             raise QueryError(pointing_at(text, fault.column, str(fault), "")) from None
 
-    def _members(self) -> tuple[int, ...]:
+    def _members(self, in_order: bool) -> tuple[int, ...]:
         found: list[int] = []
         while True:
             column = self._token.column
             attribute = self._name()
             if attribute in found:
                 raise Fault(column, f"'{self._domain.name(attribute)}' stands twice in this table")
+            if in_order and found and attribute < found[-1]:
+                raise Fault(column, "the attributes of a mean stand in the order of the schema")
             found.append(attribute)
             if self._token.kind == "end":
                 return tuple(sorted(found))

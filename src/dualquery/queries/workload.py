@@ -173,6 +173,7 @@ class Grammar:
     example: Callable[[Any], str]  # a question that a domain can be asked
     groups: Callable[[Any, Sequence[str], Sequence[str]], tuple[Group, ...]]  # of texts and places, in order
     family: Callable[[Any, str], Workload | None]  # of a SPEC; None where it names no family
+    reads_file: Callable[[str], bool] = lambda text: False  # whether a question has its records from a file
 
 
 def _renumbered(literals: NDArray[np.int32], first: int) -> NDArray[np.int32]:

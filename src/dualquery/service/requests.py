@@ -19,6 +19,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
 from dualquery.interactive.rule import Test
+from dualquery.queries.families import grammar_of
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.question import QuestionReader
 from dualquery.releases.release import Release
@@ -319,6 +320,8 @@ def _described(
 
 def examples(domain: Domain) -> Json:
     """A question and a table that can be asked here: of the first attributes whose values can be written."""
+    if domain.kind != "records":
+        return {"question": grammar_of(domain).example(domain), "table": ""}
     reader = QuestionReader(domain)
     found = [text for text in _conditions(domain) if _readable(reader, text)]
     names = [quoted_where_needed(each.name) for each in domain.columns if not isinstance(each, Items)]

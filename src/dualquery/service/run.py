@@ -27,6 +27,7 @@ from dualquery.interactive.opening import hypothesis_of, online
 from dualquery.interactive.rule import MOST_ERROR, State
 from dualquery.ledger.journal import Storage
 from dualquery.privacy.curator import Curator
+from dualquery.queries.families import grammar_of
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
 from dualquery.randomness import entropy_from
@@ -157,11 +158,11 @@ FEW_ROWS = 1 << 10  # that are enough to have everything compiled and loaded
 
 def rehearse(table: Online, *, rows: int = FEW_ROWS) -> float:
     """The most processor seconds that a question takes, with a fire and a purchase, once everything is ready."""
-    one = Records.from_rows(table.domain, np.zeros((1, table.domain.width), np.int64))
-    records = one if table.release is None else table.release.records
-    assert records is not None, "an interactive table starts from records, or from nothing"
-    public = records.take(np.zeros(min(rows, MOST_ROWS), np.int64))
-    passes = [max(_times(_asked(table, public))) for _ in range(3)]
+    start = None if table.release is None else table.release.records
+    if start is None:
+        start = Records.from_rows(table.domain, np.zeros((1, table.domain.width), np.int64))
+    public = start.take(np.zeros(min(rows, MOST_ROWS), np.int64))
+    passes = [max(_times(lambda: _asked(table, public))) for _ in range(3)]
     return min(passes[1:]) * max(1.0, rows / MOST_ROWS)  # the first one compiles and loads
 
 
@@ -172,14 +173,11 @@ def _asked(table: Online, public: Records) -> Online:
     return Online(state, curator, MemoryJournal(), table.release)
 
 
-def _times(table: Online) -> Iterator[float]:
-    first, *others = _texts(table.domain)
-    bought = (
-        partial(table.buy, first, error=MOST_ERROR)
-        if table.rule.accuracy is None
-        else partial(table.ask, first)
-    )
-    for work in (bought, *(partial(table.ask, each) for each in others)):
+def _times(opened: Callable[[], Online]) -> Iterator[float]:
+    seller, table = opened(), opened()
+    texts = list(_texts(table.domain))
+    bought = [] if table.rule.accuracy else [partial(seller.buy, texts[0], error=MOST_ERROR)]
+    for work in (*bought, *(partial(table.ask, each) for each in texts)):
         before = thread_time()
         work()
         yield thread_time() - before
@@ -187,6 +185,9 @@ def _times(table: Online) -> Iterator[float]:
 
 def _texts(domain: Domain) -> Iterator[str]:
     """Of the attributes with the fewest and the most values: one value, both, and the tables; none of them twice."""
+    if domain.kind != "records":
+        yield grammar_of(domain).example(domain)
+        return
     by_size = np.argsort(domain.sizes, kind="stable")
     few, many = int(by_size[0]), int(by_size[-1])
     conditions = [Literal(j, (0,), False) for j in sorted({few, many})]

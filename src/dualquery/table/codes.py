@@ -28,6 +28,7 @@ from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import distinct, texts_of
 from dualquery.table.columns import Signed, unlisted
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
+from dualquery.table.records import Records, smallest_type
 from dualquery.table.toml_text import quoted
 from dualquery.types import Words
 
@@ -127,6 +128,14 @@ class CodeTable(Domain):
     @property
     def log2_size(self) -> float:
         return float(sum(np.log2(float(len(column.labels))) for column in self.columns))
+
+    def records(self, texts: NDArray[np.str_]) -> Records:
+        """Public records from their texts, which can occur: a row each."""
+        codes = [
+            np.array([column.code(text) for text in texts[:, j].tolist()], smallest_type(len(column.labels)))
+            for j, column in enumerate(self.open_columns)
+        ]
+        return Records(self, len(texts), tuple(codes))
 
     @classmethod
     def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> CodeTable:

@@ -110,9 +110,8 @@ class Records:
         """Some records, in this order; one may be taken more than once."""
         return Records(self.domain, len(rows), taken(self.columns, rows))
 
-    def with_more(self, rows: NDArray[np.integer]) -> Records:
-        """The records, and behind them those of a matrix."""
-        more = Records.from_rows(self.domain, rows)
+    def with_more(self, more: Records) -> Records:
+        """The records, and behind them others of the same domain."""
         columns = tuple(
             _joined(first, self.rows, second, more.rows)
             for first, second in zip(self.columns, more.columns, strict=True)

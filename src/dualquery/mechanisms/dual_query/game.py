@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from dualquery.mechanisms.dual_query.parameters import (
     density_share,
     from_budget,
     from_theory,
+    last_round,
     rate_of,
+    recalled,
     round_steps,
     too_dear,
     uniform,
@@ -34,6 +36,7 @@ from dualquery.oracles.local_search import best_response
 from dualquery.oracles.solvers import SEARCH, Solver, solver_of
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.selection import Rate
 from dualquery.queries.workload import Workload
@@ -41,6 +44,7 @@ from dualquery.table.records import Records
 from dualquery.types import Progress
 
 BLUR_MOST = 0.1  # a density blurred by more than this share of the table guides nobody
+UNTOLD = 0.05  # of ε: who leaves more says why
 EXACT_SECONDS = 5.0  # per round; the paper has 20
 COUNTING_SECONDS = 4e-12  # per query and record, two cores
 WEIGHT_SECONDS = 1.5e-8  # per query and round
@@ -54,14 +58,17 @@ def dual_query(
     rate: Rate,
     samples: int,
     rounds: int,
+    recall: int,
     public_rows: int,
     oracle: Oracle,
     fallback: Fallback,
     rng: np.random.Generator,
     progress: Callable[[int, int], None],
 ) -> Transcript[Challenge, Record]:
-    """The game of Algorithm 2; its average reply is the synthetic data."""
-    query_player = LearningQueryPlayer(curator, workload, rate=rate, samples=samples, public_rows=public_rows)
+    """The game of Algorithm 2, if `recall` is 1; its average reply is the synthetic data."""
+    query_player = LearningQueryPlayer(
+        curator, workload, rate=rate, samples=samples, public_rows=public_rows, recall=recall
+    )
     data_player = BestResponseDataPlayer(oracle, fallback, rng)
     return play(query_player, data_player, rounds=rounds, progress=progress)
 
@@ -117,14 +124,18 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
     )
     learning, source = _learning(task, wanted, reserved)
     deviation = 0.0 if noise is None else noise.deviation
-    expected = rehearse(task, learning, free=free, deviation=deviation, oracle_of=search_oracle)
-    size, rounds = task.workload.size, learning.rounds
+    recall = 1 if wanted.alpha is not None else recalled(wanted)
+    expected = rehearse(
+        task, learning, recall=recall, free=free, deviation=deviation, oracle_of=search_oracle
+    )
+    size, rounds, steps = task.workload.size, learning.rounds, (*reserved, *round_steps(task, learning))
     return Plan(
         mechanism="dualquery",
         task=task,
         reason=f"DualQuery keeps one weight a query and none a possible record; {source}",
         parameters=DualQueryParameters(
             **learning._asdict(),
+            recall=recall,
             free=free,
             density_share=0.0 if noise is None else share,
             oracle=solver.name,
@@ -133,13 +144,13 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
             density_noise=noise,
             rate=rate_of(learning.learning_rate, rounds, task.rows),
         ),
-        steps=(*reserved, *round_steps(task, learning)),
+        steps=steps,
         mean_error=expected.mean_error,
         max_error=expected.max_error,
         seconds=size * task.rows * COUNTING_SECONDS
         + rounds * (expected.round_seconds + size * WEIGHT_SECONDS + (seconds or 0.0)),
         bytes=BYTES_A_QUERY * size + 4 * task.domain.width * (rounds + 8),
-        notes=(f"the synthetic table has one row per round: {rounds}",),
+        notes=(f"the synthetic table has one row per round: {rounds}", *_unspent(task, steps, learning)),
     )
 
 
@@ -159,6 +170,7 @@ def run(
         rate=chosen.rate,
         samples=chosen.samples,
         rounds=chosen.rounds,
+        recall=chosen.recall,
         public_rows=task.rows,
         oracle=search_oracle(task.workload, solver_of(chosen.oracle), chosen.time_limit or 0.0),
         fallback=fallback,
@@ -181,13 +193,15 @@ DUAL_QUERY = Mechanism(
 
 def _learning(task: Task, wanted: DualQueryWishes, reserved: tuple[Step, ...]) -> tuple[Learning, str]:
     """η, s and T, and where they come from in half a sentence."""
-    named = [name for name in ("learning_rate", "samples", "rounds") if getattr(wanted, name) is not None]
+    named = [
+        name for name in ("learning_rate", "samples", "rounds", "recall") if getattr(wanted, name) is not None
+    ]
     if wanted.alpha is None and wanted.beta is None:
         given = f"{', '.join(named)} as given, the rest" if named else "parameters"
         return from_budget(task, wanted, reserved), f"{given} by the public rule for this shape and budget."
     if named:
         raise DualQueryError(
-            "--alpha and --beta fix all parameters; leave out learning rate, samples and rounds"
+            "--alpha and --beta fix all parameters; leave out learning rate, samples, rounds and recall"
         )
     if wanted.alpha is None:
         raise DualQueryError("--beta goes with --alpha")
@@ -196,6 +210,20 @@ def _learning(task: Task, wanted: DualQueryWishes, reserved: tuple[Step, ...]) -
     if not affordable(task.budget, (*reserved, *round_steps(task, learning))):
         raise too_dear(task, learning, wanted.alpha)
     return learning, f"parameters from the theory for error {wanted.alpha:g} but with chance {beta:g}."
+
+
+def _unspent(task: Task, steps: Iterable[Step], learning: Learning) -> Iterator[str]:
+    """Why a run leaves more than a twentieth of ε, if it does."""
+    ledger = Ledger(task.budget)
+    for step in steps:
+        ledger.charge(step.event)
+    spent, budget = ledger.spent().epsilon, task.budget.epsilon
+    if spent < (1 - UNTOLD) * budget:
+        why = "the rule stops there" if learning.rounds == last_round(task) else "that is what was asked for"
+        yield (
+            f"{learning.rounds} rounds of {learning.samples} samples spend {spent:.2g} of epsilon = {budget:g}: "
+            f"{why}; --rounds buys more"
+        )
 
 
 def _free(name: str | None, task: Task, density: Density, share: float) -> tuple[Free, Noise | None]:

@@ -1,14 +1,13 @@
 """How many samples, how fast, how long: DualQuery's parameters from public quantities alone.
 
 Three ways. From the theory: a target (α, β) fixes all of them (Algorithm 2). From the user: any of learning rate,
-samples and rounds given, the rest fitted to the budget. From a rule: the learning rate and the number of samples
-follow from the size of the domain and the workload, the rounds from the budget.
+samples and rounds given, the rest fitted to the budget. From a rule.
 
-The rule stands on a grid of settings on data of several shapes (docs/learners.md; it can be repeated with `python -m
-experiments.dualquery_parameters`). The error is flat around its best. Where free values follow a density, a round
-only has to correct it: few samples, in proportion to the square root of what a record has to decide, and a learning
-rate of 1 buy the most rounds. Where they do not, a round has to decide everything itself: about one sampled literal
-for every two decisions, and a smaller learning rate the more attributes are in play.
+The rule. ρ is as s η² T³, the largest error as 1 / (η T). By the theory s is in proportion to T (of Algorithm 2
+both have 1 / α²), and so it is here, where the draws that count are those of all rounds that are recalled: together
+half as many as rounds. Where free values follow a density, draws only have to correct it; where they do not, there
+must be one for every decision. Constants are from runs on Adult, KDD99, Kosarak and biased data from ε = 0.05 to 5;
+around its best the error is flat (docs/learners.md, `python -m experiments.dualquery_parameters`).
 
 *What it costs*, in closed form (Gaboardi et al. 2014, Theorems 4.2 and 4.3, and ρ): in round t the log-weights of
 the queries move within a range of w η (t − 1)/n between neighbours, where w = 2 if a record may be replaced (a count
@@ -196,24 +195,6 @@ def pays_for(budget: Budget, learning: Learning, rows: int, slack: Fraction) -> 
     raise BudgetError("Gaussian accounting pays for Gaussian noise only; DualQuery draws, so use zcdp.")
 
 
-def largest_rounds(
-    budget: Budget, *, learning_rate: float, samples: int, rows: int, slack: Fraction = NO_SLACK
-) -> int:
-    """The largest number of rounds T that the budget pays for; at least 1, because round 1 is free.
-
-    `slack` is what the sampler adds to the range of every draw after round 1. A ledger of this budget
-    accepts every charge of the T rounds, its roundings included.
-    """
-
-    def fits(rounds: int) -> bool:
-        return pays_for(budget, Learning(learning_rate, samples, rounds), rows, slack)
-
-    too_many = 2
-    while fits(too_many):
-        too_many *= 2
-    return _largest(fits, too_many // 2, too_many)
-
-
 def _largest(fits: Callable[[int], bool], enough: int, too_many: int) -> int:
     """The largest number that fits, between one that does and one that does not."""
     while too_many - enough > 1:
@@ -239,11 +220,14 @@ def _second_powers(rounds: int) -> int:
     return rounds * (rounds - 1) * (2 * rounds - 1) // 6
 
 
-ROUNDS_MOST = 500
-ROUNDS_WANTED = 40
-SAMPLES_LEAST = 60
+LEARNING_RATE = 0.5
+RATE_MOST = 1.0  # where rounds end before the budget
+RECALL = 64
+SAMPLES_A_ROUND = 0.5  # those of all rounds that are recalled together, in parts of the rounds
+SAMPLES_A_DECISION = 3  # at most, in a round; without a density all that are recalled make one at least
 SAMPLES_MOST = 50_000
-SAMPLES_A_DECISION = 3  # the most that unspent budget buys
+ROUNDS_MOST = 4000  # a row each, and minutes
+CELLS_MOST = 2 * 10**8  # of all rows: in wide tables rounds end earlier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +237,7 @@ class DualQueryParameters:
     learning_rate: float
     samples: int
     rounds: int
+    recall: int
     free: Free
     density_share: float
     oracle: str
@@ -285,67 +270,79 @@ def too_dear(task: Task, learning: Learning, alpha: float) -> DualQueryError:
 
 
 def from_budget(task: Task, wanted: DualQueryWishes, reserved: tuple[Step, ...]) -> Learning:
-    """The given ones kept, the others fitted; `reserved` steps are paid from the same budget."""
-    rounds = wanted.rounds
-    if rounds is not None and rounds < 1:
+    """The given ones kept, the others by the rule; `reserved` steps are paid from the same budget.
+
+    As many rounds as the budget pays for, if their samples grow with them. Where rounds end before the budget does,
+    what is left buys a higher learning rate, and then samples.
+    """
+    if wanted.rounds is not None and wanted.rounds < 1:
         raise DualQueryError("--rounds must be at least 1")
     if wanted.samples is not None and wanted.samples < 1:
         raise DualQueryError("--samples must be at least 1")
+    if wanted.recall is not None and wanted.recall < 1:
+        raise DualQueryError("--recall must be at least 1")
     if wanted.learning_rate is not None and not 0 < wanted.learning_rate < math.inf:
         raise DualQueryError("--learning-rate must be a positive number")
-    guided = bool(reserved)  # free values follow a density
-    learning_rate = wanted.learning_rate or default_learning_rate(task, guided=guided)
-    samples = wanted.samples or default_samples(task, learning_rate, rounds, guided=guided)
-    if rounds is None:
-        return _most_rounds(task, learning_rate, samples, reserved)
-    asked = Learning(learning_rate, samples, rounds)
-    if _affordable(task, asked, reserved):
-        return asked
-    if wanted.learning_rate is None:
-        # The cost grows with the learning rate: take the largest that the budget pays for.
-        low, high = 0.0, learning_rate
-        for _ in range(40):
-            middle = (low + high) / 2
-            fits = _affordable(task, Learning(middle, samples, rounds), reserved)
-            low, high = (middle, high) if fits else (low, middle)
-        if low > 0:
-            return Learning(low, samples, rounds)
+    rate = wanted.learning_rate or LEARNING_RATE
+    most = max(1, min(SAMPLES_MOST, SAMPLES_A_DECISION * task.workload.decisions))
+    last = last_round(task)
+
+    def usual(rounds: int) -> int:
+        """Samples in proportion to the rounds; without a density those recalled must decide everything."""
+        least = 0 if reserved else task.workload.decisions
+        return min(most, math.ceil(max(SAMPLES_A_ROUND * rounds, least) / recalled(wanted)))
+
+    def fits(rate: float, samples: int, rounds: int) -> bool:
+        asked = Learning(rate, samples, rounds)
+        # The closed form settles most of it in no time; the ledger, with what is reserved, the rest.
+        return pays_for(task.budget, asked, task.rows, SLACK) and affordable(
+            task.budget, (*reserved, *round_steps(task, asked))
+        )
+
+    def most_rounds(samples: Callable[[int], int], least: int) -> int:
+        return _largest(lambda each: fits(rate, samples(each), each), least, last + 1)
+
+    rounds = wanted.rounds or (1 if wanted.samples else most_rounds(usual, 1))
+    samples = wanted.samples or usual(rounds)
+    if wanted.rounds is None:  # whole samples leave a rest, which pays for some rounds more
+        rounds = most_rounds(lambda _: samples, rounds)
+    if wanted.rounds is None and rounds < 2:
+        raise BudgetError(
+            f"a budget of epsilon = {task.budget.epsilon:g} pays for no round of DualQuery beyond the free "
+            f"first one with {samples} samples at learning rate {rate:g} on {task.rows} records; "
+            "raise epsilon, or lower --samples or --learning-rate"
+        )
+    if wanted.learning_rate is None and rounds in (wanted.rounds, last):
+        rate = _largest_rate(lambda each: fits(each, samples, rounds)) or rate
+    if wanted.samples is None:
+        samples = _largest(lambda each: fits(rate, each, rounds), 1, most + 1)
+    if fits(rate, samples, rounds):
+        return Learning(rate, samples, rounds)
     raise BudgetError(
-        f"{rounds} rounds of {samples} samples at learning rate {learning_rate:g} cost more than epsilon = "
+        f"{rounds} rounds of {samples} samples at learning rate {rate:g} cost more than epsilon = "
         f"{task.budget.epsilon:g}; lower --rounds, --samples or --learning-rate, or raise epsilon"
     )
 
 
-def default_learning_rate(task: Task, *, guided: bool) -> float:
-    """Near 1; down to 0.4 where there are thousands of attributes to decide and nothing to guide them."""
-    if guided:
-        return 1.0
-    wide = math.log10(max(1, task.workload.decisions / 500))
-    return float(min(1.4, max(0.4, 1.4 - 0.8 * max(0.0, wide))))
+def last_round(task: Task) -> int:
+    """Where rounds end by themselves."""
+    return min(ROUNDS_MOST, max(2, CELLS_MOST // task.domain.width))
 
 
-def default_samples(task: Task, learning_rate: float, rounds: int | None, *, guided: bool) -> int:
-    """7 √decisions with a density, else 0.6 decisions; but no more than leave a good number of rounds.
+def recalled(wanted: DualQueryWishes) -> int:
+    """How many rounds' draws a record answers."""
+    return wanted.recall or RECALL
 
-    Where the rounds end at their limit and not with the budget, what is left buys samples, up to 3 a decision:
-    on KDD99 at ε = 5 this halves the max error.
-    """
-    undecided = task.workload.decisions
-    wanted = round(7 * math.sqrt(undecided) if guided else 0.6 * undecided)
-    wanted = min(SAMPLES_MOST, max(SAMPLES_LEAST, wanted))
-    least_rounds = rounds or ROUNDS_WANTED
 
-    def rounds_with(samples: int) -> int:
-        return largest_rounds(
-            task.budget, learning_rate=learning_rate, samples=samples, rows=task.rows, slack=SLACK
-        )
-
-    while wanted > 1 and rounds_with(wanted) < least_rounds:
-        wanted = max(1, wanted * 3 // 4)
-    most = min(SAMPLES_MOST, SAMPLES_A_DECISION * undecided)
-    while rounds is None and wanted < (more := wanted * 4 // 3) <= most and rounds_with(more) > ROUNDS_MOST:
-        wanted = more
-    return wanted
+def _largest_rate(fits: Callable[[float], bool]) -> float:
+    """The largest learning rate that fits, up to a public limit; 0 where none does."""
+    low, high = 0.0, RATE_MOST
+    if fits(high):
+        return high
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def rate_of(learning_rate: float, rounds: int, rows: int) -> Rate:
@@ -363,26 +360,3 @@ def round_steps(task: Task, learning: Learning) -> list[Step]:
         assert event is not None, "scores that were heard once can move"
         steps.append(Step("draw queries that the records so far get wrong", event))
     return steps
-
-
-def _affordable(task: Task, learning: Learning, reserved: tuple[Step, ...]) -> bool:
-    return affordable(task.budget, (*reserved, *round_steps(task, learning)))
-
-
-def _most_rounds(task: Task, learning_rate: float, samples: int, reserved: tuple[Step, ...]) -> Learning:
-    """The most rounds that the ledger accepts, up to a public limit."""
-    bound = largest_rounds(
-        task.budget, learning_rate=learning_rate, samples=samples, rows=task.rows, slack=SLACK
-    )
-
-    def fits(rounds: int) -> bool:
-        return _affordable(task, Learning(learning_rate, samples, rounds), reserved)
-
-    enough = _largest(fits, 1, min(bound, ROUNDS_MOST) + 1)
-    if enough < 2:
-        raise BudgetError(
-            f"a budget of epsilon = {task.budget.epsilon:g} pays for no round of DualQuery beyond the free "
-            f"first one with {samples} samples at learning rate {learning_rate:g} on {task.rows} records; "
-            "raise epsilon, or lower --samples or --learning-rate"
-        )
-    return Learning(learning_rate, samples, enough)

@@ -1,6 +1,7 @@
 """Questions about tables of codes: look-ups of whole records, and lists of them.
 
 icd = C71.9 & zip = 04103 & born = 1984      a look-up: every column of the table, each once
+icd = C71 & zip = 04103 | icd = C72 & zip = 04103    a list of a few: look-ups with `|` between them
 record in list('codes.csv')                  the records of a file with a column for each column of the table
 lookups:FILE                                 a look-up for each row of a file
 lists:FILE                                   a list for each name in the file's column `list`
@@ -17,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
+from dualquery.queries.language.formula import Fault, Phrase, Token, read_each, tokens_of
 from dualquery.queries.language.vocabulary import quoted_where_needed, unknown_name
 from dualquery.queries.lists import Catalogue, Lists, joined
 from dualquery.queries.workload import Grammar, Workload, check_count
@@ -52,7 +53,14 @@ def family_of(domain: CodeTable, spec: str) -> Workload | None:
     return Workload(domain, (group,), spec)
 
 
-LOOK_UPS = Grammar("look-ups and lists", "lookups:FILE, lists:FILE", example_of, groups_of, family_of)
+LOOK_UPS = Grammar(
+    "look-ups and lists",
+    "lookups:FILE, lists:FILE",
+    example_of,
+    groups_of,
+    family_of,
+    reads_file=lambda text: _names_a_file(tokens_of(text)),
+)
 
 
 def lookups_of(domain: CodeTable, source: object) -> Lists:
@@ -138,9 +146,20 @@ def _quoted(text: str) -> str:
 
 def _read(domain: CodeTable, text: str) -> Lists:
     phrase = Phrase(text, f"a look-up reads like {example_of(domain)}")
-    if [token.text.lower() for token in phrase.tokens[:3]] == ["record", "in", LIST]:
+    if _names_a_file(phrase.tokens):
         return _list(domain, phrase.tokens)
-    return _lookup(domain, phrase)
+    records = [_lookup(domain, phrase)]
+    while phrase.takes("|"):
+        records.append(_lookup(domain, phrase))
+    phrase.end()
+    texts = np.array(records)
+    said = " | ".join(dict.fromkeys(_lookup_text(domain, each) for each in records))
+    cells = _cells(domain, texts, "this look-up")
+    return _listed(domain, np.zeros(len(texts), np.intp), cells, (said,), texts)
+
+
+def _names_a_file(tokens: Sequence[Token]) -> bool:
+    return [token.text.lower() for token in tokens[:3]] == ["record", "in", LIST]
 
 
 def _list(domain: CodeTable, tokens: list[Token]) -> Lists:
@@ -161,7 +180,8 @@ def _list(domain: CodeTable, tokens: list[Token]) -> Lists:
     raise Fault(tokens[3].column, "a list reads like record in list('codes.csv')")
 
 
-def _lookup(domain: CodeTable, phrase: Phrase) -> Lists:
+def _lookup(domain: CodeTable, phrase: Phrase) -> list[str]:
+    """The text of every column, in their order."""
     values: dict[int, str] = {}
     while not values or phrase.takes("&"):
         name = phrase.take("word", "quoted")
@@ -177,13 +197,7 @@ def _lookup(domain: CodeTable, phrase: Phrase) -> Lists:
             may_hold = domain.open_columns[column].may_hold
             raise Fault(value.column, f"this cannot occur: '{name.text}' holds {may_hold}")
         values[column] = value.text
-    phrase.end()
     missing = [domain.name(j) for j in range(domain.width) if j not in values]
     if missing:
-        raise Fault(
-            phrase.tokens[-1].column, f"a look-up names every column, and '{missing[0]}' is not named"
-        )
-    texts = np.array([[values[j] for j in range(domain.width)]])
-    cells = _cells(domain, texts, "this look-up")
-    said = (_lookup_text(domain, texts[0].tolist()),)
-    return Lists(domain, np.array([0, 1], np.int64), cells, said, _catalogue(cells, texts))
+        phrase.fault(f"a look-up names every column, and '{missing[0]}' is not named")
+    return [values[j] for j in range(domain.width)]

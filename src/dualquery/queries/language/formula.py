@@ -278,5 +278,9 @@ class Phrase:
     def refuse(self, token: Token) -> NoReturn:
         raise Fault(token.column, self._like)
 
+    def fault(self, message: str) -> NoReturn:
+        """What is wrong with what comes next."""
+        raise Fault(self.tokens[self._next].column, message)
+
     def end(self) -> None:
         self.take("end")
