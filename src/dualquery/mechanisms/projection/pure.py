@@ -425,7 +425,8 @@ def mean_error(task: Task, noise: float) -> float:
 
 def cell_noise(plan: SignedPlan, task: Task) -> float:
     """The standard deviation of a cell of a measured pair's table (of a one-way table where there are no pairs)."""
-    domain, known = task.domain, {(): math.inf}
+    domain = task.domain
+    known: dict[Set, float] = {(): math.inf}
     for members, variance in plan.expected_variances().items():
         for each in determined(members, domain):
             precision = 1 / variance_told(members, each, variance, domain)
