@@ -295,7 +295,7 @@ def program(
     from dualquery.table.schema import read_schema
 
     workload, rng = from_spec(read_schema(schema).domain, queries), np.random.default_rng(seed)
-    drawn, signs = rng.integers(0, workload.size, samples), np.where(rng.random(samples) < 0.5, -1, 1)
+    drawn, signs = rng.integers(0, workload.size, samples), rng.choice([-1, 1], samples)
     written = mps(clauses_of(workload, net_weights(drawn, signs)))
     try:
         out.write_text(written, encoding="utf-8")
