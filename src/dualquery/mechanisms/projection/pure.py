@@ -432,7 +432,7 @@ def cell_noise(plan: SignedPlan, task: Task) -> float:
             precision = 1 / variance_told(members, each, variance, domain)
             known[each] = known.get(each, 0.0) + precision
     told = {each: 1 / precision for each, precision in known.items()}
-    base = [s for s in told if len(s) == 2] or [s for s in told if s]
+    base: list[Set] = [s for s in told if len(s) == 2] or [s for s in told if s]
     return 1 / math.sqrt(float(np.mean([1 / cell_variance(s, told, domain.sizes) for s in base]))) / task.rows
 
 
