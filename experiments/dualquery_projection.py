@@ -191,7 +191,7 @@ def find(rows: Rows) -> str:
         "queries. *Least squares* is noise on every query, and then the nearest mixture of records: what "
         "it gains over noise is projection alone. Our default projects too, but measures tables of one, two and "
         "three attributes instead of queries, and shrinks what is noise. Noise on every query grows with the root of "
-        "their number, and so does what is projected; DualQuery and our default hardly feel it.",
+        "their number, and what is projected begins from it.",
         "",
     ]
     for name in distinct(rows, "data"):
