@@ -56,6 +56,16 @@ def beside_one_way() -> str:
     )
 
 
+def births() -> str:
+    """The largest cell of all triples under pure ε."""
+    figures = figures_of("pure")
+    lines = [
+        [title.partition(", all")[0], *_cells(figures, title, (f"ε = {e}: largest" for e in (1, 3, 10)))]
+        for title in _titles(figures)
+    ]
+    return table(("largest error of a cell of all 3-way tables", "ε = 1", "ε = 3", "ε = 10"), lines)
+
+
 def wide() -> str:
     figures = figures_of("wide")
     held_out = [f"held-out, {k}-way, over the workload's" for k in (1, 2, 3)]
@@ -181,6 +191,7 @@ def serving() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "small tables": small_tables,
     "beside one way tables": beside_one_way,
+    "births": births,
     "wide binary tables": wide,
     "rare items": held_out_rare,
     "persons": persons,

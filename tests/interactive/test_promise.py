@@ -172,6 +172,7 @@ def test_what_it_cannot_promise_is_refused_in_one_sentence_and_nothing_is_writte
         (small, DOMAIN, BUDGET, {}, "can promise nothing of 200 records, 144 values and this budget"),
         (records(), DOMAIN, BUDGET, {"release": release_of()}, "starts from a uniform hypothesis"),
         (records(), DOMAIN, by_number, {}, "say how many there are"),
+        (records(), DOMAIN, BUDGET, {"share": 0.5}, "no release is made first here"),
     ):
         journal = MemoryJournal()
         with pytest.raises(BudgetError, match=sentence):

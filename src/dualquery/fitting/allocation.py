@@ -227,10 +227,6 @@ def _taken(slopes, gains, shares, budget):  # type: ignore[no-untyped-def]
     return place
 
 
-FACTORS = (4.0, 2.0, 1.4)  # by which a search changes shares, ever less
-LEAST_STEP = 1e-3  # of the error, that a change must gain
-
-
 @dataclass(frozen=True, eq=False)
 class Overlaps:
     """Tables that tell several interactions each, with noise whose deviation falls as one over a table's share.
@@ -309,8 +305,8 @@ class Overlaps:
             return (weights / (number @ weights))[self.group]
 
         def improved(weights: Reals) -> tuple[float, Reals]:
-            least, moved = self.error(shares(weights)), True
-            for factor in FACTORS:
+            least = self.error(shares(weights))
+            for factor in (4.0, 2.0, 1.4):  # each change must gain a thousandth
                 moved = True
                 while moved:
                     moved = False
@@ -319,10 +315,7 @@ class Overlaps:
                         for tried in (0.0, now / factor, now * factor) if now else (0.5 * weights.max(),):
                             other = weights.copy()
                             other[place] = tried
-                            if (
-                                other.any()
-                                and (error := self.error(shares(other))) < (1 - LEAST_STEP) * least
-                            ):
+                            if other.any() and (error := self.error(shares(other))) < 0.999 * least:
                                 weights, least, moved = other, error, True
             return least, weights
 

@@ -102,7 +102,7 @@ def online(
     """
     public, budget = _askable(public_schema(table, domain, schema)), of_questions(budget)
     given = release is not None or workload is not None
-    released = starts_from_release(test, public.domain, given=given)
+    released = starts_from_release(test, public.domain, given=given, share=share)
     first = share if released and release is None else None
     check_wishes(budget, share=first, questions=questions, tolerance=tolerance, test=test)
     private, others = seed is None and (release is None or release.certificate.private), published or {}
@@ -170,15 +170,17 @@ def online(
     return Online(state, curator, kept, release, published=others, certificate=certificate)
 
 
-def starts_from_release(test: str, domain: Domain, *, given: bool) -> bool:
+def starts_from_release(test: str, domain: Domain, *, given: bool, share: float) -> bool:
     """Whether the hypothesis begins as a release, which is `given` or made; refuse one where it must not."""
-    if test != PROMISED:
-        return given or kind_named(domain.kind).first(domain) is not None
-    if given:
+    if test == PROMISED and given:
         raise BudgetError(
             "online private multiplicative weights starts from a uniform hypothesis, which its promise is about; "
             "leave release and workload out, or take the hazard test"
         )
+    if test != PROMISED and (given or kind_named(domain.kind).first(domain) is not None):
+        return True
+    if share != float(SHARE):
+        raise BudgetError("no release is made first here, and the share of one means nothing; leave it out")
     return False
 
 

@@ -315,8 +315,9 @@ def promised(
     """
     universe = math.prod(domain.sizes.tolist())
     if universe > MOST_UNIVERSE:
+        allowed = Decimal(2) ** Decimal(domain.log2_size)
         raise BudgetError(
-            f"the sparse vector's hypothesis has a weight for each of the {Decimal(universe):,.3g} records that the "
+            f"the sparse vector's hypothesis has a weight for each of the {allowed:,.3g} records that the "
             f"schema allows, and {MOST_UNIVERSE:,} is the most; leave columns out of the schema, or take the hazard "
             "test"
         )

@@ -73,7 +73,7 @@ def begin(
         return os.fspath(whole.relative_to(folder) if whole.is_relative_to(folder) else whole)
 
     dataset, own = dataset or table.name.partition(".")[0], f"{stem}-release"
-    released = starts_from_release(test, described.domain, given=release is not None)
+    released = starts_from_release(test, described.domain, given=release is not None, share=share)
     place = "" if not released else own if release is None else named(release)
     if ledger is None:
         ledger = f"{stem}.ledger"
