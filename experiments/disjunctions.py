@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,15 +16,27 @@ from experiments.data import Data
 from experiments.drawing import legend_below, mean_and_max_dots
 from experiments.harness import Experiment, Point, Rows, Setting, Size, Value, main, mean_by, where
 from experiments.runs import answers_of, errors_of, run_of
-from experiments.special_cases import EPSILON, independent, popular_items, special_budget, unit_noise
+from experiments.special_cases import (
+    EPSILON,
+    independent,
+    options_of,
+    popular_items,
+    runs_of,
+    special_budget,
+    sweep,
+    swept_words,
+    unit_noise,
+)
 
 NOISE, BY_HAND = "independent noise", "by hand"
+LEARNER, BLOCKS = "monomials", "monomials, 25 blocks"
+ROUNDS = (1000, 2000, 6000)  # of the sweep
 NARROW, WIDE = "all of 50 items", "20,000 of 1,000 items"
 WORDS = {
     "projection": "projection (chosen for 50 items)",
     "parities": "parities (chosen for 1,000 items)",
-    "monomials": "weights over monomials",
-    "monomials, 25 blocks": "the same, 25 blocks",
+    LEARNER: "weights over monomials",
+    BLOCKS: "the same, 25 blocks",
     NOISE: "independent noise (2c − n)",
     BY_HAND: "one-way counts, as if independent",
 }
@@ -49,26 +60,33 @@ def by_hand(records: Records, workload: Workload, seed: int) -> NDArray[np.float
 def measure(data: Data, case: str, method: str, seed: int) -> dict[str, Value]:
     records, workload, truth = asked(data, case)
     seconds: Value = ""
+    rounds: Value = ""
     if method == NOISE:
         answers = independent(workload, truth, records.rows, special_budget(), seed, incidence=False)
     elif method == BY_HAND:
         answers = by_hand(records, workload, seed)
     else:
-        name, _, blocks = method.partition(", ")
-        options: dict[str, Any] = {"blocks": 25} if blocks else {}
+        name, options = ("monomials", {"blocks": 25}) if method == BLOCKS else options_of(method)
         run = run_of(MECHANISMS[name], records, workload, special_budget(), seed, **options)
         answers, seconds = answers_of(run.outcome, workload), run.seconds
+        rounds = run.parameters.get("rounds", "")
     errors = errors_of(answers, truth)
-    return {"queries": workload.size, "mean_error": errors.mean, "max_error": errors.max, "seconds": seconds}
+    return {
+        "queries": workload.size,
+        "rounds": rounds,
+        "mean_error": errors.mean,
+        "max_error": errors.max,
+        "seconds": seconds,
+    }
 
 
 def points(setting: Setting) -> list[Point]:
     cases = setting.choose(toy=(NARROW,), quick=(NARROW, WIDE), full=(NARROW, WIDE))
     methods = {
-        NARROW: [*WORDS],
+        NARROW: [*WORDS, *sweep(LEARNER, ROUNDS)],
         WIDE: ["parities", NOISE, BY_HAND, "projection"],
     }
-    quick = ("parities", "monomials", "monomials, 25 blocks", NOISE, BY_HAND)
+    toy = ("parities", *sweep(LEARNER, (5, 20)), NOISE, BY_HAND)
     return [
         Point(
             {"case": case, "method": method, "run": seed},
@@ -76,9 +94,11 @@ def points(setting: Setting) -> list[Point]:
             cost=100 if method == "projection" else 10,
         )
         for case in cases
-        for method in setting.choose(toy=quick, quick=methods[case], full=methods[case])
+        for method in setting.choose(toy=toy, quick=methods[case], full=methods[case])
         if setting.size is not Size.QUICK or (case, method) != (WIDE, "projection")  # which takes minutes
-        for seed in setting.seeds()
+        for seed in setting.seeds(
+            full=1 if (case, method) == (WIDE, "projection") else runs_of(method, LEARNER)
+        )
     ]
 
 
@@ -100,7 +120,9 @@ def find(rows: Rows) -> str:
         said = [f"{WORDS[m]} {mean[m,]:.5f} / {largest[m,]:.4f}" for m in WORDS if (m,) in mean]
         if said:
             told.append(f"- {case}, mean / max: {'; '.join(said)}.")
+    swept = swept_words(where(rows, case=NARROW), LEARNER, "mean_error", ".5f")
     told += [
+        f"- Weights over monomials, mean error with {swept}.",
         "",
         "Weights over monomials spend their rounds on finding what is wrong; parities measure everything once, each "
         "order with the noise that suits it, and projection measures the same and lets rows speak for what "
@@ -119,7 +141,7 @@ EXPERIMENT = Experiment(
     draw=draw,
     find=find,
     by=("case", "method"),
-    shown=("queries", "mean_error", "max_error", "seconds"),
+    shown=("queries", "rounds", "mean_error", "max_error", "seconds"),
 )
 
 if __name__ == "__main__":

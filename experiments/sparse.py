@@ -20,16 +20,29 @@ from dualquery.table.records import Records
 from experiments.drawing import legend_below, mean_and_max_dots
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 from experiments.runs import answers_of, run_of
-from experiments.special_cases import EPSILON, independent, special_budget, unit_noise
+from experiments.special_cases import (
+    EPSILON,
+    independent,
+    options_of,
+    special_budget,
+    sweep,
+    swept_words,
+    unit_noise,
+)
 
 TABLE = codes_table({"code": (0, 2**53)})
 RECORDS = 100_000
 LOOKUPS, LISTS = "50,000 look-ups", "20,000 lists of 100"
 STREAM = "10⁶ lists of 100, one by one"
 INCIDENCE, SIZE, BY_HAND = "noise by incidence", "noise by group size", "by hand"
+LEARNER = "touched-weights"
+ROUNDS = {
+    LOOKUPS: (6, 12, 25, 50, 100, 200),
+    LISTS: (200, 400, 800, 1600, 3200, 6400, 12800),
+}  # of the sweeps
 WORDS = {
     "noisy-cells": "noisy cells (chosen)",
-    "touched-weights": "touched weights (Blum, Roth)",
+    LEARNER: "touched weights (Blum, Roth)",
     INCIDENCE: "independent noise by incidence, σ√r",
     SIZE: "independent noise by group size, σ√K/2",
     BY_HAND: "a noisy table of all codes, as it came",
@@ -88,17 +101,21 @@ def measure(case: str, method: str, seed: int) -> dict[str, Value]:
         return {"queries": STREAM_LISTS, **json.loads(alone.stdout)}
     records, workload, truth = asked(case)
     seconds: Value = ""
+    rounds: Value = ""
     if method in (INCIDENCE, SIZE):
         by = method == INCIDENCE
         answers = independent(workload, truth, RECORDS, special_budget(), seed, incidence=by)
     elif method == BY_HAND:
         answers = by_hand(case, workload, seed)
     else:
-        run = run_of(MECHANISMS[method], records, workload, special_budget(), seed)
+        name, options = options_of(method)
+        run = run_of(MECHANISMS[name], records, workload, special_budget(), seed, **options)
         answers, seconds = answers_of(run.outcome, workload), run.seconds
+        rounds = run.parameters.get("rounds", "")
     error = RECORDS * np.abs(answers - truth)
     return {
         "queries": workload.size,
+        "rounds": rounds,
         "mean": float(error.mean()),
         "max": float(error.max()),
         "seconds": seconds,
@@ -111,12 +128,10 @@ def points(setting: Setting) -> list[Point]:
     found = [
         Point({"case": case, "method": method, "run": seed}, partial(measure, case, method, seed), cost=1)
         for case in cases
-        for method in methods
-        for seed in setting.seeds()
+        for method in (*methods, *setting.choose(toy=(), quick=(), full=sweep(LEARNER, ROUNDS[case])))
+        for seed in setting.seeds(full=5 if method == LEARNER else 3)
     ]
-    timed = Point(
-        {"case": STREAM, "method": "touched-weights", "run": 0}, partial(measure, STREAM, "", 0), cost=10
-    )
+    timed = Point({"case": STREAM, "method": LEARNER, "run": 0}, partial(measure, STREAM, "", 0), cost=10)
     return setting.choose(toy=found, quick=[*found, timed], full=[*found, timed])
 
 
@@ -137,7 +152,10 @@ def find(rows: Rows) -> str:
         mean, largest = (mean_by(mine, ("method",), c) for c in ("mean", "max"))
         said = [f"{WORDS[m]} {mean[m,]:.2f} / {largest[m,]:.0f}" for m in WORDS if (m,) in mean]
         if said:
-            told.append(f"- {case}, mean / max error in records: {'; '.join(said)}.")
+            told.append(
+                f"- {case}, mean / max error in records: {'; '.join(said)}. Touched weights, mean error with "
+                f"{swept_words(mine, LEARNER, 'mean', '.2f')}."
+            )
     for row in where(rows, case=STREAM):
         told.append(
             f"- {STREAM}, over 2⁶⁴ cells: {row['seconds']:.1f} s of CPU, {row['gigabytes']:.2f} GB, "
@@ -146,7 +164,8 @@ def find(rows: Rows) -> str:
     told += [
         "",
         "Cells partition all records, so that a whole histogram costs what one look-up costs; shrinking knows that "
-        "most cells are empty. Weights over touched cells must find the lists that matter, and measure few.",
+        "most cells are empty. Weights over touched cells must find the look-ups that matter among many that are "
+        "empty; of lists that overlap any one teaches something about others.",
     ]
     return "\n".join(told)
 
@@ -160,7 +179,7 @@ EXPERIMENT = Experiment(
     draw=draw,
     find=find,
     by=("case", "method"),
-    shown=("queries", "mean", "max", "seconds", "gigabytes", "touched"),
+    shown=("queries", "rounds", "mean", "max", "seconds", "gigabytes", "touched"),
 )
 
 if __name__ == "__main__":

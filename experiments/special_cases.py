@@ -1,9 +1,11 @@
-"""What the experiments about special cases share: popular items, and independent noise at its fairest."""
+"""What the experiments about special cases share: popular items, independent noise at its fairest, sweeps over T."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,9 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records, SparseItems
 from experiments.data import Data, kept
+from experiments.harness import Rows, where
 from experiments.runs import budget_of
+from experiments.spread import samples_by
 
 EPSILON, DELTA = 1.0, 1e-6
 
@@ -55,3 +59,41 @@ def independent(
     scale = satisfied**0.5 if incidence else workload.size**0.5 / 2
     noise = np.random.default_rng(seed).normal(0, unit_noise(budget) * scale / rows, workload.size)
     return np.clip(truth + noise, 0, 1)
+
+
+LONG = 3200  # rounds
+SWEPT = ", T = "  # in the name of a method: a learner that plays so many rounds, whatever its rule says
+
+
+def sweep(learner: str, rounds: Iterable[int]) -> list[str]:
+    """The same learner by several numbers of rounds, as methods of an experiment."""
+    return [f"{learner}{SWEPT}{each}" for each in rounds]
+
+
+def options_of(method: str) -> tuple[str, dict[str, Any]]:
+    """The mechanism of a method, and the rounds where it names them."""
+    name, _, rounds = method.partition(SWEPT)
+    return name, {"rounds": int(rounds)} if rounds else {}
+
+
+def runs_of(method: str, learner: str) -> int:
+    """Five of a learner by its own rule, three of others, and one where it takes long."""
+    _, options = options_of(method)
+    slow = method.endswith(" blocks") or options.get("rounds", 0) > LONG
+    return 1 if slow else 5 if method == learner else 3
+
+
+def swept_words(rows: Rows, learner: str, column: str, form: str) -> str:
+    """The learner by its own rule beside its sweep: T and mean error, and how far the rule is from the best."""
+    means = {method: each.mean for (method,), each in samples_by(rows, ("method",), column).items()}
+    tried = {
+        method.partition(SWEPT)[2]: mean for method, mean in means.items() if f"{learner}{SWEPT}" in method
+    }
+    if learner not in means or not tried:
+        return "not measured"
+    rule, best = where(rows, method=learner)[0]["rounds"], min(tried.values())
+    told = ", ".join(f"{int(rounds):,}: {mean:{form}}" for rounds, mean in tried.items())
+    apart = means[learner] / min(best, means[learner])
+    return (
+        f"T = {rule:,} by the rule: {means[learner]:{form}}, {apart:.2f} times the best of all (by T {told})"
+    )

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dualquery.beliefs.universes import TouchedWeights
+from dualquery.beliefs.universes import TouchedLists, TouchedWeights
+from dualquery.game.moves import Heard
+from dualquery.queries.lists import Catalogue, Lists
+from dualquery.queries.workload import Workload
+from dualquery.table.codes import codes_table
 
 
 def test_implicit_is_explicit() -> None:
@@ -50,3 +54,27 @@ def test_a_copy_stays_as_it_was() -> None:
     assert kept.answers(np.array([0, 2500]), cells[:2500])[0] == pytest.approx(0.2)
     assert kept.touched == 2500
     assert weights.touched == 5000
+
+
+def test_lists_move_with_the_cells_that_they_share() -> None:
+    """What lists hold, kept from round to round, against sums over all their cells."""
+    rng, domain = np.random.default_rng(3), codes_table({"code": (0, 2**53)})
+    sizes = rng.integers(1, 30, 60)
+    cells = np.concatenate([np.sort(rng.choice(200, size, replace=False)) for size in sizes]).astype(
+        np.uint64
+    )
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    named = np.unique(cells)
+    group = Lists(domain, start, cells, ("a list",) * 60, Catalogue(named, named.astype(str)[:, None]))
+    belief = TouchedLists(group, TouchedWeights(2.0**64), floor=1e-6)
+    workload = Workload(domain, (group,), "lists")
+    for query, value in zip(
+        rng.integers(60, size=300).tolist(), (rng.random(300) ** 4).tolist(), strict=True
+    ):
+        before = belief.snapshot()
+        told = before.answers(workload)
+        belief.hear(Heard(query, value))
+        np.testing.assert_array_equal(before.answers(workload), told)
+    np.testing.assert_allclose(
+        belief.answers(workload), belief.weights.answers(start, cells), rtol=1e-9, atol=1e-12
+    )

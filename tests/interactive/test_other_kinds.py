@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -12,9 +12,11 @@ import pytest
 
 import dualquery
 from dualquery import Budget, BudgetError, DualQueryError, Online, QueryError, Release
+from dualquery.interactive import opening
 from dualquery.interactive.answers import Badge
 from dualquery.interactive.journal import Answered, Fired, MemoryJournal, Prepaid, Serving
 from dualquery.interactive.opening import first_release
+from dualquery.kinds.kind import kind_named
 from dualquery.queries.families import from_texts
 from dualquery.queries.group import NotProducts
 from dualquery.queries.question import QuestionReader
@@ -240,3 +242,12 @@ def test_a_list_of_a_few_look_ups_is_written_and_read_back() -> None:
     assert group.texts(np.zeros(1, np.int64)) == [LIST]
     assert len(group.cells) == 3
     assert group.counts(patients())[0] == pytest.approx(ROWS * 5 / 21, rel=0.05)
+
+
+def test_a_kind_that_says_nothing_of_a_hypothesis_is_released_and_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opening, "kind_named", lambda name: replace(kind_named(name), believes=None))
+    graph = edges(graph_of(NAMES))
+    with pytest.raises(DualQueryError, match="a kind that is not asked one question at a time; release it"):
+        dualquery.online(graph, schema=graph.domain, budget=BUDGET)

@@ -21,14 +21,14 @@ from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
 from dualquery.queries.cuts import cuts_of
-from dualquery.queries.distances import Knots
+from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.workload import Workload
 from dualquery.releases.evaluate import evaluate
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.graph import Graph, graph_of
-from dualquery.table.points import GRID, KNOTS, STEPS, points_of
+from dualquery.table.points import GRID, KNOTS, STEPS, Metric, points_of
 from dualquery.table.records import Records, unpack_bits
 from dualquery.table.schema import Schema, parse_schema, read_schema, schema_text
 
@@ -270,13 +270,16 @@ def test_rectangles_answer_as_the_matrix_that_they_are() -> None:
     (cuts,) = workload.groups
     belief, matrix = CutMatrix(workload), np.zeros((70, 70))
     from_, to = (unpack_bits(each, 70).astype(float) for each in (cuts.sources, cuts.targets))
-    for query, value in ((3, 0.4), (7, 0.1), (3, 0.5), (19, 0.9)):
+    seen = []
+    for query, value in ((3, 0.4), (7, 0.1), (3, 0.5), (19, 0.9), (2, 0.2)):
         belief.hear(Heard(query, value))
+        seen.append(belief.snapshot().told)
         matrix += (value - from_[query] @ matrix @ to[query]) * np.outer(from_[query], to[query]) / 35**2
     held = belief.snapshot()
     expected = np.einsum("qu,uv,qv->q", from_, matrix, to)
     assert np.allclose(held.told, expected, atol=1e-12)
     assert np.allclose(held.answers(workload), expected, atol=1e-12)
+    assert np.allclose(held.mean_of_second_half().answers(workload), np.mean(seen[2:], axis=0), atol=1e-12)
 
 
 def test_frieze_and_kannan_under_pure_epsilon(place: Path, tmp_path: Path) -> None:
@@ -393,6 +396,98 @@ def test_distances_are_sums_over_columns() -> None:
     one = np.zeros(3, np.int32)
     workload.groups[0].add_answers(rows[0].astype(np.int32), one)
     assert np.abs(one - workload.counts(records.take(np.zeros(1, np.int64)))).max() <= 1
+
+
+def haversine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Arcs in kilometres between latitudes and longitudes in degrees."""
+    a, b = np.radians(a), np.radians(b)
+    half = np.sin((a - b) / 2) ** 2
+    return (
+        2
+        * 6371.0088
+        * np.arcsin(np.sqrt(half[..., 0] + np.cos(a[..., 0]) * np.cos(b[..., 0]) * half[..., 1]))
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "bounds", "within"),
+    [
+        ("euclidean", [(0, 1), (0, 3)], 2e-4),
+        ("euclidean", [(-2, 1)], 1e-4),
+        ("euclidean", [(0, 1), (0, 3), (-1, 1)], 2e-3),
+        ("euclidean", [(0, 1), (0, 3), (-1, 1), (5, 6), (0, 2)], 2e-2),
+        ("great-circle", [(47, 55), (6, 15)], 5e-3),
+        ("great-circle", [(-50, 70), (-170, 175)], 1e-2),
+    ],
+)
+def test_distances_along_directions_are_those_of_the_metric(
+    metric: str, bounds: list[tuple[float, float]], within: float
+) -> None:
+    """All records at one place, so that errors of directions cannot cancel, against the formula in floats."""
+    domain = points_of({f"c{j}": each for j, each in enumerate(bounds)}, metric=Metric(metric))
+    rng, low, wide = np.random.default_rng(4), *np.array([(a, b - a) for a, b in bounds]).T
+    asked = rng.integers(GRID + 1, size=(40, len(bounds)))
+    workload = Workload(domain, (distances_to(domain, asked),), "points")
+    for place in rng.integers(GRID + 1, size=(5, len(bounds))):
+        records = Records.from_rows(domain, np.tile(place, (3, 1)))
+        found = domain.axes.diameter * workload.counts(records) / (3 * workload.unit)
+        here, there = low + wide * place / GRID, low + wide * asked / GRID
+        true = (
+            haversine(there, here) if metric == "great-circle" else np.sqrt(((there - here) ** 2).sum(axis=1))
+        )
+        near = true < (15_000 if metric == "great-circle" else np.inf)
+        assert np.abs(found - true)[near].max() < within * max(true[near].max(), 0.05 * domain.axes.diameter)
+        assert (np.abs(found - true)[~near] < 0.1 * true[~near]).all()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "great-circle"])
+def test_points_of_another_metric_from_their_file_to_an_answer(
+    place: Path, tmp_path: Path, metric: str
+) -> None:
+    text = (place / "points.toml").read_text().replace("[points]", f'[points]\nmetric = "{metric}"', 1)
+    (place / "turned.toml").write_text(text)
+    schema = read_schema(place / "turned.toml")
+    made = dualquery.release(place / "points.csv", schema=schema, workload="points:random:60", budget=ADDED)
+    assert any("told as fractions of" in note for note in made.certificate["notes"])
+    found = evaluate(made, place / "points.csv")
+    assert found.mean_error < 3 * found.predicted_mean_error < 0.002
+    made.save(tmp_path / "out")
+    held = Release.load(tmp_path / "out")
+    assert held.artefact.domain == schema.domain
+    question = "distance to (lat = 51.2, lon = 6.8)"
+    assert held.answer(question).value == pytest.approx(made.answer(question).value, rel=1e-9)
+    with pytest.raises(QueryError, match=f"a {metric} distance is one over all columns; name 'lon' too"):
+        held.answer("distance to (lat = 51.2)")
+    workload = from_spec(schema.domain, "points:random:5")
+    assert from_texts(schema.domain, list(workload.texts())).digest() == workload.digest()
+
+
+def test_the_coordinate_wise_learner_along_directions(place: Path) -> None:
+    text = (place / "points.toml").read_text().replace("[points]", '[points]\nmetric = "euclidean"', 1)
+    schema = parse_schema(text, origin="here")
+    pure = Budget(epsilon=20, delta=0, neighbours=Neighbours.REPLACE, accounting=Accounting.PURE)
+    learned = dualquery.release(
+        place / "points.csv",
+        schema=schema,
+        workload="points:random:20",
+        budget=pure,
+        mechanism="coordinate-wise",
+        rounds=4,
+    )
+    assert evaluate(learned, place / "points.csv").mean_error < 0.05
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ('metric = "taxi"\n[points.columns]\nx = [0, 1]', "'metric' is one of l1, euclidean, great-circle"),
+        ('metric = "great-circle"\n[points.columns]\nx = [0, 1]', "takes two columns, first the latitude"),
+        ('metric = "great-circle"\n[points.columns]\nlon = [5, 150]\nlat = [40, 50]', "first the latitude"),
+    ],
+)
+def test_metrics_that_cannot_be_read(section: str, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        parse_schema(f"[points]\n{section}\n", origin="here")
 
 
 def test_points_from_their_file_to_an_answer(place: Path, tmp_path: Path) -> None:

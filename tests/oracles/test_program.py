@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from dualquery import example
+from dualquery.cli.app import app
 from dualquery.oracles.exact import exact_response
 from dualquery.oracles.program import mps
 
@@ -43,3 +46,17 @@ def test_what_is_written_out_has_the_same_maximum(random_clauses, tmp_path):
     solver.solve(model)
     proof = exact_response(clauses, np.zeros(8, np.int32), time_limit=20.0)
     assert round(solver.objective_value) == proof.value
+
+
+def test_the_command_writes_a_program_that_a_solver_solves(tmp_path):
+    from ortools.linear_solver.python import model_builder
+
+    schema, out = tmp_path / "schema.toml", tmp_path / "round.mps"
+    schema.write_text(example.SCHEMA, encoding="utf-8")
+    asked = ["--schema", str(schema), "--queries", "marginals:2", "--samples", "20", "--out", str(out)]
+    assert CliRunner().invoke(app, ["program", *asked]).exit_code == 0
+    model = model_builder.Model()
+    assert model.import_from_mps_string(out.read_text(encoding="utf-8"))
+    solver = model_builder.Solver("scip")
+    solver.solve(model)
+    assert 1 <= solver.objective_value <= 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from importlib import import_module
@@ -87,6 +87,7 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.codes import codes_table
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.graph import graph_of
+from dualquery.table.points import euclidean_axes
 from dualquery.table.records import Records, SparseItems
 from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
@@ -156,6 +157,16 @@ def distances(*points: tuple[int, ...]) -> Distances:
     """To points of the small grid, both columns alike."""
     share = np.full((1, 2), FewDistances.unit // 2)
     return FewDistances(POSITIONS, np.array(points), share, np.zeros(len(points), np.int64), grid=4)
+
+
+ROTATED = euclidean_axes(np.array([1.0, 2.0]), grid=4)
+
+
+def turned(*points: tuple[int, ...]) -> Distances:
+    """The same along four directions of the plane, which count alike."""
+    share = np.zeros((1, len(ROTATED.names)), np.int64)
+    share[0, [0, 10, 32, 50]] = FewDistances.unit // 4
+    return replace(distances(*points), shares=share, axes=ROTATED)
 
 
 TEXTS = from_texts(MIXED, ["a0 = v1", "a1 = v0", "!(a0 = v0 & a1 = v1)"])
@@ -335,6 +346,11 @@ SPECIAL_STATISTICS = [
         Balance(from_texts(MUTUAL, ["edges from {a, b} to {b, c}"]), 0),
     ),
     Case("a cut without directions", MUTUAL, from_texts(MUTUAL, ["edges leaving {a}"]).groups[0]),
+    Case(
+        "knots along directions", POSITIONS, Knots((0, 24, 40), (FACTOR, FACTOR, 2 * FACTOR), 2, axes=ROTATED)
+    ),
+    Case("distances along directions", POSITIONS, turned((0, 0), (4, 1), (2, 2)), everywhere(FARTHEST)),
+    Case("sums along directions", POSITIONS, DistanceSums(turned((4, 0))), everywhere(FARTHEST)),
     Case("distances", POSITIONS, distances((0, 0), (4, 1), (2, 2)), everywhere(FARTHEST)),
     Case("a distance in records", POSITIONS, InRecords(distances((1, 3)))),
     Case("a distance to a corner in records", POSITIONS, InRecords(distances((0, 0)))),

@@ -34,6 +34,12 @@ class Rectangles:
             found.append(crossing(self.sources, self.targets, self.heights, group))
         return np.concatenate(found)
 
+    def mean_of_second_half(self) -> Rectangles:
+        """The mean of the beliefs after each of the last T/2 rectangles: the t-th counts in those that hold it."""
+        many = len(self.heights)
+        held = np.minimum(1.0, (many - np.arange(many)) / (many - many // 2))
+        return Rectangles(self.sources, self.targets, self.heights * held, np.empty(0))
+
 
 class CutMatrix:
     """The cut decomposition of Frieze and Kannan as a learner: a graph that is a sum of rectangles.
@@ -56,11 +62,12 @@ class CutMatrix:
         self._workload = workload
         self._cuts = cuts = _as_one(workload)
         self._answers = np.zeros(cuts.size)
-        self._queries: list[int] = []
-        self._heights: list[float] = []
+        self._heard = 0
+        # Rectangles are only ever added, so that what was seen of these stays as it was; twice as long when full.
+        self._kept: tuple[Bits, Bits, Reals] = (cuts.sources[:1].copy(), cuts.targets[:1].copy(), np.zeros(1))
 
     def hear(self, challenge: Heard[int]) -> None:
-        q, value = challenge.what, min(1.0, max(0.0, challenge.value))
+        q, told = challenge.what, min(1.0, max(0.0, challenge.value))
         met = met_by(
             self._cuts.sources[q],
             self._cuts.targets[q],
@@ -68,20 +75,21 @@ class CutMatrix:
             self._cuts.targets,
             self._cuts.domain.directed,
         )
-        height = (value - self._answers[q]) / max(1.0, float(met[q]))
+        height = (told - self._answers[q]) / max(1.0, float(met[q]))
         self._answers += height * met
-        self._queries.append(q)
-        self._heights.append(height)
+        if self._heard == len(self._kept[2]):
+            sources, targets, heights = (np.concatenate([each, each]) for each in self._kept)
+            self._kept = sources, targets, heights
+        for each, value in zip(
+            self._kept, (self._cuts.sources[q], self._cuts.targets[q], height), strict=True
+        ):
+            each[self._heard] = value
+        self._heard += 1
 
     def snapshot(self) -> Rectangles:
-        rows = np.array(self._queries, np.int64)
-        return Rectangles(
-            self._cuts.sources[rows],
-            self._cuts.targets[rows],
-            np.array(self._heights),
-            self._answers.copy(),
-            self._workload,
-        )
+        sources, targets, heights = self._kept
+        held = slice(self._heard)
+        return Rectangles(sources[held], targets[held], heights[held], self._answers.copy(), self._workload)
 
 
 def _as_one(workload: Workload) -> Cuts:

@@ -7,6 +7,7 @@ universe answers the same queries. Nothing here knows of privacy.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,15 +151,24 @@ class TouchedWeights:
 
     def answers(self, start: NDArray[np.int64], cells: Words) -> Reals:
         """The fraction of each of several queries: query q accepts cells[start[q] : start[q + 1]], each once."""
-        total = self._universe + self._surplus
-        return _masses(self._keys, self._taken, self._values, start, cells) / total
+        return self.of(start, cells) / self.total
+
+    def of(self, start: NDArray[np.int64], cells: Words) -> Reals:
+        """The weight of each of several queries, a multiple of what a cell has that nobody touched."""
+        masses: Reals = _masses(self._keys, self._taken, self._values, start, cells)
+        return masses
+
+    @property
+    def total(self) -> float:
+        """The weight of all cells."""
+        return self._universe + self._surplus
 
     def hear(self, cells: Words, value: float, floor: float) -> float:
         """Make the answer to a query what was measured, kept away from 0 and 1; how far off it was."""
         while self._touched + len(cells) > FULL * len(self._keys):
             self._grow()
-        mass = float(_masses(self._keys, self._taken, self._values, np.array([0, len(cells)]), cells)[0])
-        before = mass / (self._universe + self._surplus)
+        mass = float(self.of(np.array([0, len(cells)]), cells)[0])
+        before = mass / self.total
         told = min(max(value, floor), 1 - floor)
         factor = told / (1 - told) * (1 - before) / before
         self._touched += _multiply(self._keys, self._taken, self._values, cells, factor)
@@ -166,8 +176,7 @@ class TouchedWeights:
         return abs(value - before)
 
     def copy(self) -> TouchedWeights:
-        other = TouchedWeights.__new__(TouchedWeights)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other._keys, other._taken = self._keys.copy(), self._taken.copy()
         other._values = self._values.copy()
         return other
@@ -186,24 +195,47 @@ class TouchedWeights:
 
 
 class TouchedLists:
-    """Weights over the cells that lists accept; it hears lists by their numbers."""
+    """Weights over the cells that lists accept; it hears lists by their numbers.
+
+    What all lists hold is kept, and moves with the cells of the list that is heard: a round costs as many sums as
+    these cells lie in lists, whatever the number and the length of all others.
+    """
 
     def __init__(self, lists: Lists, weights: TouchedWeights, *, floor: float) -> None:
         self.lists = lists
         self.weights = weights
         self._floor = floor
+        named, self._which = np.unique(lists.cells, return_inverse=True)
+        order = np.argsort(self._which, kind="stable")
+        self._begins = np.searchsorted(self._which[order], np.arange(len(named) + 1))
+        self._owners = np.repeat(np.arange(lists.size), np.diff(lists.start))[order]
+        self._masses = weights.of(lists.start, lists.cells)
 
     def hear(self, challenge: Heard[int]) -> None:
         first, last = self.lists.start[challenge.what : challenge.what + 2]
-        self.weights.hear(self.lists.cells[first:last], challenge.value, self._floor)
+        cells, each = self.lists.cells[first:last], np.arange(last - first + 1)
+        before = self.weights.of(each, cells)
+        self.weights.hear(cells, challenge.value, self._floor)
+        moved = self.weights.of(each, cells) - before
+        _spread(self._masses, self._begins, self._owners, self._which[first:last], moved)
 
     def snapshot(self) -> TouchedLists:
-        return TouchedLists(self.lists, self.weights.copy(), floor=self._floor)
+        other = copy(self)
+        other.weights, other._masses = self.weights.copy(), self._masses.copy()
+        return other
 
     def answers(self, workload: Workload) -> Reals:
         """The fraction of each list of the workload that it learns from."""
         assert workload.size == self.lists.size, "weights answer the lists that they learn from"
-        return self.weights.answers(self.lists.start, self.lists.cells)
+        return np.maximum(self._masses, 0.0) / self.weights.total
+
+
+@njit(cache=True)
+def _spread(masses, begins, owners, which, moved):  # type: ignore[no-untyped-def]
+    """Add what each of some cells has moved by to all lists that it lies in."""
+    for i in range(which.shape[0]):
+        for place in range(begins[which[i]], begins[which[i] + 1]):
+            masses[owners[place]] += moved[i]
 
 
 @njit(cache=True, inline="always")
@@ -273,9 +305,9 @@ class Columns:
         for group in workload.groups:
             assert isinstance(group, Distances), "of points only distances can be asked"
             out = np.zeros(group.size)
-            for j in group.columns.tolist():
+            for j in group.asked.tolist():
                 share = group.shares[group.which, j] / UNIT
-                out += share * np.interp(group.positions[:, j], grid, curves[j])
+                out += share * np.interp(group.places(j), grid, curves[j])
             parts.append(out)
         return np.concatenate(parts)
 
@@ -296,7 +328,8 @@ class CoordinateWeights:
 
     def __init__(self, workload: Workload, *, passes: int) -> None:
         self._workload = workload
-        self._weights = np.full((workload.domain.width, KNOTS + 1), 1 / (KNOTS + 1))
+        (axes,) = {group.shares.shape[1] for group in workload.groups if isinstance(group, Distances)}
+        self._weights = np.full((axes, KNOTS + 1), 1 / (KNOTS + 1))
         self._heard: list[tuple[Reals, Reals, float]] = []  # a point, the shares of its columns, the distance
         self._passes = passes
 
@@ -304,7 +337,8 @@ class CoordinateWeights:
         g = int(np.searchsorted(self._workload.starts, challenge.what, side="right")) - 1
         group, place = self._workload.groups[g], challenge.what - int(self._workload.starts[g])
         assert isinstance(group, Distances), "of points only distances can be asked"
-        point, shares = group.positions[place] / GRID, group.shares[group.which[place]] / UNIT
+        one, shares = group.take(np.array([place])), group.shares[group.which[place]] / UNIT
+        point = np.array([one.places(j)[0] for j in range(len(shares))]) / GRID
         self._heard.append((point, shares, min(1.0, max(0.0, challenge.value))))
         for _ in range(self._passes):
             for each in reversed(self._heard):

@@ -291,13 +291,12 @@ def program(
     from dualquery.game.query_players import net_weights
     from dualquery.mechanisms.dual_query.game import clauses_of
     from dualquery.oracles.program import mps
-    from dualquery.privacy.selection import Selected
     from dualquery.queries.families import from_spec
     from dualquery.table.schema import read_schema
 
     workload, rng = from_spec(read_schema(schema).domain, queries), np.random.default_rng(seed)
-    drawn = Selected(rng.integers(0, workload.size, samples), rng.random(samples) < 0.5)
-    written = mps(clauses_of(workload, net_weights(drawn)))
+    drawn, signs = rng.integers(0, workload.size, samples), rng.choice([-1, 1], samples)
+    written = mps(clauses_of(workload, net_weights(drawn, signs)))
     try:
         out.write_text(written, encoding="utf-8")
     except OSError as error:

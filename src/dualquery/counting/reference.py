@@ -150,7 +150,15 @@ def _(what: CoarseEdges, x: Integers, block: Records) -> Integers:
 @contribution.register
 def _(what: DistanceSums, x: Integers, block: Records) -> Integers:
     asked = what.distances
-    return (asked.shares[asked.which] * np.abs(asked.positions - x)).sum(axis=1)
+    here, there = asked.axes.placed(tuple(x[:, None])), asked.axes.placed(tuple(asked.positions.T))
+    return sum(
+        (
+            asked.shares[asked.which, axis]
+            * np.abs(asked.axes.at(axis, there) - int(asked.axes.at(axis, here)[0]))
+            for axis in range(asked.shares.shape[1])
+        ),
+        start=np.zeros(asked.size, np.int64),
+    )
 
 
 @contribution.register
@@ -158,7 +166,7 @@ def _(what: Knots, x: Integers, block: Records) -> Integers:
     parts = []
     for j, factor in zip(what.columns, what.factors, strict=True):
         units = np.zeros(factor.shape[1], np.int64)
-        knot, past = divmod(int(x[j]), what.steps)
+        knot, past = divmod(int(what.axes.at(j, what.axes.placed(tuple(x[:, None])))[0]), what.steps)
         units[knot] += what.steps - past
         if past:
             units[knot + 1] += past

@@ -13,7 +13,7 @@ from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.distances import FILE, DistanceCurves, middle
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.queries.language.distances import DISTANCES
-from dualquery.table.points import GRID, KNOTS, Points
+from dualquery.table.points import GRID, KNOTS, Metric, Points
 from dualquery.table.records import Records
 
 BELIEVED = 4096  # points of a hypothesis
@@ -21,7 +21,9 @@ GOLDEN = 0.6180339887498949
 
 
 def figures(artefact: DistanceCurves) -> list[plots.Figure]:
-    """The curves with their 95% bands, column by column."""
+    """The curves with their 95% bands, column by column; directions that are no columns are not drawn."""
+    if artefact.domain.metric is not Metric.L1:
+        return []
     measured = np.flatnonzero(~np.isnan(artefact.distance[:, 0]))
     return [_figure(artefact, j) for j in measured[: plots.MOST_COLUMNS].tolist()]
 
@@ -40,14 +42,15 @@ def _figure(artefact: DistanceCurves, j: int) -> plots.Figure:
 def believes(domain: Points, artefact: Artefact | None) -> WeightedRows:
     """Points at even steps of each column's distribution, which its curve says: D′(y) = 2F(y) − 1, F made to rise.
 
-    Columns are shuffled against each other: their distances add up, whatever lies together.
+    Columns are shuffled against each other: their distances add up, whatever lies together. Of other metrics than L1
+    the curves are of directions, and points begin as those of columns that were not measured.
     """
     if not isinstance(artefact, DistanceCurves):
         raise not_of_this_table()
     steps = (np.arange(BELIEVED) + 0.5) / BELIEVED
     codes = np.empty((BELIEVED, domain.width), np.int64)
     for j in range(domain.width):
-        curve = artefact.distance[j]
+        curve = artefact.distance[j] if domain.metric is Metric.L1 else middle()
         below = (1 + KNOTS * np.diff(np.where(np.isnan(curve), middle(), curve))) / 2  # F between two knots
         rising = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2
         places = np.interp(

@@ -10,8 +10,9 @@ number of cuts. The noise of both steps is paid for before the first; what the s
 much it costs does not.
 
 *Frieze-Kannan* (Gupta, Roth, Ullman 2012): MWEM's game (`rounds`), with rectangles for weights. The data player
-learns by the cut decomposition (`beliefs.graphs`), to the letter: it begins with the empty graph, and each measured
-cut adds one rectangle. A round costs two counts of bits a cut, whatever the number of pairs of vertices.
+learns by the cut decomposition (`beliefs.graphs`): it begins with the empty graph, and each measured cut adds one
+rectangle. A round costs two counts of bits a cut, whatever the number of pairs of vertices. The last graph has the
+whole noise of the last measurements; released is the mean of those of the second half of the rounds.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from dualquery.fitting.shrink import learned, posterior
 from dualquery.mechanisms.graphs import RectangleGraph, WeightedGraph, classes_of
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import last
-from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced, usual_rounds
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.prices import least_gaussian
-from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
+from dualquery.queries.cuts import Blocks, CoarseEdges, Cuts, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
 
@@ -230,39 +231,51 @@ def excess(noisy: Reals, mean: Reals, deviation: float) -> Reals:
     return deviation * found.reshape(np.shape(noisy))
 
 
-MOST_ROUNDS = 200
+MOST_ROUNDS = 20_000
+WRONG = 30.0  # n/T edges of a cut are wrong after T rounds, and the mean of many replies has little of their noise
 
 
 def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     """Half of the budget selects, half measures, in equal rounds."""
     domain = task.domain
     assert isinstance(domain, Graph)
-    rounds = wanted.rounds or _usual_rounds(task)
+    rounds = wanted.rounds
+    if rounds is None:
+        rounds = usual_rounds(task, wrong=WRONG, typical=_pairs_of_a_cut(task), most=MOST_ROUNDS)
     chosen = priced(task, rounds)
-    noise, learned = chosen.noise, 0.02 / math.sqrt(rounds)
+    noise, learned = chosen.noise / task.rows, 1 / rounds
     return Plan(
         mechanism="frieze-kannan",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of edges'}",
         parameters=chosen,
         steps=chosen.steps(task, "choose a cut that is answered badly"),
-        mean_error=min(1.0, noise / task.rows + learned),
-        max_error=min(1.0, 3 * noise / task.rows + 6 * learned),
-        seconds=2.0 + rounds * task.workload.size * len(domain.vertices) * 5e-11,
+        mean_error=min(1.0, 0.5 * noise + learned),
+        max_error=min(1.0, 3 * noise + 6 * learned),
+        seconds=2.0 + rounds * task.workload.size * len(domain.vertices) * 2e-10,
         bytes=task.workload.size * len(domain.vertices) // 4 + 64 * task.workload.size,
     )
 
 
-def _usual_rounds(task: Task) -> int:
-    """n ε to the power ⅔, an eighth of it."""
-    return max(8, min(MOST_ROUNDS, round((task.rows * min(1.0, task.budget.epsilon) / 5) ** (2 / 3) / 8)))
+def _pairs_of_a_cut(task: Task) -> float:
+    """Which part of all pairs of vertices a cut is about, on average."""
+    domain = task.domain
+    assert isinstance(domain, Graph)
+    sizes = [
+        from_.sum(axis=1) * to.sum(axis=1)
+        for group in task.workload.groups
+        if isinstance(group, Cuts)
+        for _, from_, to in group.unpacked()
+    ]
+    both_ways = 1 if domain.directed else 2
+    return min(1.0, both_ways * float(np.concatenate(sizes).mean()) / len(domain.vertices) ** 2)
 
 
 def _outcome(
     plan: Plan[MeasuredRounds], replied: Iterator[Rectangles], rng: np.random.Generator, progress: Progress
 ) -> Outcome:
     """The sum of rectangles."""
-    domain, held = plan.task.domain, last(replied)
+    domain, held = plan.task.domain, last(replied).mean_of_second_half()
     assert isinstance(domain, Graph)
     return Outcome(artefact=RectangleGraph(domain, held, float(plan.task.rows), plan.mean_error), belief=held)
 

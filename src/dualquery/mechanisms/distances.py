@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -48,7 +48,7 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.prices import least_gaussian
 from dualquery.queries.distances import UNIT, Distances, Factor, Knots
 from dualquery.queries.group import Group
-from dualquery.table.points import GRID, KNOTS, STEPS, Points
+from dualquery.table.points import GRID, KNOTS, STEPS, Metric, Points
 from dualquery.types import Fractions, Progress, Reals
 
 FILE = "distance_curves.parquet"
@@ -81,26 +81,28 @@ class DistanceCurves:
             raise QueryError("this release holds distance curves, which answer distances and nothing else")
         out = np.zeros(group.size)
         places = np.arange(KNOTS + 1) * (GRID // KNOTS)
-        for j in group.columns.tolist():
+        for j in group.asked.tolist():
             if np.isnan(curves[j, 0]):
                 raise QueryError(
-                    f"the column '{self.domain.name(j)}' was not measured for this release; ask about the others"
+                    f"the column '{self.domain.axes.names[j]}' was not measured for this release; "
+                    "ask about the others"
                 )
             part = (group.shares[group.which, j] / UNIT) ** power
-            out += part * np.interp(group.positions[:, j], places, curves[j])
+            out += part * np.interp(group.places(j), places, curves[j])
         return out
 
     @property
     def words(self) -> str:
         number = int((~np.isnan(self.distance[:, 0])).sum())
-        return f"Distance curves of {number:,} column{'s' if number > 1 else ''}"
+        along = "column" if self.domain.metric is Metric.L1 else "direction"
+        return f"Distance curves of {number:,} {along}{'s' if number > 1 else ''}"
 
     def to_arrow(self) -> pa.Table:
         """A row a knot: the column, the place, the mean distance to it and its deviation, in the column's unit."""
         measured = np.flatnonzero(~np.isnan(self.distance[:, 0]))
-        widths = self.domain.widths[measured][:, None]
-        low = np.array([self.domain.coordinates[j].low for j in measured.tolist()])[:, None]
-        names = [self.domain.name(j) for j in measured.tolist()]
+        axes = self.domain.axes
+        widths, low = axes.widths[measured][:, None], axes.low[measured][:, None]
+        names = [axes.names[j] for j in measured.tolist()]
         return pa.table(
             {
                 "column": pa.array(np.repeat(names, KNOTS + 1).tolist(), pa.string()).dictionary_encode(),
@@ -118,13 +120,14 @@ class DistanceCurves:
         """What a folder holds."""
         table = tables[FILE]
         names = np.array(table["column"].to_pylist())
-        distance = np.full((domain.width, KNOTS + 1), np.nan)
+        axes = domain.axes
+        distance = np.full((len(axes.names), KNOTS + 1), np.nan)
         deviation = distance.copy()
-        for j, column in enumerate(domain.coordinates):
-            held = names == column.name
+        for j, (name, width) in enumerate(zip(axes.names, axes.widths.tolist(), strict=True)):
+            held = names == name
             if held.any():
-                distance[j] = table["mean_distance"].to_numpy()[held] / column.width
-                deviation[j] = table["deviation"].to_numpy()[held] / column.width
+                distance[j] = table["mean_distance"].to_numpy()[held] / width
+                deviation[j] = table["deviation"].to_numpy()[held] / width
         return DistanceCurves(domain, distance, deviation)
 
 
@@ -192,15 +195,17 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CurveParameters]:
     importance = _importance(task)
     columns = tuple(np.flatnonzero(importance).tolist())
     chosen = tuple(scales(importance[list(columns)]))
-    asked = Knots(columns, tuple(factored(scale).right for scale in chosen), STEPS)
+    domain = task.domain
+    assert isinstance(domain, Points)
+    asked = Knots(columns, tuple(factored(scale).right for scale in chosen), STEPS, axes=domain.axes)
     neighbours = task.budget.neighbours
     if task.rows_variance is not None:
         squared = neighbours.sensitivity(asked.bound()).l2_squared
-        asked = Knots(asked.columns, asked.factors, STEPS, total=max(1, round((FOR_ROWS * squared) ** 0.5)))
+        asked = replace(asked, total=max(1, round((FOR_ROWS * squared) ** 0.5)))
     moved = neighbours.sensitivity(asked.bound())
     law = least_gaussian(task.budget, [moved])
     deviations = [_deviations(scale, law) for scale in chosen]
-    shares = np.sqrt(np.mean(_shares(task) ** 2, axis=0))[list(columns)]
+    shares = importance[list(columns)]
     noise = float(
         np.sqrt(np.sum([(a * np.mean(each)) ** 2 for a, each in zip(shares, deviations, strict=True)]))
     )
@@ -218,18 +223,26 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CurveParameters]:
         max_error=min(1.0, float(spread) * largest / task.rows),
         seconds=1.0 + 4e-9 * len(columns) * task.rows + 2e-7 * asked.size,
         bytes=64 * asked.size + 16 * len(columns) * KNOTS + 4 * task.rows * task.domain.width,
+        notes=_notes(task),
     )
 
 
-def _shares(task: Task) -> NDArray[np.float64]:
-    """How much each column counts in each query."""
-    groups = [group for group in task.workload.groups if isinstance(group, Distances)]
-    assert len(groups) == len(task.workload.groups), "of points only distances can be asked"
-    return np.concatenate([group.shares[group.which] for group in groups]) / UNIT
+def _notes(task: Task) -> tuple[str, ...]:
+    """What answers are fractions of, where that is not the sum of the widths of the columns."""
+    domain = task.domain
+    assert isinstance(domain, Points)
+    if domain.metric is Metric.L1:
+        return ()
+    unit = " kilometres" if domain.metric is Metric.GREAT_CIRCLE else ""
+    return (f"{domain.metric.value} distances are told as fractions of {domain.axes.diameter:.6g}{unit}",)
 
 
 def _importance(task: Task) -> NDArray[np.float64]:
-    return np.sqrt(np.mean(_shares(task) ** 2, axis=0))
+    """How much each axis counts in a query, as the root of a mean of squares."""
+    groups = [group for group in task.workload.groups if isinstance(group, Distances)]
+    assert len(groups) == len(task.workload.groups), "of points only distances can be asked"
+    squares = [np.bincount(g.which, minlength=len(g.shares)) @ (g.shares / UNIT) ** 2 for g in groups]
+    return np.sqrt(np.sum(squares, axis=0) / task.workload.size)
 
 
 def _deviations(scale: int, law: Gaussian) -> NDArray[np.float64]:
@@ -248,7 +261,7 @@ def run(
     times = chosen.asked.total
     again = float(noisy[-1]) / times if times else None
     rows, variance = joined_rows(task, again, float(chosen.law.variance) / max(1, times) ** 2)
-    distance = np.full((domain.width, KNOTS + 1), np.nan)
+    distance = np.full((len(domain.axes.names), KNOTS + 1), np.nan)
     deviation = distance.copy()
     begin = 0
     for j, scale in zip(chosen.asked.columns, chosen.scales, strict=True):
@@ -282,7 +295,7 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     """Half of the budget selects, half measures, in equal rounds."""
     rounds = wanted.rounds or _usual_rounds(task)
     chosen = priced(task, rounds)
-    noise, found = chosen.noise, chosen.found(task)
+    noise, found, axes = chosen.noise, chosen.found(task), len(_importance(task))
     return Plan(
         mechanism="coordinate-wise",
         task=task,
@@ -291,8 +304,9 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
         steps=chosen.steps(task, "choose a distance that is answered badly"),
         mean_error=min(1.0, 0.5 * (noise / task.rows + found)),
         max_error=min(1.0, 3 * noise / task.rows + 2 * found),
-        seconds=2.0 + rounds**2 * PASSES * task.domain.width * 3e-6,
-        bytes=64 * task.workload.size * task.domain.width,
+        seconds=2.0 + rounds**2 * PASSES * axes * 3e-6,
+        bytes=64 * task.workload.size * axes,
+        notes=_notes(task),
     )
 
 
@@ -307,8 +321,9 @@ def _outcome(
     domain, held = plan.task.domain, last(replied)
     assert isinstance(domain, Points)
     # A bar from the mean error that was predicted, shared by all columns; they are not independent here.
-    deviation = np.full((domain.width, KNOTS + 1), plan.mean_error * math.sqrt(math.pi / 2))
-    spread = math.sqrt(domain.width)
+    axes = len(domain.axes.names)
+    deviation = np.full((axes, KNOTS + 1), plan.mean_error * math.sqrt(math.pi / 2))
+    spread = math.sqrt(axes)
     return Outcome(artefact=DistanceCurves(domain, held.curves(), deviation * spread), belief=held)
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from statistics import NormalDist
 
 import numpy as np
@@ -31,8 +32,7 @@ from dualquery.errors import QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, least_noise
-from dualquery.mechanisms.outcomes import last
-from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced, usual_rounds
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator, LazyCells
@@ -178,9 +178,11 @@ def run(
     place = np.searchsorted(lists.catalogue.cells, named)
     catalogue = Catalogue(named, lists.catalogue.texts[place])
     cells = CellFractions(lists.domain, catalogue, told / rows, np.maximum(deviation, 0.5) / rows)
-    return Outcome(
-        artefact=cells, answers=np.concatenate([cells.fractions(g) for g in plan.task.workload.groups])
-    )
+    return Outcome(artefact=cells, answers=_answers(cells, plan.task.workload))
+
+
+def _answers(cells: CellFractions, workload: Workload) -> Fractions:
+    return np.concatenate([cells.fractions(group) for group in workload.groups])
 
 
 WORDS = "one noisy histogram over the whole universe, read at the cells that lists name, and shrunk"
@@ -221,7 +223,7 @@ def _grid(most: float) -> Reals:
     return np.unique(np.append(fine, far[far >= len(fine)])).astype(float)
 
 
-MOST_ROUNDS = 200  # by default; n ε / 200 where that is less
+MOST_ROUNDS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,9 +236,12 @@ class TouchedParameters(MeasuredRounds):
 def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
     """As MWEM: half a round's price to choose, half to measure."""
     lists = lists_of(task.workload)
-    share = task.budget.neighbours.records_per_person or 1
-    usual = min(MOST_ROUNDS, max(1, round(task.rows * task.budget.epsilon / share / 200)))
-    rounds = usual if wanted.rounds is None else wanted.rounds
+    rounds = wanted.rounds
+    if rounds is None:
+        cells = (
+            len(lists.cells) / lists.size / len(np.unique(lists.cells))
+        )  # in a list, of those that are named
+        rounds = usual_rounds(task, typical=cells, most=MOST_ROUNDS)
     chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
     return Plan(
         mechanism="touched-weights",
@@ -262,14 +267,17 @@ def _outcome(
     rng: np.random.Generator,
     progress: Progress,
 ) -> Outcome:
-    held, workload = last(replied), plan.task.workload
-    lists, named = held.lists, np.unique(held.lists.cells)
-    fractions = held.weights.answers(np.arange(len(named) + 1), named)
+    """The mean of the weights after each of the second half of the rounds."""
+    lists, rounds = lists_of(plan.task.workload), plan.parameters.rounds
+    named = np.unique(lists.cells)
+    fractions, each = np.zeros(len(named)), np.arange(len(named) + 1)
+    for held in islice(replied, rounds // 2, None):
+        fractions += held.weights.answers(each, named) / (rounds - rounds // 2)
     place = np.searchsorted(lists.catalogue.cells, named)
     deviation = np.full(len(named), max(plan.mean_error, 1 / plan.task.rows))  # a guess
     catalogue = Catalogue(named, lists.catalogue.texts[place])
     artefact = CellFractions(lists.domain, catalogue, fractions, deviation)
-    return Outcome(artefact=artefact, answers=np.clip(held.answers(workload), 0.0, 1.0))
+    return Outcome(artefact=artefact, answers=_answers(artefact, plan.task.workload))
 
 
 TOUCHED_WEIGHTS = learner(

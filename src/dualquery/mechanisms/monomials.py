@@ -1,5 +1,6 @@
-"""The tutorial's mechanism for disjunctions: the data player learns weights over signed monomials, not over records.
+"""Weights over signed monomials: the data player learns these, not weights over records, and answers disjunctions.
 
+One of the mechanisms of "From Learning Algorithms to Differentially Private Algorithms" (Jonathan Ullman, 2013).
 Thaler, Ullman and Vadhan (2012) and Chandrasekaran, Thaler, Ullman and Wan (2014): a table answers disjunctions of at
 most k attributes as a combination of monomials of degree t and weight W does, up to α (below). Private
 multiplicative weights then run over d^t monomials instead of 2^d records, with an error that grows by W:
@@ -52,7 +53,7 @@ from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.mwem import PASSES
 from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, last
-from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
+from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced, usual_rounds
 from dualquery.mechanisms.wishes import MonomialWishes
 from dualquery.privacy.curator import Curator
 from dualquery.queries.families import attributes_of_disjunctions
@@ -225,7 +226,8 @@ def _subsets(members: list[int]) -> list[tuple[int, frozenset[int]]]:
     return found
 
 
-MOST_ROUNDS = 1_000  # by default; n ε / 100 where that is less
+MOST_ROUNDS = 8_000  # by default: time grows with their square
+LEARNING = 1 / 23  # times √W / T of the table are wrong after T rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,27 +256,39 @@ def checked_width(workload: Workload, wanted: int | None) -> tuple[NDArray[np.in
     return queries, widest
 
 
-def _approximation(widest: int, wanted: int | None) -> Approximation:
+def _degrees(widest: int, attributes: int, blocks: int, wanted: int | None) -> list[int]:
+    """The degree that is asked for, or all whose basis can be held."""
     check_width(widest)
-    if wanted is None:
-        return least_degree(widest)
-    if not 1 <= wanted <= widest:
+    if wanted is not None and not 1 <= wanted <= widest:
         raise DualQueryError(f"--degree lies between 1 and the {widest} attributes of a disjunction")
-    return minimax_or(widest, wanted)
+    check_basis(attributes, blocks, wanted or 1)
+    functions = {degree: number_of_functions(attributes, blocks, degree) for degree in range(1, widest + 1)}
+    return [wanted] if wanted else [degree for degree, many in functions.items() if many <= MOST_FUNCTIONS]
 
 
 def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
-    """Degree and weight from the polynomial, the rest as MWEM: half a round's price to choose, half to measure."""
+    """Degree (with it α and W) and rounds by the least error to expect; half a round's price chooses, half measures.
+
+    A polynomial off by α at its worst point is off by about α/2 on a table, and what remains to be learned after T
+    rounds is about √W / (23 T): a higher degree has less of the first and more of the second.
+    """
     queries, widest = checked_width(task.workload, wanted.widest)
-    polynomial = _approximation(widest, wanted.degree)
     attributes = len(np.unique(queries[queries != NONE]))
     blocks = attributes if wanted.blocks is None else wanted.blocks
-    check_basis(attributes, blocks, polynomial.degree)
-    usual = round(task.rows * task.budget.epsilon / (task.budget.neighbours.records_per_person or 1) / 100)
-    rounds = min(MOST_ROUNDS, max(10, usual)) if wanted.rounds is None else wanted.rounds
+    tried = []
+    for degree in _degrees(widest, attributes, blocks, wanted.degree):
+        polynomial = minimax_or(widest, degree)
+        wrong = LEARNING * math.sqrt(max(2.0, polynomial.weight(blocks)))
+        rounds = wanted.rounds
+        if rounds is None:
+            rounds = usual_rounds(task, wrong=wrong, most=MOST_ROUNDS)
+        game = priced(task, rounds)
+        noise, left = game.noise / task.rows, polynomial.error / 2 + wrong / rounds
+        tried.append((3 * noise + 1.7 * left, 0.5 * noise + 0.45 * left, game, polynomial))
+    largest, typical, game, polynomial = min(tried, key=lambda each: each[0])
     functions = number_of_functions(attributes, blocks, polynomial.degree)
     chosen = MonomialParameters(
-        **vars(priced(task, rounds)),
+        **vars(game),
         widest=widest,
         degree=polynomial.degree,
         blocks=blocks,
@@ -282,22 +296,18 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
         weight=max(2.0, polynomial.weight(blocks)),
         polynomial_error=round(polynomial.error, 6),
     )
-    noise = chosen.noise / task.rows
     return Plan(
         mechanism="monomials",
         task=task,
         reason=(
             f"{functions:,} signed monomials of degree {polynomial.degree} and weight {chosen.weight:,.0f}, "
-            f"{rounds} rounds"
+            f"{chosen.rounds} rounds"
         ),
         parameters=chosen,
         steps=chosen.steps(task, "choose what the weights get wrong"),
-        mean_error=min(0.5, noise + 0.1 / math.sqrt(rounds) + chosen.polynomial_error / 2),
-        max_error=min(
-            1.0,
-            5 * chosen.noise / task.rows + chosen.found(task) + 0.3 / math.sqrt(rounds) + polynomial.error,
-        ),
-        seconds=2.0 + task.workload.size * 1e-5 + rounds * (task.workload.size * 1e-7 + rounds * 1e-5),
+        mean_error=min(0.5, typical),
+        max_error=min(1.0, largest),
+        seconds=2.0 + chosen.rounds * (task.workload.size * 1e-7 + chosen.rounds * 1e-6),
         bytes=200 * functions + 200 * task.workload.size,
         notes=(NO_RECORDS,),
     )

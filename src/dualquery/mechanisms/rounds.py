@@ -18,6 +18,7 @@ learner is a plan, a belief and an outcome; `learner` makes them a mechanism.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -29,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
-from dualquery.errors import DualQueryError, QueryError
+from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.game.data_players import Belief, LearningDataPlayer, Snapshot
 from dualquery.game.moves import Heard, TableQuery
 from dualquery.game.play import played
@@ -115,6 +116,30 @@ def priced(
     asked = asked.worthwhile(noise)
     rate = rate_within(selection, asked.score, neighbours)
     return MeasuredRounds(rounds=rounds, noise=noise, asked=asked, rate=rate, law=law)
+
+
+LEARNED = 10.0  # n/T of these are wrong after T rounds, where a learner has no better number of its own
+
+
+def usual_rounds(task: Task, *, wrong: float = LEARNED, typical: float = 1.0, most: int) -> int:
+    """T from public numbers: rounds go on while the noise of one measurement is below the gap still expected.
+
+    After T rounds a query is expected to be off by min(typical, wrong/T) · n records; `typical` is the fraction of
+    the table that one is about, so that any of them pays up to there. Where queries are about less than the noise of
+    a single measurement, only those pay that the selection finds, by ln(2|Q|)/range (`found`): by Zipf's law the
+    T-th largest of them holds n/(T ln 2|Q|). `wrong` was measured (docs/experiments: cuts, disjunctions, sparse);
+    noise grows and gaps fall with T, so that the last T that pays is found by halving.
+    """
+
+    def too_many(rounds: int) -> bool:
+        try:
+            game = priced(task, rounds)
+        except BudgetError:
+            return True
+        largest = 1 / (rounds * math.log(2 * game.asked.size))
+        return game.noise > task.rows * min(typical, wrong / rounds) and game.found(task) > largest
+
+    return max(1, bisect_left(range(1, most + 1), True, key=too_many))
 
 
 def replies(

@@ -1,8 +1,9 @@
-"""Distances: the mean L1 distance of the records to a public point, over some or all columns.
+"""Distances: the mean distance of the records to a public point, over some or all columns.
 
-A query is a point y and a share of the unit for each column: those of a column it does not ask about are zero, the
-others are in proportion to the widths of the columns, so that the answer is the mean distance as a fraction of the
-diameter (the sum of the widths asked about). With positions x_j, y_j from 0 to G a record adds
+A query is a point y and a share of the unit for each axis (`table.points`: of L1 the columns, else directions): those
+of a column it does not ask about are zero, the others are in proportion to the widths of the axes, so that the answer
+is the mean distance as a fraction of the diameter (of L1 the sum of the widths asked about). With positions x_j, y_j
+from 0 to G a record adds
 
     v(x) = Σ_j share_j |x_j − y_j|  ≤  G Σ_j share_j = G · UNIT,
 
@@ -23,12 +24,14 @@ matrix of the column (`mechanisms.distances`); and at the end the number of reco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.errors import QueryError
 from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.group import (
     Digest,
@@ -36,7 +39,7 @@ from dualquery.queries.group import (
     bound_of_queries,
     padded,
 )
-from dualquery.table.points import GRID, Points
+from dualquery.table.points import COLUMNS, GRID, Directions, DistanceAxes, Points, Positions
 from dualquery.table.records import Records
 from dualquery.types import Integers
 
@@ -49,9 +52,10 @@ class Distances(Derived, NotProducts):
 
     domain: Points
     positions: NDArray[np.int64]  # one row per query, one column per column of the table
-    shares: NDArray[np.int64]  # each row adds up to UNIT
+    shares: NDArray[np.int64]  # of each axis; a row adds up to UNIT
     which: NDArray[np.int64]
     grid: int = GRID  # the last position of a column
+    axes: DistanceAxes = COLUMNS
 
     unit = UNIT
     noun = "distances"
@@ -60,10 +64,24 @@ class Distances(Derived, NotProducts):
     def size(self) -> int:
         return len(self.positions)
 
-    @property
-    def columns(self) -> NDArray[np.int64]:
-        """The columns that some query asks about."""
+    @cached_property
+    def asked(self) -> NDArray[np.int64]:
+        """The axes that some query asks about."""
         return np.flatnonzero(self.shares[np.unique(self.which)].any(axis=0))
+
+    @cached_property
+    def _placed(self) -> Sequence[Positions]:
+        return self.axes.placed(tuple(self.positions.T))
+
+    def places(self, axis: int) -> Positions:
+        """The position of each point on an axis."""
+        return self.axes.at(axis, self._placed)
+
+    def _columns(self) -> list[list[int]]:
+        """Of each row of shares the columns that are asked about: all of them where axes are directions."""
+        if isinstance(self.axes, Directions):
+            return [list(range(self.positions.shape[1]))] * len(self.shares)
+        return [np.flatnonzero(row).tolist() for row in self.shares]
 
     def counted(self) -> DistanceSums:
         return DistanceSums(self)
@@ -78,41 +96,51 @@ class Distances(Derived, NotProducts):
     def sums(self, records: Records) -> Integers:
         """Σ_x v(x), which adds up over records."""
         total = np.zeros(self.size, np.int64)
-        for j in self.columns.tolist():
-            codes = records.columns[j]
-            assert isinstance(codes, np.ndarray), "a coordinate is a position"
-            total += self.shares[self.which, j] * _sums_of_distances(codes, self.positions[:, j], self.grid)
+        held = self.axes.placed(positions_of(records))
+        for axis in self.asked.tolist():
+            apart = _sums_of_distances(self.axes.at(axis, held), self.places(axis), self.grid)
+            total += self.shares[self.which, axis] * apart
         return total
 
     def given(self, records: Records) -> Integers:
         """The distance of each of some public points to the only point asked about."""
-        codes = records.to_rows().astype(np.int64)
-        return (np.abs(codes - self.positions[0]) @ self.shares[self.which[0]]) // self.grid
+        held, shares = self.axes.placed(positions_of(records)), self.shares[self.which[0]]
+        total = np.zeros(records.rows, np.int64)
+        for axis in np.flatnonzero(shares).tolist():
+            total += shares[axis] * np.abs(
+                self.axes.at(axis, held).astype(np.int64) - int(self.places(axis)[0])
+            )
+        return total // self.grid
 
     def changed(self, rows: Records, *, more: bool) -> Records:
         """Public points, moved to the farthest corner, or to the point itself; in the columns asked about."""
         codes, here = rows.to_rows(), self.positions[0]
-        asked = np.flatnonzero(self.shares[self.which[0]])
+        asked = self._columns()[self.which[0]]
         there = np.where(2 * here > self.grid, 0, self.grid) if more else here
         codes[:, asked] = there[asked]
         return Records.from_rows(self.domain, codes)
 
     def scope(self) -> NDArray[np.int32]:
-        used = self.shares[np.unique(self.which)]
-        return padded(sorted({tuple(np.flatnonzero(row).tolist()) for row in used}))
+        columns = self._columns()
+        return padded(sorted({tuple(columns[row]) for row in np.unique(self.which).tolist()}))
 
     def take(self, indices: NDArray[np.int64]) -> Distances:
-        return Distances(self.domain, self.positions[indices], self.shares, self.which[indices], self.grid)
+        return replace(self, positions=self.positions[indices], which=self.which[indices])
 
     def describe(self, digest: Digest) -> None:
-        digest.add_integers("distances to", np.where(self.shares[self.which] > 0, self.positions, -1))
-        digest.add_integers("shares", self.shares[self.which])
+        if isinstance(self.axes, Directions):
+            digest.add_integers("distances to", self.positions)
+            digest.add_integers("directions", self.axes.directions)
+            digest.add_integers("shares", self.shares)
+        else:
+            digest.add_integers("distances to", np.where(self.shares[self.which] > 0, self.positions, -1))
+            digest.add_integers("shares", self.shares[self.which])
 
     def texts(self, indices: NDArray[np.int64]) -> list[str]:
         """`distance to (lat = 51.2, lon = 6.8)`: the columns asked about, positions as numbers."""
-        asked = [np.flatnonzero(row).tolist() for row in self.shares]
+        columns = self._columns()
         return [
-            f"distance to ({', '.join(self._term(q, j) for j in asked[self.which[q]])})"
+            f"distance to ({', '.join(self._term(q, j) for j in columns[self.which[q]])})"
             for q in indices.tolist()
         ]
 
@@ -137,23 +165,42 @@ class DistanceSums:
 
 
 def shares_of(domain: Points, columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """UNIT shared out among some columns in proportion to their widths, to the nearest whole number."""
-    ideal = np.zeros(domain.width)
-    ideal[columns] = UNIT * domain.widths[columns] / domain.widths[columns].sum()
+    """UNIT shared out among the axes of some columns in proportion to their widths, to the nearest whole number."""
+    axes = columns
+    if isinstance(domain.axes, Directions):
+        if len(columns) < domain.width:
+            left_out = next(j for j in range(domain.width) if j not in columns)
+            raise QueryError(
+                f"a {domain.metric.value} distance is one over all columns; name '{domain.name(left_out)}' too"
+            )
+        axes = np.arange(len(domain.axes.widths))
+    widths = domain.axes.widths
+    ideal = np.zeros(len(widths))
+    ideal[axes] = UNIT * widths[axes] / widths[axes].sum()
     shares = np.maximum(np.floor(ideal).astype(np.int64), 0)
     left = UNIT - int(shares.sum())
-    most = columns[np.argsort(-(ideal - shares)[columns], kind="stable")]
+    most = axes[np.argsort(-(ideal - shares)[axes], kind="stable")]
     np.add.at(shares, np.resize(most, left), 1)
     return shares
 
 
-def distances_to(domain: Points, positions: NDArray[np.int64]) -> Distances:
-    """The mean distance to each of some points, by all columns."""
-    shares = shares_of(domain, np.arange(domain.width))[None, :]
-    return Distances(domain, positions.astype(np.int64), shares, np.zeros(len(positions), np.int64))
+def distances_to(
+    domain: Points, positions: NDArray[np.int64], columns: NDArray[np.int64] | None = None
+) -> Distances:
+    """The mean distance to each of some points, by all columns unless some are named."""
+    shares = shares_of(domain, np.arange(domain.width) if columns is None else columns)[None, :]
+    which = np.zeros(len(positions), np.int64)
+    return Distances(domain, positions.astype(np.int64), shares, which, axes=domain.axes)
 
 
-def _sums_of_distances(codes: NDArray[np.unsignedinteger], points: NDArray[np.int64], grid: int) -> Integers:
+def positions_of(records: Records) -> tuple[Positions, ...]:
+    """Of all records, column by column."""
+    columns = records.columns
+    assert all(isinstance(each, np.ndarray) for each in columns), "a coordinate is a position"
+    return columns  # type: ignore[return-value]
+
+
+def _sums_of_distances(codes: Positions, points: Positions, grid: int) -> Integers:
     """Σ_x |x − y| for every point y of one column."""
     held = np.bincount(codes, minlength=grid + 1).astype(np.int64)
     number, total = np.cumsum(held), np.cumsum(held * np.arange(grid + 1))
@@ -165,23 +212,24 @@ Factor = NDArray[np.int64]  # one row per number that is counted, one column per
 
 @dataclass(frozen=True, eq=False)
 class Knots:
-    """R_j h_j of each of some columns, one behind the other, and total · rows where `total` is not 0."""
+    """R_j h_j of each of some axes, one behind the other, and total · rows where `total` is not 0."""
 
-    columns: tuple[int, ...]
-    factors: tuple[Factor, ...]  # one a column; columns may share one
+    columns: tuple[int, ...]  # numbers of axes, which are columns unless directions are given
+    factors: tuple[Factor, ...]  # one an axis; axes may share one
     steps: int  # s: positions between two knots
     total: int = 0
+    axes: DistanceAxes = COLUMNS
 
     @property
     def size(self) -> int:
         return sum(len(factor) for factor in self.factors) + (self.total > 0)
 
     def counts(self, records: Records) -> Integers:
-        parts = []
-        for j, factor in zip(self.columns, self.factors, strict=True):
-            codes = records.columns[j]
-            assert isinstance(codes, np.ndarray), "a column of numbers is an array of codes"
-            parts.append(factor @ units_at_knots(codes, factor.shape[1], self.steps))
+        held = self.axes.placed(positions_of(records))
+        parts = [
+            factor @ units_at_knots(self.axes.at(axis, held), factor.shape[1], self.steps)
+            for axis, factor in zip(self.columns, self.factors, strict=True)
+        ]
         if self.total:
             parts.append(np.array([self.total * records.rows]))
         return np.concatenate(parts)
@@ -210,7 +258,7 @@ def _reach(shape: tuple[int, ...], contents: bytes) -> Bound:
     return Bound(alone, (l1, l2))
 
 
-def units_at_knots(codes: NDArray[np.unsignedinteger], knots: int, steps: int) -> Integers:
+def units_at_knots(codes: Positions, knots: int, steps: int) -> Integers:
     """What all records give each knot: `steps` units a record."""
     held = np.bincount(codes, minlength=(knots - 1) * steps + 1).astype(np.int64)
     between = held[:-1].reshape(knots - 1, steps)

@@ -425,13 +425,14 @@ def mean_error(task: Task, noise: float) -> float:
 
 def cell_noise(plan: SignedPlan, task: Task) -> float:
     """The standard deviation of a cell of a measured pair's table (of a one-way table where there are no pairs)."""
-    domain, known = task.domain, {(): math.inf}
+    domain = task.domain
+    known: dict[Set, float] = {(): math.inf}
     for members, variance in plan.expected_variances().items():
         for each in determined(members, domain):
             precision = 1 / variance_told(members, each, variance, domain)
             known[each] = known.get(each, 0.0) + precision
     told = {each: 1 / precision for each, precision in known.items()}
-    base = [s for s in told if len(s) == 2] or [s for s in told if s]
+    base: list[Set] = [s for s in told if len(s) == 2] or [s for s in told if s]
     return 1 / math.sqrt(float(np.mean([1 / cell_variance(s, told, domain.sizes) for s in base]))) / task.rows
 
 

@@ -1,6 +1,7 @@
 """Distance queries: `distance to (lat = 51.2, lon = 6.8)`, and families of points.
 
-Columns that are left out do not count: the distance is over the columns that are named.
+Columns that are left out do not count: the distance is over the columns that are named. Of other metrics than L1 all
+are named.
 
     distance to (lat = 51.2, lon = 6.8)      one query; a file may hold one a line
     points:FILE                              a CSV or Parquet file of points, a column for each column asked about
@@ -23,7 +24,7 @@ from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.random_families import Stream
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.encoding import encode
-from dualquery.table.points import GRID, Coordinate, Points
+from dualquery.table.points import GRID, Coordinate, Metric, Points
 from dualquery.table.reading import read_table
 
 EXAMPLE = "distance to (lat = 51.2, lon = 6.8)"
@@ -39,14 +40,13 @@ def groups_of(domain: Points, texts: Sequence[str], places: Sequence[str]) -> tu
         positions[row, list(point)] = list(point.values())
     shares = np.stack([shares_of(domain, np.array(columns)) for columns in asked])
     which = np.array([asked.index(tuple(sorted(point))) for point in points])
-    return (Distances(domain, positions, shares, which),)
+    return (Distances(domain, positions, shares, which, axes=domain.axes),)
 
 
 def example_of(domain: Points) -> str:
-    """A question that these points can be asked: the middle of the first two columns."""
-    columns = np.arange(min(2, domain.width))
-    middle = np.full((1, domain.width), GRID // 2)
-    group = Distances(domain, middle, shares_of(domain, columns)[None, :], np.zeros(1, np.int64))
+    """A question that these points can be asked: the middle, of L1 that of the first two columns."""
+    columns = np.arange(min(2, domain.width) if domain.metric is Metric.L1 else domain.width)
+    group = distances_to(domain, np.full((1, domain.width), GRID // 2), columns)
     return group.texts(np.zeros(1, np.int64))[0]
 
 
@@ -90,7 +90,7 @@ def _from_file(domain: Points, path: str) -> Distances:
         raise QueryError(f"the file of points '{path}' holds no point")
     positions = np.zeros((len(rows), domain.width), np.int64)
     positions[:, columns] = rows
-    return Distances(domain, positions, shares_of(domain, columns)[None, :], np.zeros(len(rows), np.int64))
+    return distances_to(domain, positions, columns)
 
 
 def _read(domain: Points, text: str) -> Point:
