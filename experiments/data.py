@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dualquery.errors import DataError, DualQueryError
 from dualquery.table.domain import Domain, Items, Numeric
 from dualquery.table.encoding import encode
-from dualquery.table.records import Records
+from dualquery.table.records import BitItems, Records
 from dualquery.table.schema import read_schema
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -79,7 +80,9 @@ class Data:
         return path
 
     def records(self, name: str) -> Records:
-        """A data set encoded by its schema: adult, adult_test, kddcup99, nltcs or kosarak."""
+        """A data set encoded by its schema: adult, adult_test, kddcup99, nltcs or kosarak; netflix is invented."""
+        if name == "netflix":
+            return like_netflix(*NETFLIX)
         schema = read_schema(SCHEMAS / f"{name.removesuffix('_test')}.toml")
         if name.startswith("adult"):
             return self._read(FILES[name], lambda path: encode(complete_rows(path), schema))
@@ -122,6 +125,38 @@ def complete_rows(path: Path) -> pa.Table:
     names, *rows = _lines(path)
     whole = [row for row in rows if "?" not in row]
     return pa.table({name: [row[i] for row in whole] for i, name in enumerate(names)})
+
+
+NETFLIX = (
+    480_189,
+    17_770,
+    209.0,
+)  # records, items, and items a record on average, as the Netflix Prize published
+
+
+def like_netflix(records: int, items: int, held: float, seed: int = 0) -> Records:
+    """An invented table of baskets of a published shape. Nothing of Netflix' own data is in it.
+
+    Item i is held by a share of the records that falls as a power of its rank, 1/(i + k), k so large that the first
+    is held by two fifths; records are active by a log-normal law, and hold their items independently given that.
+    """
+    rng = np.random.default_rng(seed)
+    offset = 1.0
+    while held / (1 / (np.arange(items) + offset)).sum() / offset > 0.4:
+        offset *= 1.05
+    shares = 1 / (np.arange(items) + offset)
+    holders = rng.binomial(records, held * shares / shares.sum())
+    active = np.cumsum(rng.lognormal(0.0, 1.0, records))
+    words = np.zeros((items, -(-records // 64)), np.uint64)
+    for item, wanted in enumerate(holders.tolist()):
+        found: NDArray[np.int64] = np.empty(0, np.int64)
+        while len(found) < wanted:  # a record is drawn twice now and then
+            more = np.searchsorted(active, rng.random(wanted - len(found)) * active[-1])
+            found = np.union1d(found, more)
+        held_by = np.zeros(64 * words.shape[1], np.bool_)
+        held_by[found] = True
+        words[item] = np.packbits(held_by, bitorder="little").view(np.uint64)
+    return Records(Domain((Items("film", items),)), records, (BitItems(words),))
 
 
 @lru_cache(maxsize=4)

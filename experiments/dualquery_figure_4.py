@@ -96,7 +96,7 @@ def answers(
         options["rounds"] = papers_rounds(records, workload, epsilon, DELTA, **options)
     pays = budget_of(epsilon, DELTA, accounting, ADD_REMOVE)
     run = run_of(DUAL_QUERY, records, workload, pays, seed, count_first=True, **options)
-    chosen = {name: run.parameters[name] for name in ("learning_rate", "samples", "rounds")}
+    chosen = {name: run.parameters[name] for name in ("learning_rate", "samples", "rounds", "recall")}
     return answers_of(run.outcome, workload), {
         "seconds": run.seconds,
         "counting_seconds": run.counting_seconds,
@@ -140,6 +140,7 @@ def points(setting: Setting) -> list[Point]:
             {**key, "neighbours": ADD_REMOVE.value, "run": seed},
             partial(measure_alone if alone else measure, method, width, rows, queries, epsilon, seed),
             cost=(10 if method in (PAPERS, PLANNED) else 1) * (3 + width / 1e5),
+            again=lambda row: method == PLANNED and not row.get("recall"),  # of an older rule
         )
 
     return [

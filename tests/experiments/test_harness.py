@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from experiments import __main__ as everything
-from experiments.data import WHERE, Data, Unavailable
+from experiments.data import WHERE, Data, Unavailable, like_netflix
 from experiments.harness import (
     AIM,
     Experiment,
@@ -228,3 +229,17 @@ def test_kept_values_come_back_as_what_they_were(tmp_path: Path) -> None:
     assert (row["name"], row["epsilon"], row["queries"], row["big"]) == ("a, b", 0.25, 2_000_000, 1e-12)
     assert row["error"] == pytest.approx(0.123456789, rel=1e-5)
     assert again.rows([Point({**point.key, "epsilon": 0.5}, dict)]) == []
+
+
+def test_an_invented_table_has_the_published_shape() -> None:
+    """Items by a power of their rank, so many a record on average, and some records far more active than others."""
+    records = like_netflix(4000, 600, 20.0)
+    held = records.to_rows()
+    assert held.shape == (4000, 600)
+    assert held.sum(axis=1).mean() == pytest.approx(20, rel=0.03)
+    popular = held.mean(axis=0)
+    assert 0.3 < popular[0] < 0.45
+    ranks = np.array([50, 100, 200, 400])
+    slope = np.polyfit(np.log(ranks), np.log([popular[r - 20 : r + 20].mean() for r in ranks]), 1)[0]
+    assert -1.2 < slope < -0.7
+    assert np.quantile(held.sum(axis=1), 0.9) > 3 * np.quantile(held.sum(axis=1), 0.3)

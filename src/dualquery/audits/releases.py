@@ -129,7 +129,7 @@ def mechanisms() -> list[Case]:
         case(slow, "parities", DUPLICATES, zcdp, {}, EITHER),
         case(few, "projection", DUPLICATES, gaussian, rows, ONE_TABLE),
         case(late, "projection", MANY, gaussian, rows),
-        case(late, "least-squares", DUPLICATES, gaussian, rows, ONE_ATTRIBUTE),
+        case(few, "least-squares", DUPLICATES, gaussian, rows, ONE_ATTRIBUTE),
         case(fast, "laplace", DUPLICATES),
         case(fast, "laplace", ALONE),
         case(slow, "gaussian", DUPLICATES, gaussian),
