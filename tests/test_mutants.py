@@ -229,6 +229,8 @@ SCORES = [
            moves("signed errors-replace")),
     Mutant("signed range: adding is free", "privacy/scores.py", "alone=moved,", "alone=0,",
            moves("signed errors-add-remove")),
+    Mutant("absolute errors: one unit instead of two", "privacy/scores.py",
+           "twice = 2 * self.repeats", "twice = self.repeats", moves("absolute errors-add-remove")),
     Mutant("signed errors: unit forgotten", "privacy/scores.py",
            "signed_range(neighbours, self.repeats * self.workload.unit)", "signed_range(neighbours, self.repeats)",
            moves("signed errors of grades-replace")),

@@ -76,7 +76,7 @@ def fired(make: Make, monkeypatch: pytest.MonkeyPatch, each: Fraction, clients: 
     with running(settings, **{f"client{i}": 1.0 for i in range(clients)}) as found:
         online = found.core.online
         # a hypothesis that hears nothing keeps being surprised: the ledger must stop it, and nothing else will
-        monkeypatch.setattr(online._state, "_hear", lambda question, known: None)
+        monkeypatch.setattr(online._state, "_hear", lambda question, known, cell: None)
         seen = rush(found, clients, requests, what="ask", body={})
         assert set(seen) == {200, 403}
     storage = Storage(settings.place)

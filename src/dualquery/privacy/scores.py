@@ -145,8 +145,8 @@ class AbsoluteErrors(SignedErrors):
         return replace(super().of(counter), candidates=Candidates.ABSOLUTE)
 
     def range(self, neighbours: Neighbours) -> int:
-        moved = 2 * self.repeats * self.workload.unit
-        return neighbours.largest(alone=moved, apart=moved)
+        twice = 2 * self.repeats * self.workload.unit
+        return neighbours.largest(alone=twice, apart=twice)
 
 
 @dataclass(frozen=True, eq=False)
