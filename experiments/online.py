@@ -250,7 +250,7 @@ def points(setting: Setting) -> list[Point]:
             cost=10,
         )
         for seed in seeds
-        for name in names
+        for name in setting.choose(toy=(), quick=names, full=names)  # of few records nothing can be promised
         if name != ADULT_15  # whose universe nobody can hold
     ]
     lessons = setting.choose(toy=60, quick=200, full=700)

@@ -125,7 +125,7 @@ STATISTIC_PRICES = [
     Mutant("queries one by one: two records differ in one fewer", "queries/group.py",
            "    def most_differing(self: Group) -> int:\n        return self.size\n",
            "    def most_differing(self: Group) -> int:\n        return self.size - 1\n",
-           moves("conjunctions-replace", "parities of one-replace")),
+           moves("a mean-replace", "distance to a corner-replace")),
     Mutant("balance: not squared", "queries/derived.py", "(2 * unit, (2 * unit) ** 2)",
            "(2 * unit, 2 * unit)", moves("balance-replace", "balance of a grade-replace")),
     Mutant("balance: two records as one", "queries/derived.py", "(2 * unit, (2 * unit) ** 2)",

@@ -10,7 +10,8 @@ from experiments.harness import Experiment, Kept, Rows, Setting, run
 
 def rows_after_run(experiment: Experiment, setting: Setting, out: Path) -> Rows:
     """Run, check the files, run again and check that nothing was measured anew; the rows."""
-    assert run(experiment, setting, out) == []
+    missed = run(experiment, setting, out)
+    assert missed == [], missed
     points = experiment.points(setting)
     path = out / f"{experiment.name}.csv"
     with path.open(newline="") as file:
@@ -25,6 +26,7 @@ def rows_after_run(experiment: Experiment, setting: Setting, out: Path) -> Rows:
     assert experiment.paper in page
     assert "nan" not in page
     before = path.read_bytes(), path.stat().st_mtime_ns
-    assert run(experiment, setting, out) == []
+    missed = run(experiment, setting, out)
+    assert missed == [], missed
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     return Kept(path, setting.size).rows(points)

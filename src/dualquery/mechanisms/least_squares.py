@@ -108,7 +108,8 @@ def run(
     played = 0
     while played < chosen.rounds and mixture.gap > enough:
         residual = mixture.residual
-        weights = np.rint(residual * (2.0**FINE / np.abs(residual).sum())).astype(np.int64)
+        size = np.abs(residual).sum() or 1.0  # nothing is left where all answers are met
+        weights = np.rint(residual * (2.0**FINE / size)).astype(np.int64)
         clauses = clauses_of(task.workload, Challenge(queries, weights))
         begin = mixture.nearest(np.zeros(task.domain.width, np.int32))
         mixture.add(best_response(clauses, begin, rng=rng, flips=FLIPS).record)
