@@ -33,6 +33,7 @@ from experiments.runs import (
     budget_of,
     dual_query_epsilons,
     errors_of,
+    of_an_older_rule,
     papers_rounds,
     run_of,
 )
@@ -190,7 +191,8 @@ def find(rows: Rows) -> str:
     sentences = [
         "A record added or removed. Both theorems carry a factor 2, that of the exponential mechanism, which is what "
         "a replaced record needs; where the line does not say *as printed* it is left out. Theorem 4.3 stands here "
-        "in both ways, Theorem 4.2 without it: as printed it costs twice as much."
+        "in both ways, Theorem 4.2 without it: as printed it costs twice as much.",
+        *of_an_older_rule(where(bought, parameters=OWN)),
     ]
     for game in distinct(priced, "parameters"):
         by_theorem = mean_by(where(priced, parameters=game), ("given", "theorem"), "epsilon")

@@ -28,7 +28,7 @@ from experiments.harness import (
     mean_by,
     where,
 )
-from experiments.runs import answers_of, budget_of, errors_of, run_of
+from experiments.runs import answers_of, budget_of, errors_of, of_an_older_rule, run_of
 from experiments.spread import samples_by
 
 ORDER = 3
@@ -117,7 +117,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def find(rows: Rows) -> str:
-    told = []
+    told = [f"- {each}" for each in of_an_older_rule(where(rows, method=DUAL_QUERY_CELLS))]
     for name in distinct(rows, "data"):
         mine = where(rows, data=name)
         mean = mean_by(mine, ("epsilon", "method"), "mean_error")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -223,3 +223,13 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> tuple[Any
 def _with_peak(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, float]:
     result = function(*arguments)
     return result, peak_bytes("self") / 1e9
+
+
+def of_an_older_rule(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is to be said where DualQuery's own parameters were those of a rule that ended at 500 rounds."""
+    if max((row["rounds"] for row in rows), default=501) > 500:
+        return []
+    return [
+        "**DualQuery's own parameters are still those of an older rule here**, with at most 500 rounds and the "
+        "draws of one round."
+    ]
