@@ -183,7 +183,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
         "dualquery.game.play",
         "dualquery.fitting.fitter",
         "dualquery.fitting.cpu",
-        "dualquery.oracles.exact",
+        "dualquery.oracles.program",
         "dualquery.oracles.local_search",
         "dualquery.beliefs.factored",
         "dualquery.beliefs.multiplicative_weights",
