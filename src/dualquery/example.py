@@ -164,7 +164,6 @@ def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
 
 
 def words(codes: NDArray[np.generic], of: Sequence[str]) -> pa.Array:
-    """The word of each code."""
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), list(of)).cast(pa.string())
 
 
@@ -312,7 +311,6 @@ def payments(folder: Path) -> Example:
 
 
 def customers(folder: Path) -> Example:
-    """Around six towns of different size."""
     rng = np.random.default_rng(21)
     towns = np.array([[52.5, 13.4], [53.5, 10.0], [48.1, 11.6], [50.9, 6.9], [50.1, 8.7], [51.3, 12.4]])
     town = rng.choice(6, size=CUSTOMERS, p=(0.28, 0.17, 0.18, 0.15, 0.14, 0.08))

@@ -89,7 +89,6 @@ class Copies(Derived):
 
 
 def pure(pair: Pair, epsilon: Fraction = EPSILON) -> Budget:
-    """A budget of pure ε for a pair."""
     return Budget(epsilon=float(epsilon), delta=0.0, neighbours=pair.neighbours, accounting=Accounting.PURE)
 
 
@@ -363,8 +362,6 @@ def _log(value: Fraction) -> float:
 
 
 def exact_selection(pair: Pair, score: Score, epsilon: Fraction) -> Callable[[], Computed]:
-    """One draw by a score, on both tables."""
-
     def computed() -> Computed:
         budget = pure(pair, epsilon)
         rate = rate_within(Price(epsilon, None), score, pair.neighbours)

@@ -25,7 +25,6 @@ class Rectangles:
     workload: Workload | None = None
 
     def answers(self, workload: Workload) -> Reals:
-        """The fraction of each cut."""
         if workload is self.workload:
             return self.told
         found = []
@@ -93,7 +92,6 @@ class CutMatrix:
 
 
 def _as_one(workload: Workload) -> Cuts:
-    """All cuts of a workload in one group."""
     groups = [group for group in workload.groups if isinstance(group, Cuts)]
     assert len(groups) == len(workload.groups), "of graphs only cuts can be asked"
     sources, targets = (
@@ -176,7 +174,6 @@ class Fitted:
         return self.leaves[source][:, None] * self.enters[target][None, :] * between
 
     def between(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Reals:
-        """The block model of some pairs."""
         return (
             self.leaves[source]
             * self.enters[target]

@@ -85,7 +85,6 @@ class RecordMixture:
         self._held = held
 
     def _keep(self, chosen: NDArray[np.int64]) -> None:
-        """Let go of the records that have no weight."""
         self._records, self._bits = [self._records[i] for i in chosen], [self._bits[i] for i in chosen]
         self._products = self._products[np.ix_(chosen, chosen)]
         self._liked, self.weights = self._liked[chosen], self.weights[chosen]

@@ -142,7 +142,6 @@ class TouchedWeights:
 
     @property
     def touched(self) -> int:
-        """How many cells have a weight of their own."""
         return self._touched
 
     @property
@@ -160,7 +159,6 @@ class TouchedWeights:
 
     @property
     def total(self) -> float:
-        """The weight of all cells."""
         return self._universe + self._surplus
 
     def hear(self, cells: Words, value: float, floor: float) -> float:

@@ -135,7 +135,6 @@ class WeightedRows:
         return self.mass(question) / self._total
 
     def fingerprint(self) -> str:
-        """SHA-256 of rows and weights."""
         digest = hashlib.sha256(self._weights.astype("<i8").tobytes())
         if self._rest:
             digest.update(b"%d" % self._rest)
@@ -149,7 +148,6 @@ class WeightedRows:
         return digest.hexdigest()
 
     def hear(self, measured: MeasuredQuestion) -> None:
-        """Move towards a measurement."""
         if measured.question.is_table:
             self._hear_table(measured)
         elif measured.question.other is not None:
@@ -241,7 +239,6 @@ class WeightedRows:
         self._total = int(self._weights.sum()) + self._rest
 
     def _support_query(self, question: Question, *, holds: bool) -> None:
-        """Enough rows on the side that is to grow."""
         words = self._columns.mask(question.group)
         inside = int(np.bitwise_count(words).sum())
         missing = SUPPORT - (inside if holds else self.rows - inside)
@@ -310,7 +307,6 @@ class WholeUniverse(WeightedRows):
         self._multiply((np.array(factors) * scale)[which])
 
     def _numbers(self, question: Question, cell: int) -> Integers:
-        """What the query, or the cell of a table, gives each row."""
         if question.is_table:
             return (self._columns.cells(question.group) == cell).astype(np.int64)  # type: ignore[arg-type]
         return self._columns.given(question.group)

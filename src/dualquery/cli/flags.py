@@ -245,7 +245,6 @@ def ask_packages(command: str) -> None:
 
 
 def _flag(name: str, option: wishes.Option) -> Any:
-    """The type of a command's parameter, as typer reads it."""
     flag = option.flag
     limits: dict[str, Any] = {} if flag.least is None else {"min": flag.least}
     if flag.parser is not None:
@@ -261,8 +260,6 @@ def _flag(name: str, option: wishes.Option) -> Any:
 
 
 class Machines(Enum):
-    """Where the records are counted."""
-
     LOCAL = "local"
     SPARK = "spark"
 
@@ -293,7 +290,6 @@ MasterFlag: TypeAlias = Annotated[
 
 
 def table_of(table: str, named: str | None) -> AnyTable:
-    """A file, a pattern of files, or a table of a database."""
     from dualquery.table.reading.postgresql import PostgresTable, is_database
 
     if is_database(table):
@@ -306,7 +302,6 @@ def table_of(table: str, named: str | None) -> AnyTable:
 def source_of(
     table: str, named: str | None, schema: Schema, engine: Machines, master: str | None
 ) -> AnyTable:
-    """The table for whoever counts it."""
     if engine is Machines.LOCAL:
         if master is not None:
             raise DataError("--master names a Spark cluster; say --engine spark too")

@@ -123,7 +123,6 @@ class LearningQueryPlayer:
         return net_weights(queries, weights)
 
     def _today(self, then: Draws) -> NDArray[np.int64]:
-        """What draws count for by now, in parts of `PARTS`."""
         now, rounds = self._answers[then.queries], self._heard - then.heard
         gained = rounds * now / max(1, self._heard) - (now - then.answers)
         rate = float(self._rate.nats) * self._public_rows

@@ -98,7 +98,6 @@ class CellFractions:
 
     @staticmethod
     def of_files(domain: CodeTable, tables: dict[str, pa.Table]) -> CellFractions:
-        """What a folder holds."""
         table = tables[FILE]
         names = [column.name for column in domain.columns]
         codes = encode(table.select(names), domain).columns
@@ -126,7 +125,6 @@ class CellParameters:
 
 
 def lists_of(workload: Workload) -> Lists:
-    """The lists of a workload as one group."""
     groups = [group for group in workload.groups if isinstance(group, Lists)]
     if len(groups) < len(workload.groups):
         raise QueryError("a table of codes is asked look-ups and lists, and nothing else")
@@ -134,7 +132,6 @@ def lists_of(workload: Workload) -> Lists:
 
 
 def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
-    """One histogram for the whole budget."""
     lists = lists_of(task.workload)
     cells = len(np.unique(lists.cells))
     if cells > MOST_CELLS:
@@ -168,7 +165,6 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
 def run(
     plan: Plan[CellParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Read, shrink, release."""
     lists, rows, law = lists_of(plan.task.workload), plan.task.rows, plan.parameters.law
     named = np.unique(lists.cells)
     progress("reading cells", 0, len(named))

@@ -68,12 +68,10 @@ def released_iterate(
 
 
 def last(replied: Iterator[Held]) -> Held:
-    """The last of all replies."""
     return deque(replied, maxlen=1).pop()
 
 
 def released(distribution: Factored, rows: int, rng: np.random.Generator) -> Outcome:
-    """A distribution as synthetic records."""
     records = Records.from_rows(distribution.domain, distribution.sample(rows, rng))
     return Outcome(artefact=SyntheticRecords(records), belief=distribution)
 

@@ -83,7 +83,6 @@ def mps(clauses: Clauses) -> str:
 
 
 def backend_of(name: str) -> Any:
-    """A backend of OR-Tools by its name, whatever the case."""
     try:
         from ortools.linear_solver import pywraplp
     except ImportError as error:

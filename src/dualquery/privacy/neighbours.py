@@ -252,7 +252,6 @@ def _records(number: int) -> str:
 
 
 def person_relations(records: int) -> tuple[Neighbours, ...]:
-    """The relations of persons who have at most so many records."""
     return (PersonAddRemove(records), PersonReplace(records))
 
 

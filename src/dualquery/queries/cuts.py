@@ -117,7 +117,6 @@ class Cuts(NotProducts):
         digest.add("cuts to", self.targets.astype("<u8").tobytes(), self.targets.shape)
 
     def texts(self, indices: NDArray[np.int64]) -> list[str]:
-        """`edges from {a, b} to {c}`, `edges leaving {a .. d}`."""
         number = len(self.domain.vertices)
         out = []
         for q in indices.tolist():
@@ -139,7 +138,6 @@ class Cuts(NotProducts):
 
 
 def cuts_of(domain: Graph, sources: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Cuts:
-    """Cuts from rows of truth values, one column per vertex."""
     return Cuts(domain, pack_bits(sources), pack_bits(targets))
 
 
@@ -190,7 +188,6 @@ class CoarseTable:
         return self.shape[0] * self.shape[1]
 
     def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
-        """The cell of each edge."""
         return self.source[source] * self.shape[1] + self.target[target]
 
 
@@ -214,12 +211,10 @@ class LikelyPairs:
         return (self.size,)
 
     def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
-        """The cell of each edge."""
         place = self.rank[target]
         return np.where(place < self.many[source], self.starts[source] + place, self.size - 1)
 
     def pairs(self) -> tuple[VertexClasses, VertexClasses]:
-        """Both vertices of each cell but the last."""
         source = np.repeat(np.arange(len(self.many)), self.many)
         place = np.arange(len(source)) - self.starts[source]
         return source, np.argsort(self.rank)[place]
@@ -242,7 +237,6 @@ def likely_pairs(leaving: NDArray[np.float64], entering: NDArray[np.float64], mo
 
 
 def degrees(number: int) -> tuple[CoarseTable, CoarseTable]:
-    """What leaves each vertex, and what enters it."""
     alone, together = np.arange(number), np.zeros(number, np.int64)
     return CoarseTable(alone, together, (number, 1)), CoarseTable(together, alone, (1, number))
 
@@ -263,7 +257,6 @@ class Blocks:
         return (self.size,)
 
     def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
-        """The cell of each edge."""
         block = self.classes[source] * self.number + self.classes[target]
         return np.where(source == target, self.size - 1, block)
 
@@ -300,7 +293,6 @@ class CoarseEdges:
         return Bound((l1, l2_squared), (2 * l1, 2 * l2_squared))
 
     def split(self, numbers: Integers) -> list[NDArray[np.float64]]:
-        """Some numbers as tables, in edges."""
         ends = np.cumsum([0, *(table.size for table in self.tables)])
         return [
             numbers[a:b].reshape(table.shape) / times

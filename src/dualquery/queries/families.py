@@ -167,7 +167,6 @@ def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tu
 
 
 def grammar_of(domain: Domain) -> Grammar:
-    """How the questions of this kind of table are written."""
     grammar: Grammar = KINDS[domain.kind].grammar
     return grammar
 

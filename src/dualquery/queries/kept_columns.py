@@ -89,7 +89,6 @@ class KeptColumns:
         return sums
 
     def cells(self, table: Tables) -> NDArray[np.integer]:
-        """The cell of a lone table that each record lies in."""
         (members,) = table.sets
         return self._keep(("cells", members), lambda: self._joint_codes(members, 0, self.records.rows))
 
@@ -108,7 +107,6 @@ class KeptColumns:
         return codes[first:last]
 
     def _masks(self, rows: ProductRows) -> list[tuple[int, Mask, int]]:
-        """Of each query its place, its mask and its count."""
         everyone = self._everyone()
         masks: list[tuple[int, Mask]] = []
         for place, literals, complement in zip(
@@ -135,7 +133,6 @@ class KeptColumns:
         )
 
     def _column(self, attribute: int, accepted: NDArray[np.int32]) -> Mask:
-        """The records whose value is one of these, one bit each."""
         values = tuple(accepted.tolist())
         return self._keep((attribute, values), lambda: self._bits(attribute, values)).view(np.uint64)
 

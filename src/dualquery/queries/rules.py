@@ -54,7 +54,6 @@ class Zeros:
     mended: tuple[int, ...]
 
     def broken(self, rows: Rows) -> Mask:
-        """Which rows are in such a cell."""
         found: Mask = self.impossible[tuple(rows[:, j] for j in self.members)]
         return found
 
@@ -122,7 +121,6 @@ def _check_members(domain: Domain, members: Sequence[int], says: str) -> None:
 
 
 def _held(domain: Domain, query: Query, members: tuple[int, ...]) -> Mask:
-    """Where a query holds, over a table."""
     out = np.ones([int(domain.sizes[j]) for j in members], np.bool_)
     for attribute, values, negated in query.literals:
         accepted = np.full(int(domain.sizes[attribute]), negated)
@@ -199,7 +197,6 @@ def possible_row(domain: Domain, rng: np.random.Generator) -> Rows | None:
 
 
 def obeyed(records: Records, rng: np.random.Generator) -> Records:
-    """The same records, those that break a rule mended."""
     domain = records.domain
     if not domain.rules:
         return records

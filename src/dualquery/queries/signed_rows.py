@@ -88,7 +88,6 @@ class SignedRows:
         return float(counts[held].mean())
 
     def answers(self, measured: Mapping[int, MeasuredParities]) -> Reals:
-        """Of every query, from the parities of all its subsets."""
         held = self.attributes != NONE
         total = np.where(self.parity, 0.0, 1.0)
         whole = np.zeros(len(total))
@@ -127,12 +126,10 @@ class MeasuredParities:
     noise: float
 
     def at(self, wanted: Rows, width: int) -> Reals:
-        """Of some of the sets, increasing."""
         return self.chi[np.searchsorted(key_of(self.sets, width), key_of(wanted, width))]
 
 
 def key_of(sets: Rows, width: int) -> NDArray[np.int64]:
-    """One number a set."""
     key = np.zeros(len(sets), np.int64)
     for column in sets.T:
         key = key * width + column

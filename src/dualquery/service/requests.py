@@ -49,8 +49,6 @@ class _UnpreparedError(DualQueryError):
 
 @dataclass(frozen=True, kw_only=True)
 class PendingRequest:
-    """A request for an answer."""
-
     holder: Holder
     dataset: str
     question: str

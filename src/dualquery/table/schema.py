@@ -175,7 +175,6 @@ def schema_text(
 
 
 def attribute_text(column: Column) -> str:
-    """The section of a column."""
     return "\n".join(["[[attribute]]", *_lines(column.entries())])
 
 

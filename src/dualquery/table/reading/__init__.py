@@ -101,7 +101,6 @@ def source_of(given: AnyTable) -> Source:
 
 
 def describe(given: AnyTable) -> str:
-    """The table in the words of a message."""
     if isinstance(given, PostgresTable):
         return given.where
     return quoted_path(given) if is_path(given) else "the table"
@@ -130,7 +129,6 @@ def is_transaction_file(given: object) -> bool:
 
 
 def _is_pattern(given: object) -> bool:
-    """Whether this is a pattern that stands for many files."""
     return isinstance(given, str) and bool(_WILD & set(given)) and not os.path.exists(given)
 
 
