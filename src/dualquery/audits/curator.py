@@ -68,7 +68,7 @@ from dualquery.types import Integers, Words
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)
 
-Asked = Callable[[Curator, int], dict[str, Feature]]
+Asks = Callable[[Curator, int], dict[str, Feature]]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def claimed(budget: Budget, events: Sequence[Event], copies: int = 1) -> Claim:
     return Claim.of(ledger)
 
 
-def batches(pair: Pair, budget: Budget, asked: Asked, block: int = BLOCK) -> Sampler:
+def batches(pair: Pair, budget: Budget, asked: Asks, block: int = BLOCK) -> Sampler:
     """A sampler that asks one curator for a block of copies at a time."""
     gaussian = budget.accounting is not Accounting.PURE
     wealthy = replace(

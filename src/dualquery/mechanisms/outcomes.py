@@ -27,7 +27,7 @@ FEWEST_ROWS = 20_000  # of synthetic data
 MOST_ROWS = 10**7  # by default; more may be asked for
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 
-Held = TypeVar("Held")
+Reply = TypeVar("Reply")
 
 
 class Iterate(Enum):
@@ -67,7 +67,7 @@ def released_iterate(
     )
 
 
-def last(replied: Iterator[Held]) -> Held:
+def last(replied: Iterator[Reply]) -> Reply:
     return deque(replied, maxlen=1).pop()
 
 

@@ -172,7 +172,7 @@ def grammar_of(domain: Domain) -> Grammar:
 
 
 def from_file(domain: Domain, path: str | Path) -> Workload:
-    """The queries of a file, one a line; blank lines and what follows a # are passed over."""
+    """The queries of a file, one per line; blank lines and what follows a # are passed over."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:

@@ -3,7 +3,7 @@
 Columns that are left out do not count: the distance is over the columns that are named. Of other metrics than L1 all
 are named.
 
-    distance to (lat = 51.2, lon = 6.8)      one query; a file may hold one a line
+    distance to (lat = 51.2, lon = 6.8)      one query; a file may hold one per line
     points:FILE                              a CSV or Parquet file of points, a column for each column asked about
     points:random:COUNT[:SEED]               points drawn uniformly between the bounds
 """
