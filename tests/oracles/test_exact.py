@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dualquery.errors import DualQueryError
 from dualquery.oracles.clauses import value
-from dualquery.oracles.program import exact_response
 from dualquery.oracles.local_search import best_response
+from dualquery.oracles.program import exact_response
 
 
 @settings(max_examples=60, deadline=None)
