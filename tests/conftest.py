@@ -96,6 +96,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
 @pytest.fixture
 def data_folder() -> Path:
     """The folder of the public data sets."""
