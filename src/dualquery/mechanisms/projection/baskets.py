@@ -111,10 +111,11 @@ class ByItems:
         return of_items(task.domain, measured_items(purse, task, total, rng, spending, limits))
 
 
-def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
+def of_items(domain: Domain, measured: MeasuredItems, settled: Any = None) -> Fitting:
     return Fitting(
         lambda effort, rng, tell: fit_items(measured, effort, rng, tell),
         lambda rows, rng: item_records(domain, rows, measured, rng),
+        settled,
     )
 
 
