@@ -133,7 +133,7 @@ class ByItemSets:
     ) -> tuple[Fractions, Fractions]:
         """Measured, shrunk, expanded: the answers and the deviation of their noise."""
         purse = self.shares.purse(curator)
-        total = measured_total(purse, task)
+        total = float(measured_total(purse, task).values)
         lengths = measured_lengths(purse, task.domain, total)
         limits = Limits(lengths.quantile(CUT_OFF), min(MOST_PAIRED, lengths.quantile(CUT_OFF_PAIRS)))
         spending = Spending(("order",), ("items",), ("pairs",))

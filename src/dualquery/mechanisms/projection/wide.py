@@ -135,7 +135,7 @@ class Measuring:
     binary: Binary
     total: float
     rng: np.random.Generator
-    kept: list[Measured] = field(default_factory=list)  # totals of attributes, in records
+    kept: list[Measured]  # what the release keeps, in records
 
     def mixture(self) -> Mixture:
         """What was found, as classes of rows."""
@@ -340,16 +340,16 @@ class ByClasses:
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         purse = self.shares.purse(curator)
-        total = measured_total(purse, task)
-        limits = self.limits
+        known, limits = measured_total(purse, task), self.limits
+        total = float(known.values)
         if limits is None and "held" in self.shares.stages:
             lengths = measured_lengths(purse, task.domain, total)
             limits = lengths.limits() if lengths.sparse else None
         if limits is not None:
-            measured = measured_items(purse, task, total, rng, paid_by(task), limits)
+            measured = measured_items(purse, task, known, rng, paid_by(task), limits)
             return of_items(task.domain, measured, settled=replace(self, limits=limits))
         binary = Binary(task.domain, measured_attributes(task))
-        measuring = Measuring(purse, binary, total, rng)
+        measuring = Measuring(purse, binary, total, rng, [known])
         return of_mixture(task.domain, measuring.mixture(), tuple(measuring.kept))
 
 
