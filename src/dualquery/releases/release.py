@@ -15,6 +15,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
+from dualquery.mechanisms.floors import floors
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
 from dualquery.releases.certificate import Certificate, RowsFrom
@@ -153,7 +154,11 @@ class Release:
             return [None if mean is None else bar_from_mean(mean)] * len(values)
         errors = [each.seen(group).errors for each in self.replicas]
         widths = self.certificate.predicted_error.curves.bars(values, _orders(group), errors)
-        least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
+        rows = self.certificate["records"]["rows"]
+        least = narrowest(rows, self.artefact.rows or 1)
+        if self.records is not None and self.measured:
+            beyond = floors(group, values, self.measured, self.records, rows)
+            widths = np.maximum(np.hypot(widths, beyond.more), beyond.least)
         return np.maximum(least, widths).tolist()
 
     @property
