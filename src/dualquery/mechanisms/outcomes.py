@@ -6,7 +6,7 @@ What every mechanism hands out keeps the rules of the schema: rows that break on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar
@@ -67,7 +67,16 @@ def released_iterate(
     )
 
 
+def iterates_before(start: Factored, replied: Iterable[Factored]) -> Iterator[Factored]:
+    """A₀ … A_{T−1}, what each round's query was chosen against; the last reply is played for and left out."""
+    before = start
+    for reply in replied:
+        yield before
+        before = reply
+
+
 def last(replied: Iterator[Reply]) -> Reply:
+    """The last of all replies."""
     return deque(replied, maxlen=1).pop()
 
 
