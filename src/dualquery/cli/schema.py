@@ -31,7 +31,15 @@ def draft(
         typer.Option(
             "--quantiles",
             metavar="COUNT",
-            help="Put the edges of numbers at so many quantiles. [default: at round numbers]",
+            help="How many bins numbers get. [default: as suits the number of rows and --epsilon]",
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon",
+            metavar="ε",
+            help="The ε that a release will have, a hint for the number of bins; nothing is spent. [default: 1]",
         ),
     ] = None,
     encoding: Annotated[
@@ -60,7 +68,9 @@ def draft(
 
     if out is not None and out.exists():
         raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
-    made = schema_draft(table, quantiles=quantiles, public_reference=public_reference, encoding=encoding)
+    made = schema_draft(
+        table, quantiles=quantiles, epsilon=epsilon, public_reference=public_reference, encoding=encoding
+    )
     if out is None:
         print(str(made), end="")
     else:
