@@ -223,6 +223,10 @@ class Repeated(Counter):
     def true_rows(self) -> int:
         return self._times * self._rows.rows
 
+    @property
+    def knows_places(self) -> bool:
+        return bool(self._rows.places)
+
     def _counted(self, what: Countable) -> Integers:
         return self._times * counted_by(self._engine, what, self._rows)
 

@@ -89,7 +89,7 @@ class Attribute(ABC):
     def encode(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
         """The code of each cell; with `typed` texts write numbers and dates that are in no notation of texts."""
         if is_mixed(cells.type):
-            codes = np.zeros(len(cells), signed_type(len(self.labels)))
+            codes = np.zeros(len(cells), self.code_type)
             for kind, rows, part in by_kind(cells):
                 codes[rows] = self.encode(part, typed=kind == TYPED)
             return codes
@@ -97,6 +97,11 @@ class Attribute(ABC):
         if (worst := int(codes.min(initial=0))) < 0:
             raise DataError(f"column '{self.name}' {self.advice(Unplaced(worst))}")
         return codes
+
+    @property
+    def code_type(self) -> Any:
+        """What holds every code, and the reasons why a cell has none."""
+        return signed_type(len(self.labels))
 
     def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
         """The code of each cell, or why it has none."""
