@@ -1,7 +1,7 @@
 """The order of numbers inside their bins, so that columns hang together there as they do from bin to bin.
 
-A Gaussian copula: every ordered column j has a hidden normal z_j that lies in the interval of normal scores of its bin,
-and all of them together have correlations R. R is what the bins of each pair say: with s_j = E[z_j | bin],
+A Gaussian copula: every ordered column j has a hidden normal z_j, which lies in the interval of normal scores of its
+bin, and all of them together have correlations R. R is what the bins of each pair say: with s_j = E[z_j | bin],
 
     E[s_i s_j] = Σ_k A_ik A_jk R_ij^k,     A_jk = E[s_j h_k(z_j)],   h_k the normalised Hermite polynomials,
 

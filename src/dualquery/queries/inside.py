@@ -48,8 +48,8 @@ class BinSums:
     def counts(self, records: Records) -> Integers:
         if records.rows and not records.places:
             raise DataError(
-                "these records do not say where in its bin a number lies; encode them from a table, or release without "
-                "means inside bins (--means 0)"
+                "these records do not say where in its bin a number lies; encode them from a table, or release "
+                "without means inside bins (--means 0)"
             )
         found = [np.zeros(0, np.int64)]
         for i, bins in zip(self.columns, self.bins, strict=True):

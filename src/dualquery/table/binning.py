@@ -74,7 +74,9 @@ def shared_edges(
     return _between_ends(values, weights >= target, cuts, unit)
 
 
-def _at_quantiles(values: Reals, weights: NDArray[np.int64], target: float, unit: Fraction | None) -> list[float]:
+def _at_quantiles(
+    values: Reals, weights: NDArray[np.int64], target: float, unit: Fraction | None
+) -> list[float]:
     """Round edges that cut these numbers into parts of about the share wanted."""
     shares = np.cumsum(weights) / weights.sum()
     parts = max(1, round(weights.sum() / target))
@@ -88,7 +90,7 @@ def _at_quantiles(values: Reals, weights: NDArray[np.int64], target: float, unit
 def _near_share(
     values: Reals, shares: Reals, wanted: float, ends: tuple[float, float], unit: Fraction | None
 ) -> float:
-    """The roundest number that has a share below it which lies between these ends, or else the nearest to `wanted`."""
+    """The roundest number below which lies a share between these ends, or else the share nearest to `wanted`."""
     last = len(values) - 1
     below = min(int(np.argmin(np.abs(shares - wanted))), max(0, last - 1))
     inside = np.flatnonzero((shares >= ends[0]) & (shares <= ends[1]))
@@ -126,7 +128,11 @@ def _between_ends(
     least, most = float(values[0]), float(values[-1])
     step = float(unit) if unit else max(most - least, abs(most) * 1e-6, 1e-9)
     first, last = (cuts[0], cuts[-1]) if cuts else (most, least)
-    low = least if heaped[0] else roundest(least - max(first - least, step) / 4, least, least, unit, closed=True)
+    low = (
+        least
+        if heaped[0]
+        else roundest(least - max(first - least, step) / 4, least, least, unit, closed=True)
+    )
     if heaped[-1]:  # the last bin is closed: half a unit keeps its neighbour out
         high = float(_exact(most) + unit / 2) if unit else most + step / 1000
     else:

@@ -1,8 +1,8 @@
 """What kind of column some cells suggest: guesses for a person to correct, read off a table.
 
 Everything here looks at cells, so that whatever it finds is as private as they are (`table.draft` says so, line by
-line). A guess prefers what does least harm where it is wrong: categories without an order to numbers where a name says
-that they are codes, leaving out to listing what may be somebody's name.
+line). A guess prefers what does least harm where it is wrong: categories without an order to numbers where a name
+says that they are codes, leaving out to listing what may be somebody's name.
 """
 
 from __future__ import annotations

@@ -398,16 +398,23 @@ def _exact(units: Integers, missing: Flags, decimals: int) -> pa.Array:
     return pa.Array.from_buffers(pa.decimal128(PRECISION, decimals), len(units), [valid, pa.py_buffer(words)])
 
 
-def spread(column: Numeric, codes: Integers, quantiles: Reals | None = None) -> Reals:
-    """A number for each code, inside its bin, at these quantiles of the bin's law; in units where there are some."""
+def spread(
+    column: Numeric, codes: Integers, quantiles: Reals | None = None, counts: Integers | None = None
+) -> Reals:
+    """A number for each code, inside its bin, at these quantiles of the bin's law; in units where there are some.
+
+    `counts` are the records of all bins, which the laws follow; without them these codes are all records.
+    """
+    if counts is None:
+        counts = np.bincount(codes, minlength=column.bins)
     if quantiles is None:
         quantiles = quantiles_in_bins(codes, column.bins, shuffled(column.name, len(codes)))
     if not column.in_units:
         low, high = np.array(column.edges[:-1]), np.array(column.edges[1:])
-        return rounded_inside(column, codes, _placed(column, codes, quantiles, low, high))
+        return rounded_inside(column, codes, _placed(column, codes, quantiles, counts, low, high))
     first, last = column.bounds()
     # A unit stands for the numbers from it to the next one.
-    placed = np.floor(_placed(column, codes, quantiles, first, last + 1.0))
+    placed = np.floor(_placed(column, codes, quantiles, counts, first, last + 1.0))
     inside: Reals = np.clip(placed, first[codes], last[codes])
     return inside
 
@@ -431,14 +438,16 @@ def rounded_inside(column: Numeric, codes: Integers, placed: Reals) -> Reals:
     return placed
 
 
-def _placed(column: Numeric, codes: Integers, quantiles: Reals, low: Reals, high: Reals) -> Reals:
+def _placed(
+    column: Numeric, codes: Integers, quantiles: Reals, counts: Integers, low: Reals, high: Reals
+) -> Reals:
     a, b = low[codes], high[codes]
     placed = a * (1 - quantiles) + b * quantiles
     bent = _one_side(low, high) & (high != low)
     here = np.flatnonzero(bent[codes])
     if len(here):
         # Bins of negative numbers are those of positive ones seen from the other side.
-        power = exponents(column, np.bincount(codes, minlength=column.bins))[codes[here]] + 1.0
+        power = exponents(column, counts)[codes[here]] + 1.0
         start, ratio = a[here], b[here] / a[here]
         flat = np.abs(power) < 1e-6
         power[flat] = 1.0

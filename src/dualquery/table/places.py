@@ -5,8 +5,8 @@ is the nearest to 2·HALF · (x − a)/(b − a). In units (whole numbers, or so
 the last number of the bin; where they are the same there is one place, the middle. Numbers beyond the edges were
 clamped to the ends before. A missing number has the middle, too.
 
-Records have places where they were encoded from cells, for columns of numbers in bins of which one at least holds more
-than one number. Dates have none. A release has places as well: of code and place follows the number that is written
+Records have places where they were encoded from cells, for columns of numbers of whose bins one at least holds more
+than one. Dates have none. A release has places as well: of code and place follows the number that is written
 into it (`numbers_at`), and encoding that number gives both again.
 """
 

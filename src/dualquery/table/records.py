@@ -130,9 +130,7 @@ class Records:
         return Records(self.domain, self.rows + more.rows, columns, places=places)
 
 
-def taken_places(
-    places: tuple[Places | None, ...], rows: NDArray[np.int64]
-) -> tuple[Places | None, ...]:
+def taken_places(places: tuple[Places | None, ...], rows: NDArray[np.int64]) -> tuple[Places | None, ...]:
     """The places of some rows."""
     return tuple(None if each is None else each[rows] for each in places)
 
