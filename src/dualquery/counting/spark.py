@@ -137,7 +137,8 @@ def _encoding(
         except DualQueryError as problem:
             # As a value: an exception would come back inside a page of Java.
             return _block(b"", 0, str(problem))
-        return _block(pickle.dumps((records.rows, records.columns), protocol=5), records.rows, None)
+        block = (records.rows, records.columns, records.places)
+        return _block(pickle.dumps(block, protocol=5), records.rows, None)
 
     def run(batches: Batches) -> Batches:
         if at_once:
@@ -167,8 +168,9 @@ def _counting(
         total: Integers | None = None
         for batch in batches:
             for block in batch.column(0):
-                rows, columns = pickle.loads(block.as_buffer())
-                counts = counted_by(engine, what, Records(domain, rows, columns, records_per_person))
+                rows, columns, places = pickle.loads(block.as_buffer())
+                records = Records(domain, rows, columns, records_per_person, places)
+                counts = counted_by(engine, what, records)
                 total = counts if total is None else total + counts
         if total is not None:
             yield _numbers(total)

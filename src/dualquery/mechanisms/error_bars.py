@@ -223,6 +223,10 @@ class Repeated(Counter):
     def true_rows(self) -> int:
         return self._times * self._rows.rows
 
+    @property
+    def knows_places(self) -> bool:
+        return bool(self._rows.places)
+
     def _counted(self, what: Countable) -> Integers:
         return self._times * counted_by(self._engine, what, self._rows)
 
@@ -259,10 +263,10 @@ def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:
 
 def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Records, seed: int) -> Records:
     """What the mechanism makes of a table drawn; its number of records is told as that of the private one was."""
+    from dualquery.mechanisms.outcomes import finished_records
     from dualquery.privacy.curator import Curator
     from dualquery.privacy.ledger import Ledger
     from dualquery.privacy.scores import MOST_PUBLIC_ROWS
-    from dualquery.queries.rules import obeyed
     from dualquery.randomness import SeededEntropy
 
     rng, task = np.random.default_rng([seed, REPLICAS]), plan.task  # another stream than the draw's
@@ -273,4 +277,4 @@ def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Reco
     curator = Curator(Repeated(table, times), Ledger(task.budget), SeededEntropy(seed))
     outcome = mechanism.run(replace(plan, task=replace(task, rows=told)), curator, rng, silent)
     assert isinstance(outcome.artefact, SyntheticRecords), "a mechanism that has replicas releases records"
-    return obeyed(outcome.artefact.records, rng)
+    return finished_records(outcome.artefact.records, outcome, told, rng)

@@ -47,13 +47,15 @@ class Task:
     """All that is public before the data is touched.
 
     `rows` is the public number of records: the table's own length where neighbours share it, else declared, or
-    measured with noise of variance `rows_variance`.
+    measured with noise of variance `rows_variance`. `places` says whether records know where in its bin a number
+    lies: those that are encoded from cells do.
     """
 
     workload: Workload
     rows: int
     budget: Budget
     rows_variance: float | None = None
+    places: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows <= MOST_PUBLIC_ROWS:

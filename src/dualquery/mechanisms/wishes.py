@@ -83,6 +83,11 @@ class RowsWishes:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectionWishes(RowsWishes):
+    means: float | None = wish(
+        "The share of the budget for means inside the bins of numbers; 0 for none. [default: 0.02]",
+        "SHARE",
+        least=0.0,
+    )
     items_per_record: int | None = wish(
         "Records are baskets, of which so many items count; the rest is dropped.", "N", least=1
     )

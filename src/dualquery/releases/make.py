@@ -15,7 +15,7 @@ from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.outcomes import obeying
+from dualquery.mechanisms.outcomes import finished
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -99,16 +99,16 @@ def release(
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
-    settled = booked or settle(workload, budget, wanted, mechanism, rows)
+    settled = booked or settle(workload, budget, wanted, mechanism, rows, places=counter.knows_places)
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
-    task = known.task(workload)
+    task = known.task(workload, places=counter.knows_places)
     chosen, plan = settled.planned or plan_for(task, wanted, mechanism)
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
-    outcome = obeying(chosen.run(plan, curator, entropy.public_generator(), tell), entropy)
+    outcome = finished(chosen.run(plan, curator, entropy.public_generator(), tell), task.rows, entropy)
     draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
     replicas = made_replicas(chosen, plan, outcome, draw, tell)
     certificate = certify(

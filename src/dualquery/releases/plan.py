@@ -126,6 +126,7 @@ def settle(
     rows: int | None,
     *,
     booked: bool = False,
+    places: bool = True,
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
 
@@ -144,7 +145,8 @@ def settle(
         found = replace(budget, accounting=tightest)
         try:
             variance = None if rows is not None else 1.0
-            planned = plan_for(Task(workload, rows or NOMINAL_ROWS, found, variance), options, mechanism)
+            task = Task(workload, rows or NOMINAL_ROWS, found, variance, places)
+            planned = plan_for(task, options, mechanism)
         except refusal:
             tightest = others[0]
         else:
@@ -162,7 +164,7 @@ def refuse_hopeless(
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            plan_for(priced.known(rows).task(workload), options, mechanism)
+            plan_for(priced.known(rows).task(workload, places=True), options, mechanism)
         except DualQueryError as problem:
             refused = refused or problem
         else:
@@ -215,10 +217,11 @@ def settled_plan(
     settled = settle(asked, whole, wanted, mechanism, None if measured else number)
     if measured:
         priced = price_of_rows(settled.budget)
-        chosen, made = plan_for(priced.known(number).task(asked), wanted, mechanism)
+        chosen, made = plan_for(priced.known(number).task(asked, places=True), wanted, mechanism)
         planned = chosen, replace(made, steps=(priced.step(asked.domain), *made.steps))
     else:
-        planned = settled.planned or plan_for(Task(asked, number, settled.budget), wanted, mechanism)
+        task = Task(asked, number, settled.budget, places=True)
+        planned = settled.planned or plan_for(task, wanted, mechanism)
     return replace(settled, planned=planned)
 
 
