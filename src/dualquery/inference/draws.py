@@ -59,7 +59,9 @@ class Draws:
     measured: MeasuredTables | None  # None: nothing was measured that draws could be made around
     records: int
     seed: int
-    inside: dict[str, tuple[Reals, float]] = field(default_factory=dict)  # sums of places, and their deviation
+    inside: dict[str, tuple[Reals, float]] = field(
+        default_factory=dict
+    )  # sums of places, and their deviation
     _kept: dict[tuple[Set, tuple[Set, ...]], Drawn] = field(default_factory=dict)
 
     @property
@@ -93,8 +95,10 @@ class Draws:
         assert self.measured is not None
         rng = np.random.default_rng([self.seed, *attributes])
         rows = np.sort(rng.permutation(self.released.rows)[:ROWS])
-        codes = {j: self._codes(j) for j in attributes}
-        moments = moments_of(self.measured, attributes, triples, codes, {j: self._places(j) for j in attributes})
+        codes = {j: whole_codes(self.released, j) for j in attributes}
+        moments = moments_of(
+            self.measured, attributes, triples, codes, {j: self._places(j) for j in attributes}
+        )
         tilting = _tilting(moments, codes, rows)
         weights = np.empty((DRAWS, len(rows)))
         tilting.weights(_wanted(moments, None))  # the curvature that all begin with
@@ -106,30 +110,26 @@ class Draws:
         ]
         return Drawn(rows, weights, numbers)
 
-    def _codes(self, attribute: int) -> NDArray[np.int64]:
-        return np.asarray(attribute_codes(self.released, [attribute])).reshape(-1).astype(np.int64)
-
     def _places(self, attribute: int) -> Reals:
         """Where the values of a numeric attribute lie: the means of released rows, the middle of an empty bin."""
         column = self.domain.column_of(attribute)[1]
         if not isinstance(column, Numeric):
             return np.zeros(0)
         low, high = column.bounds()
-        codes, numbers = self._codes(attribute), self.numbers(column)
+        codes, numbers = whole_codes(self.released, attribute), self.numbers_of(attribute)
         known = codes < column.bins
         counts = np.bincount(codes[known], minlength=column.bins)
         sums = np.bincount(codes[known], numbers[known], minlength=column.bins)
         places = np.where(counts > 0, sums / np.maximum(counts, 1), (low + high) / 2)
         return np.append(places, 0.0) if column.missing is not None else places
 
-    def numbers(self, column: Numeric) -> Reals:
-        """The released numbers of a column, in units where there are some; 0 where they are missing."""
-        position = [each.name for each in self.domain.columns].index(column.name)
-        codes = np.asarray(self.released.columns[position])
-        if isinstance(column, Dates):
-            return column.spread_out(codes)
-        found = np.nan_to_num(floats_of(self.table.column(column.name)))
-        return np.round(found * 10 ** (column.decimals or 0)) if column.in_units else found
+    def numbers_of(self, attribute: int) -> Reals:
+        """The released numbers of a numeric attribute, in units where there are some (`numbers_in`)."""
+        return numbers_in(self.released, self.table, attribute)
+
+    def unit(self, attribute: int) -> float:
+        """How many units make one."""
+        return unit_of(self.domain, attribute)
 
     def _placed(self, attributes: Sequence[int]) -> dict[str, Placed]:
         """The columns whose numbers are placed anew: not those that rules tie to others, nor dates."""
@@ -144,7 +144,7 @@ class Draws:
             column = self.domain.column_of(j)[1]
             if isinstance(column, Numeric) and not isinstance(column, Dates) and column.name not in tied:
                 out[column.name] = placed(
-                    column, self._codes(j), self.numbers(column), self.inside.get(column.name)
+                    column, whole_codes(self.released, j), self.numbers_of(j), self.inside.get(column.name)
                 )
         return out
 
@@ -154,12 +154,12 @@ class Draws:
         for number, weights in enumerate(drawn.weights):
             yield self._taken(drawn, number, systematic(weights, EVENLY, float(rng.random())))
 
-    def by_chance(self, drawn: Drawn) -> Iterator[pa.Table]:
-        """Each draw as a table of n records, or of `EVENLY` where these are fewer."""
-        rng = np.random.default_rng([self.seed, 2])
+    def by_chance(self, drawn: Drawn, most: int | None = EVENLY) -> Iterator[pa.Table]:
+        """Each draw as a table of n records, or of so many where these are fewer."""
+        rng, size = np.random.default_rng([self.seed, 2]), min(self.records, most or self.records)
         for number, weights in enumerate(drawn.weights):
             ends = np.cumsum(weights)
-            marks = np.sort(rng.random(min(self.records, EVENLY))) * ends[-1]
+            marks = np.sort(rng.random(size)) * ends[-1]
             yield self._taken(drawn, number, np.minimum(np.searchsorted(ends, marks), len(weights) - 1))
 
     def _taken(self, drawn: Drawn, number: int, places: Positions) -> pa.Table:
@@ -173,6 +173,32 @@ class Draws:
             missing = codes[drawn.rows[places]] == column.bins
             table = table.set_column(position, table.field(position), column.decode(numbers[places], missing))
         return table
+
+
+def whole_codes(records: Records, attribute: int) -> NDArray[np.int64]:
+    """The codes of one attribute."""
+    return attribute_codes(records, [attribute])[0].astype(np.int64)
+
+
+def numbers_in(records: Records, table: pa.Table, attribute: int) -> Reals:
+    """The numbers of a numeric attribute, in units where there are some; 0 where they are missing, and of others.
+
+    `table` is the decoded records.
+    """
+    position, column = records.domain.column_of(attribute)
+    if not isinstance(column, Numeric):
+        return np.zeros(records.rows)
+    codes = records.columns[position]
+    assert isinstance(codes, np.ndarray)
+    if isinstance(column, Dates):
+        return column.spread_out(codes)
+    found: Reals = np.nan_to_num(floats_of(table.column(column.name))) * unit_of(records.domain, attribute)
+    return np.round(found) if column.in_units else found
+
+
+def unit_of(domain: Domain, attribute: int) -> float:
+    """How many units of the last decimal make one."""
+    return 10.0 ** (getattr(domain.column_of(attribute)[1], "decimals", None) or 0)
 
 
 def _tilting(moments: Moments, codes: dict[int, NDArray[np.int64]], rows: Positions) -> Tilting:

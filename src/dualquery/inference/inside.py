@@ -44,7 +44,11 @@ def tilted(quantiles: Reals, means: Reals) -> Reals:
     safe = np.where(flat, 1.0, slope)
     # log(1 + u (e^λ − 1)) without overflow: λ + log(u + (1 − u) e^−λ) for λ > 0
     up = np.maximum(safe, 0) + np.log(
-        np.where(safe > 0, quantiles + (1 - quantiles) * np.exp(-np.abs(safe)), 1 + quantiles * np.expm1(safe * (safe < 0)))
+        np.where(
+            safe > 0,
+            quantiles + (1 - quantiles) * np.exp(-np.abs(safe)),
+            1 + quantiles * np.expm1(safe * (safe < 0)),
+        )
     )
     found: Reals = np.where(flat, quantiles, np.clip(up / safe, 0.0, 1.0))
     return found
@@ -96,7 +100,7 @@ def drawn_numbers(of: Placed, rows: NDArray[np.int64], rng: np.random.Generator)
     means = np.clip(means, NEAREST, 1 - NEAREST)
     together = rng.random(column.bins)
     found = of.numbers[rows].copy()
-    at = np.flatnonzero((codes < column.bins))
+    at = np.flatnonzero(codes < column.bins)
     here = codes[at]
     place = tilted(of.ranks[rows][at], means[here])
     place = means[here] + together[here] * (place - means[here])

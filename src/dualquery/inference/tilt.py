@@ -18,7 +18,7 @@ from dualquery.types import Integers, Reals
 
 STEPS = 40
 CHORDS = 6  # steps with an older curvature, before a fresh one is worked out
-ENOUGH = 1e-5  # a step that gains less, in units of the relative entropy, is the last
+ENOUGH = 1e-7  # a step that gains less, in units of the relative entropy, is the last
 SHORTEST = 1e-4
 
 
@@ -38,11 +38,12 @@ class Tilting:
         fresh = self.inverse is None
         age = 0
         for _ in range(STEPS):
-            if fresh or self.inverse is None:
-                self.inverse = np.linalg.inv(self._curvature(weights))
+            if fresh:
+                self.inverse = np.asarray(np.linalg.inv(self._curvature(weights)), np.float64)
                 age = 0
+            assert self.inverse is not None
             slope = weights @ rows - wanted + self.ridge * multipliers
-            step = -(self.inverse @ slope)
+            step: Reals = -(self.inverse @ slope)
             length, decrease = 1.0, float(slope @ step)
             while True:
                 further, found = self._value(multipliers + length * step, wanted)
@@ -53,10 +54,9 @@ class Tilting:
             if gained > 0:
                 multipliers, value, weights = multipliers + length * step, further, found
             age += 1
-            # A gain that hardly shows ends it, where the curvature is that of this place.
             if gained < ENOUGH and (fresh or -decrease < ENOUGH):
                 break
-            fresh = gained < ENOUGH or length < 1.0 or age >= CHORDS
+            fresh = gained < ENOUGH or length < 0.5 or age >= CHORDS
         return weights
 
     def _value(self, multipliers: Reals, wanted: Reals) -> tuple[float, Reals]:

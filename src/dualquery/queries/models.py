@@ -116,7 +116,9 @@ def _terms(domain: Domain, part: list[Token], text: str) -> list[tuple[Factor, .
         if (sign, True) in part:
             factors = [_factor(domain, each, text) for each in _split(part, sign)]
             if len(factors) != 2 or factors[0].attribute == factors[1].attribute:
-                raise QueryError(f"the formula '{text}' multiplies; only two different attributes can be, a{sign}b")
+                raise QueryError(
+                    f"the formula '{text}' multiplies; only two different attributes can be, a{sign}b"
+                )
             first, second = factors
             both = (first, second) if first.attribute < second.attribute else (second, first)
             return [(first,), (second,), both] if sign == "*" else [both]

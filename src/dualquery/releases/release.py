@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from dualquery.inference.conclusions import Conclusions
     from dualquery.plots import Figure
 
 
@@ -121,6 +123,47 @@ class Release:
         from dualquery.releases.sql import sql_table
 
         return as_frame(sql_table(self, text), frame)
+
+    @cached_property
+    def conclusions(self) -> Conclusions:
+        """Draws around what was measured, made when they are first asked for and kept with the release."""
+        from dualquery.releases.measurements import conclusions
+
+        return conclusions(self)
+
+    def estimate(
+        self,
+        function: Callable[[pandas.DataFrame], Any],
+        columns: Sequence[str] | None = None,
+        *,
+        frame: str = "pandas",
+    ) -> Any:
+        """Any numbers of the table, with 95% intervals for the table and for the population it was drawn from.
+
+        `function` is given pandas frames with the columns of the table and gives a number, or a dict of numbers by
+        name. One row a number: estimate, se, low, high (of the private table); population_se, population_low,
+        population_high (of whatever it is a random sample of); noise, that of the release over the sampling error;
+        note, why nothing can be said. `columns` are those that it reads, found out where they are not given.
+        """
+        return as_frame(self.conclusions.estimate(function, columns), frame)
+
+    def regress(self, formula: str, family: str = "linear", *, frame: str = "pandas") -> Any:
+        """The coefficients of a regression, `income ~ age + sex`, with intervals as those of `estimate`, and p.
+
+        `family` is linear, logistic or poisson. A number counts as it is, of another attribute every value but the
+        first; `a*b` adds their product. p is the chance of so large an estimate where the population's is 0.
+        """
+        return as_frame(self.conclusions.regress(formula, family), frame)
+
+    def imputations(
+        self, number: int = 20, columns: Sequence[str] | None = None, *, frame: str = "pandas"
+    ) -> list[Any]:
+        """So many tables of n rows, each drawn around what was measured.
+
+        Programs for multiple imputation combine them: estimate each, then Rubin's rules. Their spread is that of the
+        noise; a single one says nothing about it.
+        """
+        return [as_frame(table, frame) for table in self.conclusions.imputations(number, columns)]
 
     def plot(self, by: str | Sequence[str], *, where: str | None = None) -> Figure:
         """A picture of one attribute, with bars, or of two: notebooks show it, and `save` writes an SVG file."""
