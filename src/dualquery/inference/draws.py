@@ -9,6 +9,7 @@ chance that the certificate names, costs no privacy, and is kept in memory for t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -80,8 +81,6 @@ class Draws:
 
     def of(self, attributes: Sequence[int], triples: Sequence[Set] | None = None) -> Drawn:
         """Draws for functions of these attributes; of few, their triples are drawn as well."""
-        if self.measured is None:
-            raise QueryError("this release has no measurements to draw around")
         attributes = sorted(set(attributes))
         if triples is None:
             triples = list(combinations(attributes, 3)) if len(attributes) <= WITH_TRIPLES else []
@@ -92,23 +91,35 @@ class Draws:
         return self._kept[key]
 
     def _made(self, attributes: Set, triples: tuple[Set, ...]) -> Drawn:
-        assert self.measured is not None
         rng = np.random.default_rng([self.seed, *attributes])
         rows = np.sort(rng.permutation(self.released.rows)[:ROWS])
-        codes = {j: whole_codes(self.released, j) for j in attributes}
-        moments = moments_of(
-            self.measured, attributes, triples, codes, {j: self._places(j) for j in attributes}
-        )
-        tilting = _tilting(moments, codes, rows)
-        weights = np.empty((DRAWS, len(rows)))
-        tilting.weights(_wanted(moments, None))  # the curvature that all begin with
-        for number in range(DRAWS):
-            weights[number] = tilting.weights(_wanted(moments, rng))
+        weights = np.full((DRAWS, len(rows)), 1 / len(rows))
+        if self.measured is not None:
+            weights = self._weights(self.measured, attributes, triples, rows, rng)
+        placed_anew = self._placed(attributes)
         numbers = [
-            {name: drawn_numbers(each, rows, rng) for name, each in self._placed(attributes).items()}
-            for _ in range(DRAWS)
+            {name: drawn_numbers(each, rows, rng) for name, each in placed_anew.items()} for _ in range(DRAWS)
         ]
         return Drawn(rows, weights, numbers)
+
+    def _weights(
+        self,
+        measured: MeasuredTables,
+        attributes: Set,
+        triples: tuple[Set, ...],
+        rows: Positions,
+        rng: np.random.Generator,
+    ) -> Reals:
+        codes = {j: whole_codes(self.released, j) for j in attributes}
+        moments = moments_of(measured, attributes, triples, codes, {j: self._places(j) for j in attributes})
+        tilting = _tilting(moments, codes, rows)
+        tilting.weights(_wanted(moments, None))  # the curvature that all begin with
+        return np.array([tilting.weights(_wanted(moments, rng)) for _ in range(DRAWS)])
+
+    def number(self, rng: np.random.Generator) -> float:
+        """The number of records, drawn where it was measured."""
+        variance = 0.0 if self.measured is None else float(self.measured.variance[()])
+        return max(1.0, self.records + math.sqrt(variance) * float(rng.standard_normal()))
 
     def _places(self, attribute: int) -> Reals:
         """Where the values of a numeric attribute lie: the means of released rows, the middle of an empty bin."""

@@ -98,8 +98,9 @@ def conclusions(release: Release) -> Conclusions:
             "this release holds no synthetic records of a table, so nothing can be estimated from it; ask `answers`, "
             "or release with a mechanism that makes records"
         )
-    tables = MeasuredTables.of(release.domain, release.measured)
-    whole = () in tables.interactions and bool(tables.of_order(1))
+    sets = {each.what for each in release.measured if isinstance(each.what, tuple)}
+    whole = () in sets and any(len(members) == 1 for members in sets)
+    tables = MeasuredTables.of(release.domain, release.measured) if whole else None
     inside = {
         release.domain.name(each.what.attributes[0]): (np.ravel(each.values), each.deviation)
         for each in release.measured
@@ -107,5 +108,5 @@ def conclusions(release: Release) -> Conclusions:
     }
     said = release.certificate["records"]["rows"]
     seed = int(release.certificate["replicas"]["seed"])
-    draws = Draws(release.records, tables if whole else None, int(said), seed, inside)
+    draws = Draws(release.records, tables, int(said), seed, inside)
     return Conclusions(draws, release.replicas)

@@ -118,11 +118,16 @@ class Release:
     def sql(self, text: str, *, frame: str = "pandas") -> Any:
         """What DuckDB makes of a SELECT from `data`, the synthetic rows, with a bar beside every number it computes.
 
-        `count` and `sum` are scaled to the number of records of the private table (`releases.sql`).
+        `count` and `sum` are scaled to the number of records of the private table (`releases.sql`). Where a bar is
+        null, the notes say why: `attrs["notes"]` of a pandas frame.
         """
-        from dualquery.releases.sql import sql_table
+        from dualquery.releases.sql_bars import notes_of, sql_table
 
-        return as_frame(sql_table(self, text), frame)
+        found = sql_table(self, text)
+        made = as_frame(found, frame)
+        if frame == "pandas":
+            made.attrs["notes"] = notes_of(found)
+        return made
 
     @cached_property
     def conclusions(self) -> Conclusions:
