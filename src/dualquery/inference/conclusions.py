@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dualquery.errors import QueryError
 from dualquery.inference.draws import DRAWS, EVENLY, Draws, numbers_in, whole_codes
-from dualquery.inference.estimates import combined
+from dualquery.inference.estimates import combined, half_width
 from dualquery.inference.functions import Function, aligned, columns_read, numbers_of, takes_part
 from dualquery.inference.regressions import Family, check, designed, fitted
 from dualquery.mechanisms.error_bars import Replica
@@ -154,19 +154,18 @@ class Conclusions:
         made = zip(range(number), self.draws.by_chance(drawn, most=None), strict=False)
         return [table.select(names) for _, table in made]
 
-    def deviations(self, made: Numbers, attributes: Sequence[int]) -> tuple[list[str], Reals, Reals | None]:
-        """Of numbers that are printed as the rows give them, the root-mean-square deviation of the draws from them.
-
-        √((1 + 1/m) mean (θ_i − θ)²), or that of the errors in the replicas where it is larger; None where neither is
-        there. It counts what the rows miss of what was measured as well.
-        """
+    def bars(self, made: Numbers, attributes: Sequence[int]) -> tuple[list[str], Reals, list[float]]:
+        """Numbers as the rows give them, and the half-width of what is known of each; NaN where nothing is."""
         names, rows = made(self.draws.table)
-        squares = [np.mean(self._of_replicas(made, names) ** 2, axis=0)] if self.replicas else []
-        if self.draws.measured is not None:
-            drawn = self.draws.of(attributes)
-            many = np.array([aligned(names, *made(each)) for each in self.draws.evenly(drawn)])
-            squares.append((1 + 1 / len(many)) * np.mean((many - rows) ** 2, axis=0))
-        return names, rows, np.sqrt(np.max(squares, axis=0)) if squares else None
+        errors = self._of_replicas(made, names)
+        drawn = self.draws.of(attributes)
+        around = np.array([aligned(names, *made(each)) for each in self.draws.evenly(drawn)]) - rows
+        measured = self.draws.measured is not None
+        return (
+            names,
+            rows,
+            [half_width(errors[:, i], around[:, i], measured=measured) for i in range(len(names))],
+        )
 
     def attributes(self, columns: Iterable[str]) -> list[int]:
         """The numbers of some columns; a block of items is no single attribute."""

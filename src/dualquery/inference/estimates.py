@@ -24,6 +24,7 @@ from dualquery.types import Reals
 
 LEVEL = 0.95
 MOST_NOISE = 10.0
+MOST_ABSENT = 0.25  # of the draws: what fewer have cannot be told
 MOST_FREEDOM = 200.0  # more is as good as normal
 SAYS_NOTHING = "its noise is {:.0f} times its sampling error: this release says nothing about it"
 
@@ -76,11 +77,27 @@ def combined(
             centre, table, freedom = float(rows[place]), own, float(max(1, len(errors)))
         else:
             m = len(draws)
-            centre = float(draws[:, place].mean())
+            centre, freedom = float(draws[:, place].mean()), m - 1.0
             table = max((1 + 1 / m) * float(draws[:, place].var(ddof=1)), own if isfinite(own) else 0.0)
-            freedom = m - 1.0
         out.append(_row(name, centre, table, float(sampling[place]), freedom, tested=tested))
     return pa.Table.from_pylist(out)
+
+
+def half_width(errors: Reals, around: Reals, *, measured: bool) -> float:
+    """The bar of a number that is printed as the rows give it, NaN where it is unknown.
+
+    `around` is how far the draws lie from it, which counts what the rows miss of what was measured as well; `errors`
+    are those of the replicas. The larger of both mean squares; their sum where nothing was measured, for draws then
+    only place numbers inside their bins.
+    """
+    known = around[np.isfinite(around)]
+    if len(known) < (1 - MOST_ABSENT) * len(around):
+        return float("nan")
+    own = float(np.mean(errors**2)) if len(errors) else float("nan")
+    spread = (1 + 1 / len(known)) * float(np.mean(known**2)) if len(known) else 0.0
+    if measured:
+        return student(len(around) - 1.0) * sqrt(max(spread, own) if isfinite(own) else spread)
+    return student(float(max(1, len(errors)))) * sqrt(own + spread) if isfinite(own) else float("nan")
 
 
 def _row(

@@ -11,7 +11,7 @@ e_1, …, e_B
 Nothing is pooled: such a number may be of any kind. Where no measurement was kept, draws only place numbers inside bins,
 both terms are added, and t has B degrees of freedom. Of the smallest and the largest number, and of how many different
 ones there are, a release knows nothing that holds: their bars are null, and so are those of groups that are not in most
-draws. The bar of a quantile is at least `OF_BIN` widths of its bin.
+draws. The bar of a quantile is at least about half its bin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.inference.conclusions import Conclusions
-from dualquery.inference.estimates import student
+from dualquery.inference.estimates import half_width
 from dualquery.mechanisms.error_bars import narrowest
 from dualquery.releases.sql import SqlQuery, aggregates, is_scaled
 from dualquery.table.domain import Items, Numeric
@@ -34,8 +34,6 @@ from dualquery.table.domain import Items, Numeric
 if TYPE_CHECKING:
     from dualquery.releases.release import Release
 
-OF_BIN = 0.45  # of the width of its bin: how far off a quantile may be at least
-MOST_ABSENT = 0.25  # of the draws: a group that is in fewer has no bar
 NOTES = b"notes"  # in the metadata of a result: why bars are null
 _ENDS = {"min", "max", "first", "last", "arg_min", "arg_max"}
 _QUANTILES = {"median", "mode", "quantile", "quantile_cont", "quantile_disc", "approx_quantile"}
@@ -90,27 +88,17 @@ class Bars:
             draws = self._apart(list(self._of_draws()), keys, values)
         except QueryError as error:
             return [[math.nan] * len(self.computed) for _ in keys], [f"bars are null: {error}"]
-        bars = []
+        bars, measured = [], self.conclusions.draws.measured is not None
         for place in range(len(keys)):
             own, around = errors[place], draws[place]
-            bars.append([self._bar(own[:, i], around[:, i]) for i in range(len(self.computed))])
+            bars.append(
+                [half_width(own[:, i], around[:, i], measured=measured) for i in range(len(self.computed))]
+            )
         if any(map(math.isnan, (bar for row in bars for bar in row))):
             notes.append(
                 "bars are null where a group is missing from many draws, or no replica or measurement was kept"
             )
         return bars, notes
-
-    def _bar(self, errors: Any, around: Any) -> float:
-        known = around[np.isfinite(around)]
-        if len(known) < (1 - MOST_ABSENT) * len(around):
-            return math.nan
-        own = float(np.mean(errors**2)) if len(errors) else None
-        spread = (1 + 1 / len(known)) * float(np.mean(known**2)) if len(known) else 0.0
-        if self.conclusions.draws.measured is not None:
-            return student(len(around) - 1.0) * math.sqrt(
-                max(spread, own if own is not None and own == own else 0.0)
-            )
-        return math.nan if own is None else student(float(len(errors))) * math.sqrt(own + spread)
 
     def _of_draws(self) -> Iterator[tuple[Found, Found]]:
         draws = self.conclusions.draws
@@ -181,12 +169,7 @@ class Bars:
         of = named.get(column or "")
         if not isinstance(of, Numeric) or node.get("function_name") not in _QUANTILES:
             return lambda value: 0.0
-        low, high = of.bounds()
-        unit = 10.0 ** (of.decimals or 0)
-        wide = (high - low + 1.0) / unit if of.in_units else high - low
-        return lambda value: (
-            OF_BIN * float(wide[np.clip(np.searchsorted(low / unit, value, "right") - 1, 0, None)])
-        )
+        return lambda value: float(of.half_bins(np.array([value]))[0])
 
 
 def _plain_column(node: Mapping[str, Any]) -> str | None:
