@@ -32,6 +32,7 @@ STEPS = [
     {"beliefs"},
     {"mechanisms"},
     {"kinds"},
+    {"inference"},
     {"releases"},
     {"audits"},
     {"interactive"},

@@ -9,6 +9,7 @@ import typer
 from dualquery import __version__
 from dualquery.cli.ask import ask
 from dualquery.cli.audit import audit
+from dualquery.cli.conclude import regress, sql
 from dualquery.cli.demo import demo
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
@@ -43,6 +44,8 @@ app.add_typer(ledger, name="ledger")
 app.command()(plan)
 app.command()(release)
 app.command()(answer)
+app.command()(sql)
+app.command()(regress)
 app.command()(evaluate)
 app.command()(verify)
 app.add_typer(key, name="key")

@@ -64,6 +64,7 @@ PRECISION = 18  # decimal figures that fit into 64 bits
 STEEPEST = 5.0  # exponents beyond are taken for noise
 STEPS = 50  # of bisection
 WIDEST = 1e12  # a bin whose ends are further apart (as a ratio) is uniform
+OF_BIN = 0.45  # widths of a bin: between a quantile of the numbers in it and that of numbers spread over it
 FINER = 3  # more figures than the width of a bin has, where nobody says how many decimals
 _BLANKS = "\u00a0\u202f\u2009"  # that stand between thousands, and are no ordinary blanks
 _COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:[.' ]\d{3})+|\d+)(?:,\d+)?")
@@ -155,6 +156,14 @@ class Numeric(Attribute):
             return units[:, 0], units[:, 1]
         edges = np.array(self.edges)
         return edges[:-1], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])
+
+    def half_bins(self, values: Reals) -> Reals:
+        """How far off a quantile may be at least: `OF_BIN` widths of the bin that it lies in."""
+        low, high = self.bounds()
+        unit = 10.0 ** (self.decimals or 0)
+        wide = (high - low + 1.0) / unit if self.in_units else high - low
+        found: Reals = OF_BIN * wide[np.clip(np.searchsorted(low / unit, values, "right") - 1, 0, None)]
+        return found
 
     # In a schema file.
 
