@@ -34,6 +34,7 @@ from dualquery.fitting.fitter import REPLICAS
 from dualquery.kinds.kind import kind_named
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
+from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
@@ -238,7 +239,7 @@ def _read(file: Path, most: int | None = None) -> pa.Table:
 
 def _write_replicas(release: Release, file: Path) -> None:
     """The rows of all replicas one below the other: their tables are drawn again from the released rows."""
-    halves = [decode(half) for replica in release.replicas for half in replica.halves]
+    halves = together(decode, [half for replica in release.replicas for half in replica.halves])
     rows = pa.concat_tables(halves, promote_options="default")
     pyarrow.parquet.write_table(rows, file, compression="zstd")
 

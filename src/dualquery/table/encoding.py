@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
+from dualquery.pool import together
 from dualquery.table.cells import (
     as_numpy,
     by_kind,
@@ -241,20 +242,23 @@ def decode(records: Records) -> pa.Table:
     """The records as readable columns; `encode` gives the same records back."""
     domain = records.domain
     codes = dict(zip((column.name for column in domain.columns), records.columns, strict=True))
-    numbers = {
-        column.name: column.spread_out(each)
+    numeric = [
+        (column, each)
         for column, each in zip(domain.columns, records.columns, strict=True)
         if isinstance(column, Numeric) and isinstance(each, np.ndarray)
-    }
+    ]
+    spread = together(lambda pair: pair[0].spread_out(pair[1]), numeric)
+    numbers = {column.name: placed for (column, _), placed in zip(numeric, spread, strict=True)}
     columns = {column.name: column for column in domain.columns}
     for rule in domain.rules:
         if isinstance(rule, Sum):
             names = (rule.total, *rule.parts)
             _add_up([columns[name] for name in names], [codes[n] for n in names], [numbers[n] for n in names])
-    decoded = {
-        column.name: _decoded(column, each, numbers.get(column.name), records.rows)
-        for column, each in zip(domain.columns, records.columns, strict=True)
-    }
+    made = together(
+        lambda pair: _decoded(*pair, numbers.get(pair[0].name), records.rows),
+        list(zip(domain.columns, records.columns, strict=True)),
+    )
+    decoded = dict(zip(columns, made, strict=True))
     for rule in domain.rules:
         if isinstance(rule, Dependency) and isinstance(columns[rule.attribute], Numeric):
             # Records that agree on what it depends on agree on the number, too.
