@@ -17,13 +17,13 @@ from itertools import combinations_with_replacement, permutations, product
 from pkgutil import iter_modules
 from types import ModuleType
 
-import numba
 import numpy as np
 import pytest
 
 from dualquery import queries as queries_package
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.pool import limited
 from dualquery.privacy import scores as scores_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -598,10 +598,8 @@ SCORES = [
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Tables of three records are counted faster by one thread than by two."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(threads)
+    with limited(1):
+        yield
 
 
 @pytest.fixture

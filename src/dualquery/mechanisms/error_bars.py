@@ -31,7 +31,7 @@ better than to one record, and what none of N rows has may be had by 3/N of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from dualquery.counting.counter import Counter, counted_by
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
+from dualquery.pool import plain_algebra, together
 from dualquery.queries.countable import Countable
 from dualquery.queries.group import Group
 from dualquery.queries.random_families import Stream, mixed_questions
@@ -143,7 +144,7 @@ def learned_curves(
     attributes = _asked_about(released, stream)
     orders = np.repeat(np.arange(1, min(MOST_ATTRIBUTES, len(attributes)) + 1), QUESTIONS)
     group = mixed_questions(released.domain, attributes, orders, stream)
-    seen = [replica.seen(group) for replica in replicas]
+    seen = together(lambda replica: replica.seen(group), replicas)
     answers = _folded(np.mean([each.answers for each in seen], axis=0))
     whole = np.mean([each.errors**2 for each in seen], axis=0)
     apart = np.mean([each.apart**2 for each in seen], axis=0)
@@ -238,19 +239,25 @@ def made_replicas(
     released = outcome.artefact
     if mechanism.replica is None or not isinstance(released, SyntheticRecords):
         return ()
-    shorter = mechanism.replica(outcome.settled or plan)
-    out = []
-    for number, table in enumerate(tables_drawn(released.records, draw)):
-        progress("estimating errors", number, REPLICAS)
-        out.append(Replica.of(table, _released_again(mechanism, shorter, table, draw.seed + number)))
-    progress("estimating errors", REPLICAS, REPLICAS)
-    return tuple(out)
+    shorter, stage = mechanism.replica(outcome.settled or plan), "estimating errors"
+
+    def made(number: int) -> Replica:
+        table = _table_drawn(released.records, draw, number)
+        return Replica.of(table, _released_again(mechanism, shorter, table, draw.seed + number))
+
+    progress(stage, 0, REPLICAS)
+    with plain_algebra():
+        return tuple(together(made, range(REPLICAS), lambda done: progress(stage, done, REPLICAS)))
 
 
-def tables_drawn(released: Records, draw: Draw) -> Iterator[Records]:
-    """The tables of the replicas: the same ones from the same rows and seed, on every machine."""
-    for number in range(REPLICAS):
-        yield released.take(_drawn(released.rows, draw.records, Stream(draw.seed + number)))
+def tables_drawn(released: Records, draw: Draw) -> list[Records]:
+    """The tables of the replicas."""
+    return together(lambda number: _table_drawn(released, draw, number), range(REPLICAS))
+
+
+def _table_drawn(released: Records, draw: Draw, number: int) -> Records:
+    """The same one from the same rows and seed, on every machine."""
+    return released.take(_drawn(released.rows, draw.records, Stream(draw.seed + number)))
 
 
 def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:

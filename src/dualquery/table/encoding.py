@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
+from dualquery.pool import together
 from dualquery.table.cells import (
     as_numpy,
     by_kind,
@@ -256,22 +257,25 @@ def decode(records: Records) -> pa.Table:
     """The records as readable columns; `encode` gives the same records back."""
     domain = records.domain
     codes = dict(zip((column.name for column in domain.columns), records.columns, strict=True))
-    numbers = {
-        column.name: column.spread_out(each) if place is None else numbers_at(column, each, place)
+    numeric = [
+        (column, each, place)
         for column, each, place in zip(
             domain.columns, records.columns, records.places or (None,) * len(domain.columns), strict=True
         )
         if isinstance(column, Numeric) and isinstance(each, np.ndarray)
-    }
+    ]
+    spread = together(lambda each: _spread_out(*each), numeric)
+    numbers = {column.name: placed for (column, *_), placed in zip(numeric, spread, strict=True)}
     columns = {column.name: column for column in domain.columns}
     for rule in domain.rules:
         if isinstance(rule, Sum):
             names = (rule.total, *rule.parts)
             _add_up([columns[name] for name in names], [codes[n] for n in names], [numbers[n] for n in names])
-    decoded = {
-        column.name: _decoded(column, each, numbers.get(column.name), records.rows)
-        for column, each in zip(domain.columns, records.columns, strict=True)
-    }
+    made = together(
+        lambda pair: _decoded(*pair, numbers.get(pair[0].name), records.rows),
+        list(zip(domain.columns, records.columns, strict=True)),
+    )
+    decoded = dict(zip(columns, made, strict=True))
     for rule in domain.rules:
         if isinstance(rule, Dependency) and isinstance(columns[rule.attribute], Numeric):
             # Records that agree on what it depends on agree on the number, too.
@@ -279,6 +283,13 @@ def decode(records: Records) -> pa.Table:
             _, first, group = np.unique(on, axis=0, return_index=True, return_inverse=True)
             decoded[rule.attribute] = decoded[rule.attribute].take(from_numpy(first[group.ravel()]))
     return pa.table(decoded)
+
+
+def _spread_out(
+    column: Numeric, codes: NDArray[np.unsignedinteger], places: Places | None
+) -> NDArray[np.float64]:
+    """The numbers of a column: at their places inside bins where these are known, else spread over the bins."""
+    return column.spread_out(codes) if places is None else numbers_at(column, codes, places)
 
 
 def _add_up(
