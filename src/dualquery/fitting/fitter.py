@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
+from dualquery.fitting.measured import Measured
 from dualquery.table.records import Records
 from dualquery.types import Cells, Done, Set
 
@@ -192,6 +193,7 @@ class Fitting:
     fit: Callable[[Effort, np.random.Generator, Done], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
     settled: Any = None  # the way, with what was chosen on it fixed; None where nothing was
+    measured: tuple[Measured, ...] = ()  # what a release keeps of the measurement
 
 
 SCOUT = Effort(1, 5_000, 2, 5_000, warm_up=())  # of rows that are refitted after every measurement

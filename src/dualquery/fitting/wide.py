@@ -424,6 +424,9 @@ class MeasuredItems:
     pair: NDArray[np.float64]  # of the fitted ones
     noise_of_single: float
     noise_of_pair: float
+    measured: tuple[
+        Measured, ...
+    ] = ()  # what a release keeps: items and pairs in records, as they were measured
 
 
 def shrunk_singles(noisy: NDArray[np.float64], noise: float, rng: np.random.Generator) -> NDArray[np.float64]:

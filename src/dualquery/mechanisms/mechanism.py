@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.measured import Measured
 from dualquery.game.data_players import Snapshot
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.wishes import TAKEN, flags_of
@@ -141,6 +142,7 @@ class Outcome:
     answers: Fractions | None = None  # to the workload, where there are no records to count
     belief: Snapshot | None = None  # of a learning data player, for whoever compares
     notes: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()  # with noise, as far as others can make use of it
     settled: Plan[Any] | None = (
         None  # the plan, with what the run has chosen fixed: what a replica does again
     )

@@ -133,6 +133,7 @@ def certify(
     warnings: Sequence[str],
     notes: Sequence[str],
     engine: str,
+    measured: Sequence[Mapping[str, Any]] = (),
     book: Mapping[str, str | int] | None = None,
     artefact: str | None = None,
 ) -> Certificate:
@@ -168,6 +169,7 @@ def certify(
             **({} if book is None else {"book": book}),
             "events": event_list(ledger.events),
             "engine": engine,
+            **({"measured": list(measured)} if measured else {}),
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
@@ -384,6 +386,7 @@ FIELDS: dict[str, Any] = {
     "spent": {"epsilon": NUMBER, "delta": CHANCE, "rho": DECIMAL.or_null()},
     "events": [{"event": TEXT, "times": COUNT, "draws?": COUNT}],
     "engine?": TEXT,
+    "measured?": [{"kind": TEXT, "columns": TEXTS, "text?": TEXT, "numbers": WHOLE, "variance": NUMBER}],
     "entropy": {"statement": TEXT, "private": FLAG},
     "records": {"rows": WHOLE, "from": TEXT},
     "synthetic_rows": WHOLE.or_null(),

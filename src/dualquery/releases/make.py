@@ -35,6 +35,7 @@ from dualquery.releases.arguments import (
     workload_from,
 )
 from dualquery.releases.certificate import PredictedError, certify
+from dualquery.releases.measurements import listed
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
     check_plays,
@@ -125,9 +126,10 @@ def release(
         warnings=[*foreign_code(chosen), *warnings_of(budget, known.rows, described, seed=seed)],
         notes=(*plan.notes, *outcome.notes),
         engine=machines_of(counter),
+        measured=listed(workload.domain, outcome.measured),
         book=entry,
     )
-    return Release(certificate, workload.domain, outcome.artefact, replicas)
+    return Release(certificate, workload.domain, outcome.artefact, replicas, outcome.measured)
 
 
 def _budget(

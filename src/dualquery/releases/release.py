@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
+from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
 from dualquery.queries.families import groups_of
@@ -79,6 +80,9 @@ class Release:
     domain: Domain
     artefact: Artefact
     replicas: tuple[Replica, ...] = ()
+    measured: tuple[
+        Measured, ...
+    ] = ()  # with noise, in records (`fitting.measured`); empty where nothing was
 
     @property
     def records(self) -> Records | None:

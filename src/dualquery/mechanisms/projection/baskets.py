@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.fitter import Effort, Fitting
+from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.wide import (
     MeasuredItems,
     fit_items,
@@ -115,6 +116,7 @@ def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
     return Fitting(
         lambda effort, rng, tell: fit_items(measured, effort, rng, tell),
         lambda rows, rng: item_records(domain, rows, measured, rng),
+        measured=measured.measured,
     )
 
 
@@ -222,8 +224,12 @@ def measured_items(
     noise_of_single = noise_of_pair = counted.deviation / total
     single = np.clip(shrunk_singles(counted.values / total, noise_of_single, rng), 0, 1)
     pair = np.zeros((fitted, fitted))
+    by_rank = tuple(np.argsort(rank).tolist())
+    kept = [Measured(Numbers("items", by_rank), counted.values, float(counted.variance))]
     if fitted > 1 and limits.pairs > 1:
         paired = purse.measure(HeldPairs(0, rank, fitted, limits.pairs), *spending.pairs)
         noise_of_pair = paired.deviation / total
+        upper = Numbers("pairs of items", by_rank[:fitted])  # the upper triangle, row by row
+        kept.append(Measured(upper, paired.values, float(paired.variance)))
         pair = shrunk_pairs(paired.values / total, single[:fitted], noise_of_pair, rng)
-    return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair)
+    return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair, tuple(kept))

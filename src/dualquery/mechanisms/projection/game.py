@@ -56,7 +56,9 @@ def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: P
         plan.parameters.effort, rng, lambda done, total: progress("fitting rows", done, total)
     )
     settled = None if measured.settled is None else replace(plan, parameters=measured.settled)
-    return Outcome(artefact=SyntheticRecords(measured.records(rows, rng)), settled=settled)
+    return Outcome(
+        artefact=SyntheticRecords(measured.records(rows, rng)), measured=measured.measured, settled=settled
+    )
 
 
 def with_fewer_rows(plan: Plan[Any]) -> Plan[Any]:

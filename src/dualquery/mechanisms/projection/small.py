@@ -169,7 +169,9 @@ class ByChosenPairs:
             progress(1, 1)
             return rows[0]
 
-        return Fitting(fitted, lambda rows, rng: Records.from_rows(measured.domain, rows))
+        return Fitting(
+            fitted, lambda rows, rng: Records.from_rows(measured.domain, rows), measured=measured.kept
+        )
 
 
 def shares_of_first(ones: list[Set], task: Task) -> dict[Set, float]:

@@ -389,6 +389,7 @@ def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | No
         lambda effort, rng, tell: fit(measured, effort, rng, tell, at_once=at_once),
         lambda rows, rng: Records.from_rows(measured.domain, rows),
         settled,
+        measured.kept,
     )
 
 
