@@ -17,19 +17,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.fitter import Effort, Rows
+from dualquery.fitting.fitter import Effort, Refit, Rows
 from dualquery.fitting.measured import MeasuredTables, onto_simplex
 from dualquery.fitting.reweighting import WeighedRows, joined, reweighted
 from dualquery.fitting.shrink import RATIOS, relative_posterior
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
-from dualquery.types import Cells, Done, Reals, Set
+from dualquery.types import Cells, Done, Reals, Set, no_progress
 
 MOST_ROWS = 40_000  # of public rows that are looked at; more are drawn from by chance
 NEW_ROWS = 20_000  # mutants, and as many independent rows
@@ -46,26 +47,24 @@ THINNED = 1 / 3  # τ
 BELIEF = 0.5  # deviation of α around 1 before anything is seen
 SURE = 1.5  # deviations within which α is rounded to 0 or 1
 
-Refit = Callable[[MeasuredTables, Effort, np.random.Generator], Rows]  # the fit without a prior
-
 
 @dataclass(frozen=True, eq=False)
 class PublicRows:
     """Codes of rows that anybody may know, how much each counts, and how many records they speak for at most.
 
-    Attributes in `unknown` were not in the public rows: they are drawn from the one-way tables.
+    A code of −1 is of an attribute that was not in the public rows: it is drawn from the one-way table. A `share` that
+    stands already is not looked for again: that of a replica.
     """
 
     codes: NDArray[np.int32]  # row, attribute
     weights: Reals
     number: float
-    unknown: tuple[int, ...] = ()
+    share: float | None = None
 
     @staticmethod
-    def of(codes: NDArray[np.integer], weights: Reals | None = None, unknown: tuple[int, ...] = ()) -> PublicRows:
-        """Rows that stand for themselves: m = (Σw)²/Σw² records."""
-        held = np.ones(len(codes)) if weights is None else weights
-        return PublicRows(codes.astype(np.int32), held, float(held.sum() ** 2 / (held**2).sum()), unknown)
+    def of(codes: NDArray[np.integer]) -> PublicRows:
+        """Rows that stand for themselves, one for one record."""
+        return PublicRows(codes.astype(np.int32), np.ones(len(codes)), float(len(codes)))
 
     def sampled(self, rng: np.random.Generator) -> PublicRows:
         """At most so many of them as fits have time for."""
@@ -74,17 +73,29 @@ class PublicRows:
         some = rng.choice(len(self.codes), MOST_ROWS, replace=False)
         return replace(self, codes=self.codes[some], weights=self.weights[some])
 
+    @cached_property
+    def lacks(self) -> frozenset[int]:
+        """Attributes that some of the public rows did not have."""
+        return frozenset(np.flatnonzero((self.codes < 0).any(axis=0)).tolist())
+
     def known_for(self, members: Set) -> bool:
-        """Whether the public rows had all of these attributes."""
-        return not set(members).intersection(self.unknown)
+        """Whether all public rows had these attributes."""
+        return self.lacks.isdisjoint(members)
 
 
 @dataclass(frozen=True)
-class Belief:
+class Trust:
     """How far public rows were believed: the records that they count as, and the share of the release they have."""
 
     records: float
     share: float
+
+    @property
+    def words(self) -> str:
+        if self.share == 0:
+            return "the prior was not borne out by what was measured, and is not used"
+        part = "" if self.share == 1 else f"; it has {self.share:.0%} of the release"
+        return f"the prior counts as {self.records:,.0f} records{part}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,25 +128,24 @@ class WeightedRows:
 
 def fit_with_prior(
     known: MeasuredTables, public: PublicRows, effort: Effort, rng: np.random.Generator, progress: Done, refit: Refit
-) -> tuple[Rows, Belief]:
+) -> tuple[Rows, Trust]:
     """Rows fitted to what was measured, by public rows where they are borne out."""
     public = public.sampled(rng)
-    progress(0, 4)
-    first, second = thinned(known, rng)
-    held, _ = around(first, public, rng, STEPS // 2)
-    progress(1, 4)
-    without = refit(first, effort, rng)
+    share = public.share
+    if share is None:
+        first, second = thinned(known, rng)
+        held, _ = around(first, public, rng, STEPS // 2)
+        progress(1, 4)
+        share = share_borne_out(second, held, refit(first, effort, rng, no_progress))
     progress(2, 4)
-    share = share_borne_out(second, held, without)
     if share == 0:
-        progress(4, 4)
-        return refit(known, effort, rng), Belief(0.0, 0.0)
+        return refit(known, effort, rng, no_progress), Trust(0.0, 0.0)
     found, records = around(known, public, rng, STEPS)
     progress(3, 4)
     if share < 1:
-        found = found.mixed(share, refit(known, effort, rng))
+        found = found.mixed(share, refit(known, effort, rng, no_progress))
     progress(4, 4)
-    return found.drawn(effort.rows, rng), Belief(records, share)
+    return found.drawn(effort.rows, rng), Trust(records, share)
 
 
 def thinned(
@@ -216,7 +226,7 @@ def _likely_ones(known: MeasuredTables, public: PublicRows, rng: np.random.Gener
     """One-way tables drawn towards those of the public rows as far as all of them together say."""
     sets = known.of_order(1)
     tables = Tables(known.domain, tuple(sets))
-    held = WeighedRows.of(public.codes, tables).answers(public.weights / public.weights.sum())
+    held = WeighedRows.of(np.maximum(public.codes, 0), tables).answers(public.weights / public.weights.sum())
     seen = [known.table(members) for members in sets]
     mean = [np.maximum(own if public.known_for(s) else 1 / own.size, 1e-6) for s, own in zip(sets, held, strict=True)]
     mean = [np.broadcast_to(each, own.shape) for each, own in zip(mean, seen, strict=True)]
@@ -239,8 +249,9 @@ class Support:
         """An attribute of a mutant is drawn again with the chance by which P's own table of it is wrong."""
         weights = public.weights / public.weights.sum()
         codes = public.codes.copy()
-        for j in public.unknown:
-            codes[:, j] = _drawn_from(ones, j, domain, len(codes), rng)
+        for j in sorted(public.lacks):
+            drawn = _drawn_from(ones, j, domain, len(codes), rng)
+            codes[:, j] = np.where(codes[:, j] < 0, drawn, codes[:, j])
         mutants = codes[rng.choice(len(codes), NEW_ROWS, p=weights)]
         independent = np.empty_like(mutants)
         for j in range(domain.width):

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.prior import PublicRows
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Task
 from dualquery.mechanisms.wishes import MECHANISMS
@@ -126,6 +127,7 @@ def settle(
     rows: int | None,
     *,
     booked: bool = False,
+    prior: PublicRows | None = None,
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
 
@@ -144,7 +146,7 @@ def settle(
         found = replace(budget, accounting=tightest)
         try:
             variance = None if rows is not None else 1.0
-            planned = plan_for(Task(workload, rows or NOMINAL_ROWS, found, variance), options, mechanism)
+            planned = plan_for(Task(workload, rows or NOMINAL_ROWS, found, variance, prior), options, mechanism)
         except refusal:
             tightest = others[0]
         else:
@@ -156,13 +158,17 @@ TRIED = (NOMINAL_ROWS, 10**2, 10**6, 10**9)
 
 
 def refuse_hopeless(
-    workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None
+    workload: Workload,
+    budget: Budget,
+    options: Mapping[str, object],
+    mechanism: str | None,
+    prior: PublicRows | None = None,
 ) -> None:
     """Refuse what no number of records would let be planned; the first plan that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            plan_for(priced.known(rows).task(workload), options, mechanism)
+            plan_for(replace(priced.known(rows).task(workload), prior=prior), options, mechanism)
         except DualQueryError as problem:
             refused = refused or problem
         else:

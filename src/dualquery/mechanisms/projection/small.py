@@ -159,8 +159,8 @@ class ByChosenPairs:
         return {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)}
 
     def _fitting(self, measured: MeasuredTables) -> Fitting:
-        def fitted(effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
-            known = denoised(measured)
+        def refit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
+            known = denoised(known)
             if known.of_order(2):
                 # of many pairs that were chosen in vain, what was measured is noise
                 return fit(known, effort, rng, progress, at_once=False, likely=1.0)
@@ -169,9 +169,7 @@ class ByChosenPairs:
             progress(1, 1)
             return rows[0]
 
-        return Fitting(
-            fitted, lambda rows, rng: Records.from_rows(measured.domain, rows), measured=measured.kept
-        )
+        return Fitting.of_tables(measured, refit)
 
 
 def shares_of_first(ones: list[Set], task: Task) -> dict[Set, float]:
