@@ -152,7 +152,9 @@ PriorFlag: TypeAlias = Annotated[
 ]
 PriorOriginFlag: TypeAlias = Annotated[
     str | None,
-    typer.Option("--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."),
+    typer.Option(
+        "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
+    ),
 ]
 ByFlag: TypeAlias = Annotated[
     list[str] | None,

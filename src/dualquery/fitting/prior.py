@@ -1,13 +1,13 @@
 """Rows that are public already, believed as far as the noisy tables bear them out. All of it is post-processing.
 
-1. *Support*: the public rows P; *mutants*, rows of P in which some attributes are drawn again; independent rows. Their
-   masses are 1 − λ_m − λ_p, λ_m and λ_p, together the distribution q(λ).
+1. *Support*: the public rows P; *mutants*, rows of P in which some attributes are drawn again; independent rows.
+   Their masses are 1 − λ_m − λ_p, λ_m and λ_p, together the distribution q(λ).
 2. *Trust*: that P speaks for so many records, N, is as likely as the noisy cells y are around those of q:
    log L = −½ Σ_c [log v_c + (y_c − Cq_c)²/v_c], v_c = s_S² Π(k − 1)/k + q_c/N, with s_S² the variance of the noise.
    Posterior means of λ and log N over a grid, under exp(−8 (λ_m + λ_p)) · N.
 3. *Margins first*: weights of least relative entropy to q whose one-way tables come near to the measured ones
-   (`reweighting`, penalty N₁ s_S²); then trust is learned again, from pairs; then everything with penalty N₀ s_S², the
-   margins held where they are.
+   (`reweighting`, penalty N₁ s_S²); then trust is learned again, from pairs; then everything with penalty N₀ s_S²,
+   the margins held where they are.
 4. *Gate*: y′ = y + √τ g and y″ = y − g/√τ with g of the noise's own law are two independent measurements out of one
    ("thinning"), variances (1 + τ) and (1 + 1/τ) times as large. Both fits, A with P and B without it, are made from
    y′; y″ says which share α of A does best, and so how much of A is released. A prior that is wrong is left.
@@ -40,7 +40,9 @@ SHARES_OF_MUTANTS = (0.0, 0.03, 0.1, 0.3, 0.6, 1.0)
 SHARES_OF_INDEPENDENT = (0.0, 0.03, 0.1, 0.3, 0.6, 0.9, 1.0)
 NUMBERS = np.geomspace(30, 3e6, 36)  # of records that P may speak for
 AGAINST_SHARES = 8.0  # by which a share of rows that are not P's counts against itself, in log likelihood
-LEAST_SHARES = np.array([0.0, 0.03, 0.01])  # of P, mutants and independent rows: something new must be possible
+LEAST_SHARES = np.array(
+    [0.0, 0.03, 0.01]
+)  # of P, mutants and independent rows: something new must be possible
 LEAST_CELL = 1e-7
 STEPS = 60  # of a fit; 2/3 of it for margins, half for the gate
 THINNED = 1 / 3  # τ
@@ -52,8 +54,8 @@ SURE = 1.5  # deviations within which α is rounded to 0 or 1
 class PublicRows:
     """Codes of rows that anybody may know, how much each counts, and how many records they speak for at most.
 
-    A code of −1 is of an attribute that was not in the public rows: it is drawn from the one-way table. A `share` that
-    stands already is not looked for again: that of a replica.
+    A code of −1 is of an attribute that was not in the public rows: it is drawn from the one-way table. A `share`
+    that stands already is not looked for again: that of a replica.
     """
 
     codes: NDArray[np.int32]  # row, attribute
@@ -127,7 +129,12 @@ class WeightedRows:
 
 
 def fit_with_prior(
-    known: MeasuredTables, public: PublicRows, effort: Effort, rng: np.random.Generator, progress: Done, refit: Refit
+    known: MeasuredTables,
+    public: PublicRows,
+    effort: Effort,
+    rng: np.random.Generator,
+    progress: Done,
+    refit: Refit,
 ) -> tuple[Rows, Trust]:
     """Rows fitted to what was measured, by public rows where they are borne out."""
     public = public.sampled(rng)
@@ -157,7 +164,10 @@ def thinned(
     for members, cells in known.interactions.items():
         if members:
             noise = centred(rng.normal(0.0, math.sqrt(known.variance[members]), cells.shape))
-            first[members], wide[members] = cells + math.sqrt(part) * noise, known.variance[members] * (1 + part)
+            first[members], wide[members] = (
+                cells + math.sqrt(part) * noise,
+                known.variance[members] * (1 + part),
+            )
             second[members] = cells - noise / math.sqrt(part)
             wider[members] = known.variance[members] * (1 + 1 / part)
     return (
@@ -228,7 +238,10 @@ def _likely_ones(known: MeasuredTables, public: PublicRows, rng: np.random.Gener
     tables = Tables(known.domain, tuple(sets))
     held = WeighedRows.of(np.maximum(public.codes, 0), tables).answers(public.weights / public.weights.sum())
     seen = [known.table(members) for members in sets]
-    mean = [np.maximum(own if public.known_for(s) else 1 / own.size, 1e-6) for s, own in zip(sets, held, strict=True)]
+    mean = [
+        np.maximum(own if public.known_for(s) else 1 / own.size, 1e-6)
+        for s, own in zip(sets, held, strict=True)
+    ]
     mean = [np.broadcast_to(each, own.shape) for each, own in zip(mean, seen, strict=True)]
     deviation = [np.full(own.size, known.deviation(s)) for s, own in zip(sets, seen, strict=True)]
     residual = joined(seen) - joined(mean)
@@ -245,7 +258,9 @@ class Support:
     base: Reals
 
     @staticmethod
-    def of(public: PublicRows, ones: Mapping[int, Cells], domain: Domain, rng: np.random.Generator) -> Support:
+    def of(
+        public: PublicRows, ones: Mapping[int, Cells], domain: Domain, rng: np.random.Generator
+    ) -> Support:
         """An attribute of a mutant is drawn again with the chance by which P's own table of it is wrong."""
         weights = public.weights / public.weights.sum()
         codes = public.codes.copy()
@@ -290,7 +305,11 @@ def _drawn_from(
 
 
 def _trust(
-    known: MeasuredTables, sets: Sequence[Set], parts: Sequence[Sequence[Cells]], most: float, public: PublicRows
+    known: MeasuredTables,
+    sets: Sequence[Set],
+    parts: Sequence[Sequence[Cells]],
+    most: float,
+    public: PublicRows,
 ) -> tuple[Reals, float]:
     """The masses of the three parts, and the number of records that their mixture counts as."""
     told = [n for n, members in enumerate(sets) if public.known_for(members)]
@@ -303,7 +322,7 @@ def _trust(
     noise = np.concatenate(kept)
     raw = np.array([joined([each[n] for n in told]) for each in parts])
     cells = np.array([joined([centred(each[n]) for n in told]) for each in parts])
-    numbers = np.append(NUMBERS[NUMBERS < most], most)
+    numbers = np.append(NUMBERS[most > NUMBERS], most)
     points = []
     for mutants in SHARES_OF_MUTANTS:
         for independent in SHARES_OF_INDEPENDENT:

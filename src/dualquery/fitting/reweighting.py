@@ -37,7 +37,7 @@ BLOCK = 4_096  # rows that a thread works through at once
 
 @dataclass(frozen=True, eq=False)
 class WeighedRows:
-    """Rows of which tables are made again and again: their codes (a column each, in one row), and the tables' sets."""
+    """Rows of which tables are made again and again: their codes, a column in one row, and the tables."""
 
     codes: NDArray[np.int32]  # attribute, row
     tables: Tables

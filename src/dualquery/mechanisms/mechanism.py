@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.prior import PublicRows, Trust
 from dualquery.fitting.measured import Measured
+from dualquery.fitting.prior import PublicRows, Trust
 from dualquery.game.data_players import Snapshot
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.wishes import TAKEN, flags_of

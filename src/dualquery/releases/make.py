@@ -99,7 +99,11 @@ def release(
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
     budget = replace(budget, adaptive=measures_rows(budget, records))
-    booked = None if ledger is None else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
+    booked = (
+        None
+        if ledger is None
+        else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
+    )
     if booked is not None and booked.budget.adaptive:
         refuse_hopeless(workload, booked.budget, wanted, mechanism, public)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
@@ -116,7 +120,9 @@ def release(
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     outcome = obeying(chosen.run(plan, curator, entropy.public_generator(), tell), entropy)
-    draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)), outcome.trust)
+    draw = Draw.of(
+        outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)), outcome.trust
+    )
     replicas = made_replicas(chosen, plan, outcome, draw, tell)
     certificate = certify(
         plan=plan,

@@ -146,7 +146,9 @@ def settle(
         found = replace(budget, accounting=tightest)
         try:
             variance = None if rows is not None else 1.0
-            planned = plan_for(Task(workload, rows or NOMINAL_ROWS, found, variance, prior), options, mechanism)
+            planned = plan_for(
+                Task(workload, rows or NOMINAL_ROWS, found, variance, prior), options, mechanism
+            )
         except refusal:
             tightest = others[0]
         else:

@@ -1,9 +1,9 @@
 """Rows that are public already, as a release is given them: other releases, and files or frames with an origin.
 
-Nothing in a prior is protected: its rows may come out as they are. For every fixed prior the release is as private as
-its certificate says; one that was itself released privately is a charge of its own, in the same ledger where it is of
-the same table. Whether a prior is the private table is judged by what was named, never by what stands in it: a refusal
-that compared contents would tell who is in the table.
+Nothing in a prior is protected: its rows may come out as they are. For every fixed prior the release is as private
+as its certificate says; one that was itself released privately is a charge of its own, in the same ledger where it is
+of the same table. Whether a prior is the private table is judged by what was named, never by what stands in it: a
+refusal that compared contents would tell who is in the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dualquery.errors import DataError, DualQueryError
 from dualquery.fitting.prior import PublicRows
 from dualquery.queries.tables import attribute_codes
 from dualquery.releases.release import Release
-from dualquery.table.domain import Categorical, Dates, Domain, Numeric
+from dualquery.table.dates import Dates
+from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import encode
 from dualquery.table.reading import read_table
 from dualquery.table.reading.source import WantedColumns
@@ -43,7 +44,9 @@ def public_rows(
             raise DualQueryError("a prior's origin was given and no prior; name it with --prior")
         return None, []
     if schema.domain.kind != "records" or not all(_is_plain(column) for column in schema.domain.columns):
-        raise DualQueryError("a prior is for tables of attributes: without graphs, points, codes or blocks of items")
+        raise DualQueryError(
+            "a prior is for tables of attributes: without graphs, points, codes or blocks of items"
+        )
     found, entries = [], []
     for each in priors:
         refuse_same(each, table)
@@ -63,8 +66,8 @@ def refuse_same(prior: object, table: object) -> None:
     """Refuse a prior that is named by the same words as the private table."""
     if _same(prior, table):
         raise DualQueryError(
-            "the prior is the private table itself, and a prior's rows may be released as they are; name rows that are "
-            "public"
+            "the prior is the private table itself, and a prior's rows may be released as they are; name rows "
+            "that are public"
         )
 
 
@@ -75,7 +78,7 @@ def _same(prior: object, table: object) -> bool:
     if not all(isinstance(each, str | os.PathLike) for each in (prior, table)):
         return False
     try:
-        return os.path.samefile(os.fspath(prior), os.fspath(table))  # type: ignore[call-overload,no-any-return]
+        return os.path.samefile(os.fspath(prior), os.fspath(table))  # type: ignore[call-overload]
     except OSError:
         return False
 

@@ -40,13 +40,15 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     effort = Effort.of(wanted.synthetic_rows)
     if task.budget.accounting is Accounting.PURE:
         if task.prior is not None:
-            raise DualQueryError("a prior is tested on Gaussian noise, and pure ε adds Laplace noise; leave one out")
+            raise DualQueryError(
+                "a prior is tested on Gaussian noise, and pure ε adds Laplace noise; leave one out"
+            )
         return plan_by_signed_tables(task, wanted, effort)
     wide = plan_wide(task, wanted)
     if wide is not None and task.prior is not None:
         raise DualQueryError(
-            "a prior counts where tables of a few attributes are measured; this table is so wide that items or classes "
-            "are, so leave --prior out"
+            "a prior counts where tables of a few attributes are measured; this table is so wide that items or "
+            "classes are, so leave --prior out"
         )
     if wide is not None:
         return better_of(wide, lambda: plan_by_tables(task, wanted, effort))

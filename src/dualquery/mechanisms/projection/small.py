@@ -41,7 +41,6 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.tables import Tables
-from dualquery.table.records import Records
 from dualquery.types import Cells, Done, Set
 
 SHARE_OF_MISFITS = 0.07
