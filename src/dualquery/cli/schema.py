@@ -13,8 +13,12 @@ from dualquery.cli.output import say
     public_reference=option(
         "A public table of the same kind (a past census, a code book): the draft is then public.", "FILE"
     ),
-    quantiles=option("How many bins numbers get. [default: as suits the number of rows and --epsilon]", "COUNT"),
-    epsilon=option("The ε that a release will have, a hint for the number of bins; nothing is spent. [default: 1]", "ε"),
+    quantiles=option(
+        "How many bins numbers get. [default: as suits the number of rows and --epsilon]", "COUNT"
+    ),
+    epsilon=option(
+        "The ε that a release will have, a hint for the number of bins; nothing is spent. [default: 1]", "ε"
+    ),
     encoding=option("The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.", "NAME"),
     out=option("Where to write it. [default: print it]", "FILE"),
 )

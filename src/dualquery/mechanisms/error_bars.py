@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import Counter, counted_by
 from dualquery.fitting.fitter import REPLICAS
+from dualquery.fitting.prior import Trust
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.pool import plain_algebra, together
 from dualquery.queries.countable import Countable
@@ -198,18 +199,29 @@ MOST_SEEDS = 2**53  # whole numbers that every reader of JSON keeps
 
 @dataclass(frozen=True)
 class Draw:
-    """How the tables of replicas are drawn from released rows: so many rows each, by public chance."""
+    """How the tables of replicas are drawn from released rows: so many rows each, by public chance.
+
+    Where public rows were believed (`fitting.prior`), the truth lies about the release as N₀ records of it would, and
+    not as close as the noise alone says: each table is then drawn from so many of the rows only (`atoms`). Its cells
+    vary by 1/N₀ + 1/n, as Dirichlet(N₀ w) makes them.
+    """
 
     records: int
     seed: int
+    atoms: int | None = None
 
     @staticmethod
-    def of(artefact: Artefact, records: int, seed: int) -> Draw:
+    def of(artefact: Artefact, records: int, seed: int, trust: Trust | None = None) -> Draw:
         """For a table of so many records, as far as memory allows."""
         if isinstance(artefact, SyntheticRecords):
             allowed = MOST_BYTES * artefact.records.rows // max(1, artefact.records.bytes)
             records = min(records, MOST_DRAWN, max(1, allowed))
-        return Draw(records, seed)
+        believed = trust is not None and trust.share > 0
+        return Draw(records, seed, max(1, round(trust.records)) if trust and believed else None)
+
+    def to_json(self) -> dict[str, int]:
+        """As the certificate has it."""
+        return {"records": self.records, "seed": self.seed, **({"atoms": self.atoms} if self.atoms else {})}
 
 
 class Repeated(Counter):
@@ -257,7 +269,11 @@ def tables_drawn(released: Records, draw: Draw) -> list[Records]:
 
 def _table_drawn(released: Records, draw: Draw, number: int) -> Records:
     """The same one from the same rows and seed, on every machine."""
-    return released.take(_drawn(released.rows, draw.records, Stream(draw.seed + number)))
+    stream = Stream(draw.seed + number)
+    if draw.atoms is None or draw.atoms >= released.rows:
+        return released.take(_drawn(released.rows, draw.records, stream))
+    some = _drawn(released.rows, draw.atoms, stream)
+    return released.take(np.sort(some[stream.below(np.full(draw.records, len(some)))]))
 
 
 def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:

@@ -255,7 +255,7 @@ def _write_replicas(release: Release, file: Path) -> None:
 
 def _read_replicas(file: Path, certificate: Certificate, released: Records) -> tuple[Replica, ...]:
     said = certificate["replicas"]
-    number, draw = said["number"], Draw(said["records"], said["seed"])
+    number, draw = said["number"], Draw(said["records"], said["seed"], said.get("atoms"))
     if not number:
         return ()
     rows = encode(_read(file, most=REPLICAS * released.rows), released.domain)

@@ -43,7 +43,6 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.tables import Tables
-from dualquery.table.records import Records
 from dualquery.types import Cells, Done, Set
 
 SHARE_OF_MISFITS = 0.07
@@ -166,8 +165,8 @@ class ByChosenPairs:
         return {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)}
 
     def _fitting(self, measured: MeasuredTables, misfits: Measured) -> Fitting:
-        def fitted(effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
-            known = denoised(measured)
+        def refit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
+            known = denoised(known)
             if known.of_order(2):
                 # of many pairs that were chosen in vain, what was measured is noise
                 return fit(known, effort, rng, progress, at_once=False, likely=1.0)
@@ -176,11 +175,7 @@ class ByChosenPairs:
             progress(1, 1)
             return rows[0]
 
-        return Fitting(
-            fitted,
-            lambda rows, rng: Records.from_rows(measured.domain, rows),
-            measured=(*measured.kept, misfits),
-        )
+        return Fitting.of_tables(measured, refit, more=(misfits,))
 
 
 def shares_of_first(ones: list[Set], task: Task) -> dict[Set, float]:

@@ -401,11 +401,8 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) 
 
 
 def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:
-    return Fitting(
-        lambda effort, rng, tell: fit(measured, effort, rng, tell, at_once=at_once),
-        lambda rows, rng: Records.from_rows(measured.domain, rows),
-        settled,
-        measured.kept,
+    return Fitting.of_tables(
+        measured, lambda known, effort, rng, tell: fit(known, effort, rng, tell, at_once=at_once), settled
     )
 
 
