@@ -14,6 +14,7 @@ import pytest
 
 import dualquery
 from dualquery import Budget, DualQueryError, Release
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
 SCHEMA: Mapping[str, Any] = {
@@ -112,7 +113,7 @@ def test_pure_noise_cannot_test_a_prior() -> None:
             TABLE,
             schema=SCHEMA,
             workload="marginals:2",
-            budget=Budget(1.0, 0.0),
+            budget=Budget(1.0, 0.0, accounting=Accounting.PURE),
             prior=SAMPLE,
             prior_origin="sample",
         )
