@@ -170,6 +170,7 @@ def advanced_composition(largest: Fraction | float, draws: int, *, delta: float)
     return each * (math.sqrt(-2 * draws * math.log(delta)) + draws * math.expm1(each)) * (1 + _ROUNDING)
 
 
+@lru_cache(maxsize=1024)  # asked for again and again: whether a step is affordable, then what was spent
 def gaussian_epsilon(mu_squared: Fraction | float, *, delta: float) -> float:
     """The smallest ε for which a Gaussian of *real* noise with Δ²/σ² = μ² is (ε, δ)-DP.
 
