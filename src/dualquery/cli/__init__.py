@@ -47,9 +47,8 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
-        from dualquery.cli.app import app
+        from dualquery.cli.app import app, command_of
         from dualquery.cli.flags import ask_packages
-        from dualquery.cli.help import command_of
 
         ask_packages(next(iter(arguments), ""))
         code = command_of(app)(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)

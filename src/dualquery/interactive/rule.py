@@ -28,7 +28,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
-from typing import TypeAlias
 
 from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
 from dualquery.errors import BudgetError, LedgerError, QueryError
@@ -58,12 +57,11 @@ from dualquery.privacy.conversion import (
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector
+from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector, Test
 from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.table.domain import Domain
 
-Test: TypeAlias = HazardTest | SparseVector
 TESTS: dict[str, type[Test]] = {"hazard": HazardTest, "sparse-vector": SparseVector}
 PROMISED = "sparse-vector"  # the test of online private multiplicative weights
 SHARE = Fraction(9, 10)  # of the cap, for the release

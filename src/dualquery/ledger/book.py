@@ -20,8 +20,8 @@ from dualquery.privacy.accounting import pure_cap, rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, renyi_epsilon, rho_units_of
 from dualquery.privacy.conversion import units as units_of
-from dualquery.privacy.events import Concentrated, Event, Fire
-from dualquery.privacy.ledger import Ledger, Reservation
+from dualquery.privacy.events import Event
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 
 Place: TypeAlias = str | os.PathLike[str]  # of a ledger: a file or a URL
@@ -292,10 +292,6 @@ class PrepaidLedger(Ledger):
     def charge(self, *events: Event) -> None:
         self.prepay()
         super().charge(*events)
-
-    def reserve(self, fire: Fire, *follow_up: Concentrated) -> Reservation:
-        self.prepay()
-        return super().reserve(fire, *follow_up)
 
 
 def ledger_of(budget: Budget, *, ledger: Place | None, dataset: str | None) -> Ledger:

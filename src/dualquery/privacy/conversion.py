@@ -57,23 +57,6 @@ def epsilon_of(rho: Fraction | float, *, delta: float) -> float:
     return max(0.0, math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms)))
 
 
-def delta_of(rho: Fraction | float, *, epsilon: float) -> float:
-    """The smallest δ for which ρ-zCDP implies (ε, δ)-DP (the same proposition).
-
-    ln δ = inf over x = α − 1 > 0 of   x ((1 + x) ρ − ε) − ln(1 + x) − x ln(1 + 1/x),
-    at the root of                     (1 + 2x) ρ − ln(1 + 1/x) = ε.
-
-    Only tests and pages use it.
-    """
-    cost = _above(rho)
-    require(0 <= epsilon < math.inf, "epsilon must be a number of at least 0.")
-    if cost == 0:
-        return 0.0
-    x = _root(lambda x: (1 + 2 * x) * cost - math.log1p(1 / x) - epsilon)
-    terms = (x * cost, x * x * cost, -x * epsilon, -math.log1p(x), -x * math.log1p(1 / x))
-    return _exp_above(math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms)))
-
-
 def renyi_epsilon(cost: Fraction | float, *, order: int, delta: float) -> float:
     """The ε that a Rényi divergence of C at the order α implies (Canonne, Kamath, Steinke 2020, Prop. 12).
 
@@ -300,13 +283,6 @@ def _above(value: Fraction | float) -> float:
     require(0 <= value < 10**300, "A privacy cost must be a finite number of at least 0.")
     nearest = float(value)
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
-
-
-def _exp_above(logarithm: float) -> float:
-    """e^logarithm, rounded up, at most 1."""
-    if logarithm >= 0:
-        return 1.0
-    return min(1.0, math.nextafter(math.exp(logarithm) * (1 + _ROUNDING), math.inf))
 
 
 _GROUP_ROUNDING = 2.0**-46

@@ -18,7 +18,7 @@ from typing import Any
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
-from dualquery.interactive.rule import Test
+from dualquery.privacy.thresholds import Test
 from dualquery.queries.families import grammar_of
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.question import QuestionReader

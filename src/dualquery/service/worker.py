@@ -21,8 +21,8 @@ from typing import Any, Generic, TypeVar
 
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive.online import Online
-from dualquery.interactive.rule import Test
 from dualquery.ledger.storage import AwayError
+from dualquery.privacy.thresholds import Test
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import not_ready, problem_of
 
