@@ -17,9 +17,9 @@ from dualquery.queries.countable import Bound, Derived
 from dualquery.queries.tables import Tables
 from dualquery.types import Integers
 
-FINE = 256  # errors are counted in so many parts of a record, because what is expected is no whole number
+FINE = 32  # errors are counted in so many parts of a record, because what is expected is no whole number
 WEIGHT = 1 << 10  # the weight of one, of a mean
-REACH = FINE << 12  # how far one record moves a number, at most
+REACH = FINE << 11  # how far one record moves a number, at most
 
 
 @dataclass(frozen=True, eq=False)
