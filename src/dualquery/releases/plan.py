@@ -96,7 +96,7 @@ def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None =
     return [*warnings, *budget_warnings(budget, rows)]
 
 
-class Planned(NamedTuple):
+class WithCheck(NamedTuple):
     """A mechanism and its plan, and the check that its budget leaves room for."""
 
     mechanism: AnyMechanism
@@ -104,18 +104,20 @@ class Planned(NamedTuple):
     check: Reserved | Unchecked = Unchecked("nothing is released")
 
 
-def plan_checked(task: Task, options: Mapping[str, object], mechanism: str | None, wanted: Wanted) -> Planned:
+def plan_checked(task: Task, options: Mapping[str, object], mechanism: str | None, wanted: Wanted) -> WithCheck:
     """The plan with what is left beside a check, where synthetic records leave; else with the whole budget."""
     check = wanted.set_aside(task)
     if isinstance(check, Unchecked):
-        return Planned(*plan_for(task, options, mechanism), check)
+        return WithCheck(*plan_for(task, options, mechanism), check)
     chosen, made = plan_for(check.task, options, mechanism)
+    if not made.steps:
+        return WithCheck(*plan_for(task, options, mechanism), wanted.refused("the mechanism looks at no data"))
     if not made.records:
-        return Planned(*plan_for(task, options, mechanism), wanted.refused("no synthetic records leave"))
+        return WithCheck(*plan_for(task, options, mechanism), wanted.refused("no synthetic records leave"))
     if _fits(task.budget, (check.step(), *made.steps)):
-        return Planned(chosen, made, check)
+        return WithCheck(chosen, made, check)
     why = "beside a check this plan would exceed the budget"
-    return Planned(*plan_for(task, options, mechanism), wanted.refused(why))
+    return WithCheck(*plan_for(task, options, mechanism), wanted.refused(why))
 
 
 def _fits(budget: Budget, steps: Sequence[Step]) -> bool:
@@ -142,7 +144,7 @@ class Settled:
 
     budget: Budget
     why: str
-    planned: Planned | None = None
+    planned: WithCheck | None = None
 
     @property
     def check_words(self) -> str:
@@ -274,7 +276,7 @@ def settled_plan(
     return replace(settled, planned=planned)
 
 
-def _announced(planned: Planned) -> Planned:
+def _announced(planned: WithCheck) -> WithCheck:
     """With the check among the steps, where it is paid for: before all else."""
     check, made = planned.check, planned.plan
     if isinstance(check, Unchecked):
