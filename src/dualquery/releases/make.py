@@ -23,6 +23,7 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
+from dualquery.releases.acceptance import GivenAcceptance, Wanted, doubts
 from dualquery.releases.arguments import (
     GivenBudget,
     GivenSchema,
@@ -36,13 +37,14 @@ from dualquery.releases.arguments import (
     workload_from,
 )
 from dualquery.releases.certificate import PredictedError, certify
+from dualquery.releases.check import SHARE, Check, Unchecked, certified, checked, scales_of
 from dualquery.releases.measurements import listed
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
     check_plays,
     check_records,
     foreign_code,
-    plan_for,
+    plan_checked,
     records_per_person,
     refuse_hopeless,
     settle,
@@ -73,6 +75,8 @@ def release(
     dataset: str | None = None,
     prior: Any = None,
     prior_origin: str | None = None,
+    check: float = SHARE,
+    accept: GivenAcceptance | None = None,
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
@@ -87,7 +91,8 @@ def release(
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
     a file or frame together with its `prior_origin`; several in a list. It is believed as far as the noisy
-    measurements bear it out (docs/how_it_works.md).
+    measurements bear it out (docs/how_it_works.md). `check` is the share of the budget with which the release
+    measures its own error (0: it does not), and `accept` a file (or a dict) that says beforehand what good enough is.
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)
@@ -95,6 +100,7 @@ def release(
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
     public, priors = public_rows(prior, prior_origin, described, table)
+    checking = Wanted.of(check, accept, described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
@@ -111,21 +117,37 @@ def release(
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
     settled = booked or settle(
-        workload, budget, wanted, mechanism, rows, places=counter.knows_places, prior=public
+        workload,
+        budget,
+        wanted,
+        mechanism,
+        rows,
+        places=counter.knows_places,
+        prior=public,
+        wanted=checking,
     )
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
     task = replace(known.task(workload, places=counter.knows_places), prior=public)
-    chosen, plan = settled.planned or plan_for(task, wanted, mechanism)
+    chosen, plan, reserved = settled.planned or plan_checked(task, wanted, mechanism, checking)
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
+    allowed = () if isinstance(reserved, Unchecked) else curator.allow(reserved.event)
     outcome = finished(chosen.run(plan, curator, entropy.public_generator(), tell), task.rows, entropy)
     draw = Draw.of(
         outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)), outcome.trust
     )
+    seen = checked(reserved, curator, allowed, records_of(outcome.artefact), checking, draw.seed, tell)
     replicas = made_replicas(chosen, plan, outcome, draw, tell)
+    predicted, scales = PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed), {}
+    measured = outcome.measured
+    if isinstance(seen, Check):
+        scales = scales_of(seen, predicted.curves, replicas)
+        predicted = replace(predicted, curves=predicted.curves.scaled(scales))
+        measured = (*measured, seen.measured())
+    accepted = checking.accepted(seen)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
@@ -136,17 +158,23 @@ def release(
         synthetic_rows=outcome.artefact.rows,
         artefact=outcome.artefact.words,
         replicas={"number": len(replicas), **draw.to_json()},
-        predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
+        predicted_error=predicted,
         accounting_reason=settled.why,
-        warnings=[*foreign_code(chosen), *warnings_of(budget, known.rows, described, seed=seed)],
+        warnings=[
+            *foreign_code(chosen),
+            *warnings_of(budget, known.rows, described, seed=seed),
+            *doubts(accepted),
+        ],
         notes=(*plan.notes, *outcome.notes),
         engine=machines_of(counter),
-        measured=listed(workload.domain, outcome.measured),
+        measured=listed(workload.domain, measured),
+        check=certified(seen, scales, checking.share),
+        accepted=accepted,
         book=entry,
         prior=priors,
         trust=outcome.trust,
     )
-    return Release(certificate, workload.domain, outcome.artefact, replicas, outcome.measured)
+    return Release(certificate, workload.domain, outcome.artefact, replicas, measured)
 
 
 def _budget(
