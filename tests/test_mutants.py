@@ -466,7 +466,7 @@ LEDGERS = [
     Mutant("what was paid on one path is promised on all", "privacy/accounting.py",
            "            return Spent(self.limit, self.budget.epsilon, self.budget.delta)\n",
            "            pass\n", gaussian("adaptive_ledgers_of_other_theorems_promise_their_limits")),
-    Mutant("the number of records for half its price", "releases/number_of_records.py", "rest = whole - units(price)",
+    Mutant("the number of records for half its price", "privacy/portions.py", "rest = whole - units(price)",
            "rest = whole - units(price) // 2",
            ("tests/releases/test_number_of_records.py::test_gaussian_budget_splits_into_the_number_of_records_and_the_rest",)),
     Mutant("ledger: only the first of several events is paid", "privacy/ledger.py",

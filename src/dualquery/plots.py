@@ -244,6 +244,32 @@ def banded_curve(
     return _svg(WIDTH, height, title, marks)
 
 
+def pair_matrix(names: Sequence[str], pairs: set[tuple[int, int]]) -> str:
+    """A triangle of pairs: dark where both attributes were measured together; names stand on the diagonal.
+
+    The cell of i and j < i lies in the row of i, under the name of j.
+    """
+    labels = [shortened(name) for name in names]
+    side = 18.0 if len(labels) <= 30 else 10.0
+    size = min(FONT, side - 1)
+    width = side * len(labels) + _room(labels) * size / FONT + 6
+    marks = []
+    for i, text in enumerate(labels):
+        row = i * side
+        marks.append(_rectangle(0, row, i * side, side, LINE))
+        held = [j for j in range(i) if (j, i) in pairs]
+        starts = [j for j in held if j - 1 not in held]
+        ends = [j + 1 for j in held if j + 1 not in held]
+        marks += [
+            _rectangle(a * side, row, (b - a) * side, side, ACCENT) for a, b in zip(starts, ends, strict=True)
+        ]
+        marks.append(_text(i * side + 4, row + side / 2, text, size=size))
+    for i in range(1, len(labels)):  # between the cells
+        marks.append(_line(0, i * side, min(i + 1, len(labels)) * side, i * side, "#fff"))
+        marks.append(_line(i * side, i * side, i * side, len(labels) * side, "#fff"))
+    return _svg(width, side * len(labels), "Pairs of attributes that were measured", marks)
+
+
 def ticks(most: float, number: int) -> list[float]:
     """About `number` round places from 0 to `most`: multiples of 1, 2 or 5 times a power of ten."""
     rough = most / number

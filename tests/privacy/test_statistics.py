@@ -81,6 +81,8 @@ from dualquery.queries.families import from_texts, parities
 from dualquery.queries.group import Listed, NotProducts, bound_of_queries
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.means import CellMeans
+from dualquery.queries.misfits import FINE as FINE_MISFIT
+from dualquery.queries.misfits import Errors, SummedMisfits
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
@@ -224,6 +226,16 @@ def plain_misfits(sets: tuple[tuple[int, ...], ...], *expected: int, domain: Dom
     return Misfits(Tables(domain, sets), np.array(expected, np.int64), np.zeros(len(sets), np.int64))
 
 
+def summed(*parts: Errors, expected: tuple[int, ...] = (2, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0)) -> SummedMisfits:
+    """Of the tables over a0, over a1 and over both, with whole records expected."""
+    tables = Tables(MIXED, ((0,), (1,), (0, 1)))
+    return SummedMisfits(tables, FINE_MISFIT * np.array(expected, np.int64), parts)
+
+
+ONE_TABLE = Tables(MIXED, ((0,),))
+LEVELS = np.array([0, 512, 1024, 0, 512, 1024])  # of a1, whole at most
+SIDES_OF_LEVELS = np.array([0, 0, 0, 1, 1, 1])  # of a0
+FEW_LEFT = (0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0)
 MISFIT = (
     "a record that leaves one cell for another leaves the sum as it is; one price serves all expectations"
 )
@@ -477,6 +489,17 @@ STATISTICS = [
     Case("misfits", MIXED, plain_misfits(((0,), (1,)), 2, 0, 0, 2, 2)),
     Case("misfits of pairs", BINARY, plain_misfits(((0, 1), (0, 2)), 1, 0, 2, 0, 0, 2, 1, 0, domain=BINARY)),
     Case("misfits of what is always too low", MIXED, plain_misfits(((0,), (0, 1)), *[0] * 8), both(REPLACE, MISFIT)),
+    Case("summed misfits", MIXED, summed(Errors(0, 1), Errors(1, 2))),
+    Case("summed misfits of three tables", MIXED, summed(Errors(0, 3))),
+    Case("summed misfits of parts of a record", MIXED, SummedMisfits(ONE_TABLE, np.array([70, -3]), (Errors(0, 1),))),
+    Case("the largest misfit", MIXED, summed(Errors(0, 2), Errors(0, 3, largest=True))),
+    Case("misfit of a mean", MIXED, summed(Errors(2, 1, weights=LEVELS, groups=SIDES_OF_LEVELS), expected=FEW_LEFT)),
+    Case(
+        "summed misfits of what is always too low",
+        MIXED,
+        summed(Errors(0, 3), expected=(0,) * 11),
+        both(REPLACE, MISFIT),
+    ),
     Case("items", BASKETS, HeldItems(1, RANK, 4, 2)),
     Case("items, fewer than two records can hold", BASKETS, HeldItems(1, RANK, 3, 2)),
     Case("items, one each", BASKETS, HeldItems(1, RANK, 4, 1), sparse=True),
@@ -847,11 +870,13 @@ def test_a_measurement_is_charged_its_sensitivity_before_anything_is_read(
 ) -> None:
     moved = relation.sensitivity(case.subject.bound())
     curator, diary = curator_of(case, relation)
-    noisy = curator.measure(case.subject, noise=Gaussian(Fraction(9, 2)))
+    variance = Fraction(9, 2) * max(1, moved.l2_squared // 10**6)  # what the budget of the test pays for
+    noisy = curator.measure(case.subject, noise=Gaussian(variance))
     assert noisy.dtype == np.int64
-    assert curator.ledger.events == (GaussianMeasurement(Fraction(moved.l2_squared), Fraction(9, 2)),)
-    curator.measure(case.subject, noise=Laplace(Fraction(7, 3)))
-    assert curator.ledger.events[1:] == (LaplaceMeasurement(Fraction(moved.l1), Fraction(7, 3)),)
+    assert curator.ledger.events == (GaussianMeasurement(Fraction(moved.l2_squared), variance),)
+    scale = Fraction(7, 3) * max(1, moved.l1 // 10**3)
+    curator.measure(case.subject, noise=Laplace(scale))
+    assert curator.ledger.events[1:] == (LaplaceMeasurement(Fraction(moved.l1), scale),)
     once = ["pay", "read", "draw"] if len(noisy) else ["pay", "read"]
     assert in_order(diary) == once * 2
 

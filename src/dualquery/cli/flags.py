@@ -148,6 +148,22 @@ ByFlag: TypeAlias = Annotated[
         "--by", metavar="NAMES", help="A whole table: attributes with commas between them, like `region,sex`."
     ),
 ]
+CheckFlag: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--check",
+        metavar="SHARE",
+        help="The share of the budget with which the release measures its own error; 0: it does not.",
+    ),
+]
+AcceptFlag: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--accept",
+        metavar="FILE",
+        help="What good enough means, said beforehand: a TOML file with sections `[[criterion]]`.",
+    ),
+]
 JsonFlag: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, for a program to read; no progress bar.")
 ]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dualquery.releases.plan import Settled
 
 
+NOT_ACCEPTED = 3  # exit code
+
+
 @flags.with_mechanism_flags
 def plan(
     *,
@@ -39,6 +42,8 @@ def plan(
     accounting: flags.AccountingFlag = Accounting.TIGHTEST,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records_per_person: flags.RecordsPerPersonFlag = None,
+    check: flags.CheckFlag = 0.01,
+    accept: flags.AcceptFlag = None,
     json: flags.JsonFlag = False,
     options: dict[str, Any],
 ) -> None:
@@ -61,7 +66,9 @@ def plan(
 
     described = read_schema(schema)
     workload = from_spec(described.domain, queries)
-    found = settled_plan(described, workload, budget, expected_records, records, mechanism, options)
+    found = settled_plan(
+        described, workload, budget, expected_records, records, mechanism, options, check, accept
+    )
     warnings = warnings_of(budget, number, described)
     if json:
         output.print_json(_plan_json(found, workload, number, warnings))
@@ -85,6 +92,7 @@ def _print_plan(found: Settled, workload: Workload) -> None:
     for name, value in shown(made.parameters).items():
         facts[name.replace("_", " ")] = output.parameter(value)
     facts["predicted error"] = output.errors(made.mean_error, made.max_error, made.task.domain.kind)
+    facts["check"] = found.check_words
     facts["time"], facts["memory"] = output.seconds(made.seconds), output.size(made.bytes)
     output.print_facts(facts)
     if made.steps:
@@ -113,6 +121,7 @@ def _plan_json(found: Settled, workload: Workload, rows: int, warnings: list[str
             "accounting": budget.accounting.value,
             "accounting_reason": found.why,
         },
+        "check": found.check_words,
         "mean_error": made.mean_error,
         "max_error": made.max_error,
         "seconds": made.seconds,
@@ -136,6 +145,8 @@ def release(
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records_per_person: flags.RecordsPerPersonFlag = None,
     records: flags.RecordsFlag = None,
+    check: flags.CheckFlag = 0.01,
+    accept: flags.AcceptFlag = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", min=0, help="Make it repeatable, and therefore **not private**."),
@@ -162,6 +173,8 @@ def release(
     options: dict[str, Any],
 ) -> None:
     """Make synthetic data with a certificate from a private table.
+
+    Exit code 3 where the release is not what `--accept` calls good enough; it is written all the same, and says so.
 
     Examples:
 
@@ -208,6 +221,8 @@ def release(
             progress=progress,
             ledger=ledger,
             dataset=dataset,
+            check=check,
+            accept=accept,
             **options,
         )
         progress("writing the release", 0, 1)
@@ -220,6 +235,8 @@ def release(
         output.print_warnings(made.certificate["warnings"])
         # On the terminal, and nowhere else: a column that the schema leaves out may hold ids that come again.
         output.print_warnings(several_rows(first_rows(source, described.encoding), described))
+    if (made.certificate.get("accepted") or {}).get("verdict") == "fail":
+        raise typer.Exit(NOT_ACCEPTED)
 
 
 def print_summary(folder: Path, certificate: Certificate) -> None:
@@ -242,6 +259,8 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             "predicted error": output.errors(
                 predicted.mean, predicted.maximum, certificate.get("table", "records")
             ),
+            "measured error": " ".join(words.check(certificate)),
+            **({} if "accepted" not in certificate else {"acceptance": words.accepted(certificate)}),
             **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
             "folder": str(folder),
             "report": str(folder / "report.html"),
@@ -261,6 +280,7 @@ def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
         **({"book": whole["book"]} if "book" in whole else {}),
         "private": certificate.private,
         "predicted_error": {"mean": predicted.mean, "max": predicted.maximum},
+        **{key: whole[key] for key in ("check", "accepted") if key in whole},
         "notes": whole["notes"],
         "warnings": whole["warnings"],
     }

@@ -288,6 +288,7 @@ def independent_plan(name: str, task: Task, wanted: NoWishes | None = None) -> P
         seconds=1.0 + task.workload.size * 2e-6,
         bytes=32 * task.workload.size,
         notes=(NO_RECORDS,),
+        records=False,
     )
 
 

@@ -31,7 +31,7 @@ better than to one record, and what none of N rows has may be had by 3/N of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -118,6 +118,24 @@ class ErrorCurves:
             part[mine] = np.interp(_folded(answers[mine]), known, parts)
         return error, part
 
+    def part(self, order: int) -> float:
+        """Of a replica's errors on questions about so many attributes the part that counts."""
+        return self.curves[min(order, len(self.curves)) - 1][0].part
+
+    def scaled(self, scales: Mapping[int, float]) -> ErrorCurves:
+        """With bars of questions about so many attributes so many times as wide; beyond the last as the last."""
+        known = sorted(scales)
+        factors = [
+            scales[max(k for k in known if k <= order)] if known and order >= known[0] else 1.0
+            for order in range(1, len(self.curves) + 1)
+        ]
+        return ErrorCurves(
+            tuple(
+                tuple(CurvePoint(p.answer, times * p.error, times * p.part) for p in curve)
+                for times, curve in zip(factors, self.curves, strict=True)
+            )
+        )
+
     def bars(self, answers: Fractions, orders: Orders, errors: Sequence[Fractions]) -> Fractions:
         """The half-width of a 95% interval: t √((B · curve² + Σ e_b²) / 2B), of e_b the part that counts."""
         error, part = self.at(answers, orders)
@@ -140,7 +158,7 @@ def learned_curves(
     released: Records, records: int, replicas: Sequence[Replica], stream: Stream
 ) -> ErrorCurves:
     """The curves of many questions of every kind, where the table has so many records."""
-    attributes = _asked_about(released, stream)
+    attributes = asked_about(released, stream)
     orders = np.repeat(np.arange(1, min(MOST_ATTRIBUTES, len(attributes)) + 1), QUESTIONS)
     group = mixed_questions(released.domain, attributes, orders, stream)
     seen = [replica.seen(group) for replica in replicas]
@@ -169,9 +187,11 @@ def _curve(answers: Fractions, whole: Fractions, apart: Fractions, less: float) 
     )
 
 
-def _asked_about(released: Records, stream: Stream) -> NDArray[np.int64]:
+def asked_about(
+    released: Records, stream: Stream, among: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
     """Attributes that questions are drawn about: of very many some at random, and some items that rows do hold."""
-    varied = np.flatnonzero(released.domain.sizes > 1)
+    varied = np.flatnonzero(released.domain.sizes > 1) if among is None else among
     if len(varied) <= ASKED_ABOUT:
         return varied
     half = ASKED_ABOUT // 2
@@ -180,7 +200,7 @@ def _asked_about(released: Records, stream: Stream) -> NDArray[np.int64]:
         if isinstance(codes, SparseItems) and len(codes.ids):
             held = codes.ids[stream.below(np.full(half, len(codes.ids)))]
             some = np.concatenate([some, released.domain.starts[position] + held.astype(np.int64)])
-    return np.unique(some)
+    return np.intersect1d(some, varied)
 
 
 def _folded(answers: Fractions) -> Fractions:

@@ -117,6 +117,7 @@ class Plan(Generic[Parameters]):
     seconds: float
     bytes: int
     notes: tuple[str, ...] = ()
+    records: bool = True  # whether synthetic records leave
 
     def __repr__(self) -> str:
         """A few lines: the whole of it is in the fields."""

@@ -305,6 +305,7 @@ def _plan_implicit(task: Task, wanted: RowsAndRoundsWishes) -> Plan[EuclideanPar
         seconds=2.0 + rounds * (task.workload.size * 3e-8 * (1 + rounds / 20) + rounds**2 * 2e-7),
         bytes=_bytes(task, rounds),
         notes=() if wanted.synthetic_rows else (NO_RECORDS,),
+        records=wanted.synthetic_rows is not None,
     )
 
 

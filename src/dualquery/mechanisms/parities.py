@@ -165,6 +165,7 @@ def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItemSets]:
         seconds=5.0 + task.rows * 3e-5 + task.workload.size * 2e-6,
         bytes=400 * task.rows + 200 * task.workload.size,
         notes=(NO_RECORDS,),
+        records=False,
     )
 
 
@@ -301,6 +302,7 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
         seconds=2.0 + parities * task.rows * 2e-10 + task.workload.size * 2e-6,
         bytes=64 * parities + 200 * task.workload.size,
         notes=(NO_RECORDS,),
+        records=False,
     )
 
 

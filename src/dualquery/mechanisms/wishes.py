@@ -66,9 +66,9 @@ _widest = partial(wish, "The most attributes of a disjunction (k); a wider one i
 
 # What releases and commands are given whatever the mechanism is; a wish has another name.
 TAKEN = frozenset({
-    "accounting", "budget", "csv", "dataset", "delta", "domain", "engine", "epsilon", "json", "ledger", "master",
-    "mechanism", "named", "neighbours", "options", "out", "progress", "queries", "quiet", "records",
-    "records_per_person", "schema", "seed", "sign", "table", "workload",
+    "accept", "accounting", "budget", "check", "csv", "dataset", "delta", "domain", "engine", "epsilon", "json",
+    "ledger", "master", "mechanism", "named", "neighbours", "options", "out", "progress", "queries", "quiet",
+    "records", "records_per_person", "schema", "seed", "sign", "table", "workload",
 })  # fmt: skip
 
 

@@ -134,6 +134,8 @@ def certify(
     notes: Sequence[str],
     engine: str,
     measured: Sequence[Mapping[str, Any]] = (),
+    check: Mapping[str, Any] | None = None,
+    accepted: Mapping[str, Any] | None = None,
     book: Mapping[str, str | int] | None = None,
     artefact: str | None = None,
 ) -> Certificate:
@@ -170,6 +172,8 @@ def certify(
             "events": event_list(ledger.events),
             "engine": engine,
             **({"measured": list(measured)} if measured else {}),
+            **({} if check is None else {"check": check}),
+            **({} if accepted is None else {"accepted": accepted}),
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
@@ -362,6 +366,8 @@ COUNT = FieldKind("a whole number above 0", lambda value: _whole(value) and valu
 NUMBER = FieldKind("a number that is not negative", _number)
 CHANCE = FieldKind("a number from 0 to 1", lambda value: _number(value) and value <= 1)
 DECIMAL = FieldKind("a decimal number in quotes", _like(r"[0-9]{1,30}(\.[0-9]{1,30})?"))
+VERDICTS = ("pass", "fail", "cannot tell")
+VERDICT = FieldKind("pass, fail or cannot tell", lambda value: value in VERDICTS)
 HEX = FieldKind("a text of hexadecimal digits", _like("[0-9a-f]+"))
 
 # Every field; a list holds entries of one kind, and what ends in a question mark may be missing.
@@ -387,6 +393,32 @@ FIELDS: dict[str, Any] = {
     "events": [{"event": TEXT, "times": COUNT, "draws?": COUNT}],
     "engine?": TEXT,
     "measured?": [{"kind": TEXT, "columns": TEXTS, "text?": TEXT, "numbers": WHOLE, "variance": NUMBER}],
+    "check?": {
+        "share": CHANCE,
+        "why_not": TEXT.or_null(),
+        "orders": [
+            {
+                "attributes": COUNT,
+                "tables": COUNT,
+                "error": NUMBER,
+                "bar": NUMBER,
+                "scale": NUMBER.or_null(),
+            }
+        ],
+    },
+    "accepted?": {
+        "verdict": VERDICT,
+        "criteria": [
+            {
+                "says": TEXT,
+                "limit": NUMBER,
+                "error": NUMBER.or_null(),
+                "bar": NUMBER.or_null(),
+                "verdict": VERDICT,
+                "confidence": CHANCE.or_null(),
+            }
+        ],
+    },
     "entropy": {"statement": TEXT, "private": FLAG},
     "records": {"rows": WHOLE, "from": TEXT},
     "synthetic_rows": WHOLE.or_null(),

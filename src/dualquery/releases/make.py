@@ -22,6 +22,7 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
+from dualquery.releases.acceptance import GivenAcceptance, Wanted, doubts
 from dualquery.releases.arguments import (
     GivenBudget,
     GivenSchema,
@@ -35,13 +36,14 @@ from dualquery.releases.arguments import (
     workload_from,
 )
 from dualquery.releases.certificate import PredictedError, certify
+from dualquery.releases.check import SHARE, Check, Unchecked, certified, checked, scales_of
 from dualquery.releases.measurements import listed
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
     check_plays,
     check_records,
     foreign_code,
-    plan_for,
+    plan_checked,
     records_per_person,
     refuse_hopeless,
     settle,
@@ -69,6 +71,8 @@ def release(
     progress: Progress | None = None,
     ledger: Place | None = None,
     dataset: str | None = None,
+    check: float = SHARE,
+    accept: GivenAcceptance | None = None,
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
@@ -81,13 +85,15 @@ def release(
     tightest that the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
-    charged if the release fails (docs/certificate.md).
+    charged if the release fails (docs/certificate.md). `check` is the share of the budget with which the release
+    measures its own error (0: it does not), and `accept` a file (or a dict) that says beforehand what good enough is.
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)
     workload = workload_from(described.domain, workload)
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
+    checking = Wanted.of(check, accept, described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
@@ -99,18 +105,27 @@ def release(
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
-    settled = booked or settle(workload, budget, wanted, mechanism, rows)
+    settled = booked or settle(workload, budget, wanted, mechanism, rows, wanted=checking)
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
     task = known.task(workload)
-    chosen, plan = settled.planned or plan_for(task, wanted, mechanism)
+    chosen, plan, reserved = settled.planned or plan_checked(task, wanted, mechanism, checking)
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
+    allowed = () if isinstance(reserved, Unchecked) else curator.allow(reserved.event)
     outcome = obeying(chosen.run(plan, curator, entropy.public_generator(), tell), entropy)
     draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
+    seen = checked(reserved, curator, allowed, records_of(outcome.artefact), checking, draw.seed, tell)
     replicas = made_replicas(chosen, plan, outcome, draw, tell)
+    predicted, scales = PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed), {}
+    measured = outcome.measured
+    if isinstance(seen, Check):
+        scales = scales_of(seen, predicted.curves, replicas)
+        predicted = replace(predicted, curves=predicted.curves.scaled(scales))
+        measured = (*measured, seen.measured())
+    accepted = checking.accepted(seen)
     certificate = certify(
         plan=plan,
         mechanism=chosen,
@@ -121,15 +136,21 @@ def release(
         synthetic_rows=outcome.artefact.rows,
         artefact=outcome.artefact.words,
         replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
-        predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
+        predicted_error=predicted,
         accounting_reason=settled.why,
-        warnings=[*foreign_code(chosen), *warnings_of(budget, known.rows, described, seed=seed)],
+        warnings=[
+            *foreign_code(chosen),
+            *warnings_of(budget, known.rows, described, seed=seed),
+            *doubts(accepted),
+        ],
         notes=(*plan.notes, *outcome.notes),
         engine=machines_of(counter),
-        measured=listed(workload.domain, outcome.measured),
+        measured=listed(workload.domain, measured),
+        check=certified(seen, scales, checking.share),
+        accepted=accepted,
         book=entry,
     )
-    return Release(certificate, workload.domain, outcome.artefact, replicas, outcome.measured)
+    return Release(certificate, workload.domain, outcome.artefact, replicas, measured)
 
 
 def _budget(

@@ -9,6 +9,7 @@ anybody may make what they like of the numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -70,6 +71,17 @@ def _measured(domain: Domain, place: Mapping[str, int], row: Mapping[str, Any]) 
     if list(members) != sorted(set(members)) or cells.size != prod(shape):
         raise DataError("an interaction has one number a cell")
     return Measured(members, cells.reshape(shape), variance)
+
+
+def pairs_of(measured: Sequence[Measured]) -> set[tuple[int, int]]:
+    """The pairs of attributes that were measured together: as an interaction of their own, or within a table."""
+    found: set[tuple[int, int]] = set()
+    for each in measured:
+        if isinstance(each.what, tuple) and len(each.what) == 2:
+            found.add((each.what[0], each.what[1]))
+        elif isinstance(each.what, Numbers) and each.what.kind == "table":
+            found.update(combinations(each.what.attributes, 2))
+    return found
 
 
 def listed(domain: Domain, measured: Sequence[Measured]) -> list[dict[str, Any]]:
