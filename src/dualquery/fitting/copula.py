@@ -132,7 +132,7 @@ def _solved(products: Reals, seen: float) -> float:
     return (low + high) / 2
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _draw(z, low, high, precision, j, uniform):  # type: ignore[no-untyped-def]
     """z_j of every row, given its other z and the ends of its interval."""
     deviation = 1.0 / math.sqrt(precision[j, j])
@@ -152,12 +152,12 @@ def _draw(z, low, high, precision, j, uniform):  # type: ignore[no-untyped-def]
         z[row, j] = min(max(mean + deviation * (-x if flipped else x), -9.0), 9.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _ndtr(x):  # type: ignore[no-untyped-def]
     return 0.5 * math.erfc(-x / math.sqrt(2.0))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _ndtri(p):  # type: ignore[no-untyped-def]
     """The normal quantile: rational starting values in the tails, then Newton's steps."""
     if p <= 1e-300:

@@ -60,7 +60,7 @@ def places_of(column: Numeric, codes: Integers, numbers: Reals) -> Places:
     return _placed(start, per, codes, np.asarray(numbers, np.float64))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _placed(start, per, codes, numbers):  # type: ignore[no-untyped-def]
     found = np.empty(len(codes), np.uint16)
     for i in range(len(codes)):
