@@ -91,7 +91,6 @@ lowest_bit = Later(_lowest_bit)  # the place of the lowest one in a 64-bit word 
 
 
 def threads() -> int:
-    """How many threads a parallel loop has."""
     import numba
 
     return int(numba.get_num_threads())

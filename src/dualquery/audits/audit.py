@@ -16,8 +16,6 @@ FEWEST_RUNS = 40
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found, of every case."""
-
     findings: tuple[Finding, ...]
     confidence: float
 

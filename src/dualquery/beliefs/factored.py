@@ -89,7 +89,6 @@ class Products:
         return self.factors.shape[1]
 
     def attributes_of(self, query: int) -> tuple[int, ...]:
-        """The attributes that a query asks about, increasing."""
         row = self.factors[query]
         return tuple(sorted(self.attribute[row[row != NONE]].tolist()))
 
@@ -103,7 +102,6 @@ class Products:
         return np.asarray(self.offset[query] + self.slope[query] * product)
 
     def values_of(self, function: int) -> NDArray[np.float64]:
-        """The function's value at every value of its attribute."""
         mine = slice(self.start[function], self.start[function + 1])
         steps = np.zeros(int(self.domain.sizes[self.attribute[function]]))
         steps[self.digit[mine]] = self.jump[mine]
@@ -169,7 +167,6 @@ class Factored:
         return copy
 
     def part(self, number: int) -> Histogram:
-        """A part by its number."""
         if number not in self._parts:
             self._parts[number] = Histogram((number,), (int(self.domain.sizes[number]),))
         return self._parts[number]
@@ -229,7 +226,6 @@ class Factored:
         self.changes[number] += 1
 
     def answers(self, workload: Workload) -> NDArray[np.float64]:
-        """The fraction that each query has."""
         return RunningAnswers(Products.of(workload)).answers(self)
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int32]:
@@ -264,7 +260,6 @@ class RunningAnswers:
         return self._products
 
     def answers(self, distribution: Factored) -> NDArray[np.float64]:
-        """The fraction that each query has under the distribution."""
         changes = distribution.changes
         for number in np.flatnonzero(changes != self._seen).tolist():
             if distribution.owner[number] == number:  # else it was merged into another

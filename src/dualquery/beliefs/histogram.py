@@ -39,7 +39,6 @@ class Survival:
     row_length: int
 
     def at(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The entries of some cells."""
         return self.table[cells // self.row_length, self.column[cells % self.row_length]]
 
 
@@ -74,7 +73,6 @@ class Histogram:
         return tuple(prod(self.sizes[k + 1 :]) for k in range(len(self.sizes)))
 
     def probabilities(self) -> Cells:
-        """Every cell's probability, one axis an attribute."""
         return self._weights.reshape(self.sizes) / self._weights.sum()
 
     def marginal(self, members: tuple[int, ...]) -> Cells:
@@ -121,7 +119,6 @@ class Histogram:
         self._scale(self._weights, members, factors, mass)
 
     def _scale(self, weights: Cells, members: tuple[int, ...], factors: Cells, mass: float) -> None:
-        """Take on these weights, multiplied."""
         classes = _classes(self.attributes, self.sizes, members)
         if self.cells <= SERIAL_CELLS:
             np.multiply(weights, factors.ravel()[classes.all_cells], out=self._weights)

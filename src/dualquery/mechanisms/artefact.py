@@ -79,7 +79,6 @@ class SyntheticRecords:
 
     @staticmethod
     def of_files(domain: Domain, tables: dict[str, pa.Table]) -> SyntheticRecords:
-        """What a folder holds."""
         return SyntheticRecords(encode(tables[SYNTHETIC], domain))
 
 
@@ -156,6 +155,5 @@ class BareAnswers:
 
     @staticmethod
     def of_files(domain: Domain, tables: dict[str, pa.Table]) -> BareAnswers:
-        """What a folder holds."""
         table = tables[ANSWERS]
         return BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())

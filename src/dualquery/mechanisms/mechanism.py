@@ -136,8 +136,6 @@ class Plan(Generic[Parameters]):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run gives back."""
-
     artefact: Artefact
     answers: Fractions | None = None  # to the workload, where there are no records to count
     belief: Snapshot | None = None  # of a learning data player, for whoever compares
@@ -173,7 +171,6 @@ class Mechanism(Generic[Wishes, Parameters]):
             raise DualQueryError(f"'{taken[0]}' is an argument of every release, and cannot be a wish")
 
     def accepts(self, options: Iterable[str]) -> bool:
-        """Whether all of these options mean something to it."""
         return all(name in flags_of(self.wishes) for name in options)
 
     def plan_for(self, task: Task, options: Mapping[str, object]) -> Plan[Parameters]:
@@ -194,7 +191,6 @@ class Mechanism(Generic[Wishes, Parameters]):
         return replace(self.plan(task, self.wishes(**options)), mechanism=self.name)
 
     def check_plays(self, kind: str) -> None:
-        """Refuse a kind of table that this mechanism does not play."""
         if self.plays is not None and kind not in self.plays:
             raise DualQueryError(
                 f"the mechanism '{self.name}' plays tables of {' or '.join(self.plays)}, and this is a table of "
@@ -229,7 +225,6 @@ Chosen = TypeVar("Chosen", bound=Enum)
 
 
 def choice(kind: type[Chosen], given: str | None, usual: Chosen, name: str) -> Chosen:
-    """An option's text as one of its named values."""
     if given is None:
         return usual
     for each in kind:

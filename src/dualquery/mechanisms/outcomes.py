@@ -6,7 +6,7 @@ What every mechanism hands out keeps the rules of the schema: rows that break on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ FEWEST_ROWS = 20_000  # of synthetic data
 MOST_ROWS = 10**7  # by default; more may be asked for
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 
-Held = TypeVar("Held")
+Reply = TypeVar("Reply")
 
 
 class Iterate(Enum):
@@ -67,13 +67,20 @@ def released_iterate(
     )
 
 
-def last(replied: Iterator[Held]) -> Held:
+def iterates_before(start: Factored, replied: Iterable[Factored]) -> Iterator[Factored]:
+    """A₀ … A_{T−1}, what each round's query was chosen against; the last reply is played for and left out."""
+    before = start
+    for reply in replied:
+        yield before
+        before = reply
+
+
+def last(replied: Iterator[Reply]) -> Reply:
     """The last of all replies."""
     return deque(replied, maxlen=1).pop()
 
 
 def released(distribution: Factored, rows: int, rng: np.random.Generator) -> Outcome:
-    """A distribution as synthetic records."""
     records = Records.from_rows(distribution.domain, distribution.sample(rows, rng))
     return Outcome(artefact=SyntheticRecords(records), belief=distribution)
 

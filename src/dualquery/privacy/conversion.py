@@ -24,7 +24,6 @@ _STEPS = 200  # more halvings than a double has bits: bisection ends at neighbou
 
 
 def units(cost: Fraction) -> int:
-    """A cost in whole units, rounded up."""
     return math.ceil(cost * UNITS)
 
 
@@ -38,7 +37,6 @@ def rho_of(*, epsilon: float, delta: float) -> Fraction:
 
 @lru_cache(maxsize=256)
 def rho_units_of(*, epsilon: float, delta: float) -> int:
-    """`rho_of` as a number of units."""
     require(0 < epsilon < math.inf, "epsilon must be a positive number.")
     return largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
 
@@ -189,6 +187,7 @@ def advanced_composition(largest: Fraction | float, draws: int, *, delta: float)
     return each * (math.sqrt(-2 * draws * math.log(delta)) + draws * math.expm1(each)) * (1 + _ROUNDING)
 
 
+@lru_cache(maxsize=1024)  # asked for again and again: whether a step is affordable, then what was spent
 def gaussian_epsilon(mu_squared: Fraction | float, *, delta: float) -> float:
     """The smallest ε for which a Gaussian of *real* noise with Δ²/σ² = μ² is (ε, δ)-DP.
 

@@ -82,7 +82,6 @@ class Law:
         raise BudgetError("Noise of this size drowns any count; use a larger budget or measure less.")
 
     def gamma(self, block: int, place: int) -> Fraction:
-        """γ of the module's description."""
         return self.linear * place + self.square * (2 * (block << self.place_bits) + place) * place
 
 

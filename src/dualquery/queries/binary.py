@@ -66,7 +66,6 @@ class Binary:
         return unpack_bits(self.bits(records, first, rows), rows).T.astype(np.float64)
 
     def slabs(self, records: Records) -> Iterator[tuple[int, int]]:
-        """The first record and the number of records of each slab."""
         step = SLAB_BYTES * 8 // max(1, self.width) // LEAST_ROWS * LEAST_ROWS
         step = min(max(LEAST_ROWS, step), MOST_ROWS)
         for first in range(0, records.rows, step):
@@ -317,7 +316,6 @@ class ClassSums:
 
     @property
     def number(self) -> int:
-        """Of vectors."""
         return 1 if self.together else len(self.centred.centre)
 
     def counts(self, records: Records) -> Integers:
@@ -441,8 +439,6 @@ class Held:
 
 
 class HeldItems(Held):
-    """How many records hold each item."""
-
     def counts(self, records: Records) -> Integers:
         _, ids = self.kept(records)
         return np.bincount(ids, minlength=self.items).astype(np.int64)

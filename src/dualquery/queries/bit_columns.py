@@ -121,7 +121,6 @@ def count_blocked(bits, rows, literals, block_words, threads, counts):  # type: 
 
 @njit(cache=True, parallel=True)
 def column_sums(bits, column):  # type: ignore[no-untyped-def]
-    """The number of ones of bits[column[p]] for each p."""
     sums = np.zeros(column.shape[0], np.int64)
     for p in prange(column.shape[0]):
         total = np.uint64(0)
@@ -237,7 +236,6 @@ def few(columns: int, rows: int) -> bool:
 
 
 def slabs(predicates: Predicates, records: Records) -> Iterator[tuple[int, int]]:
-    """The first record and the number of records of each slab."""
     step = max(LEAST_ROWS, SLAB_BYTES // len(predicates) * 8 // 4096 * 4096)
     for first in range(0, records.rows, step):
         yield first, min(step, records.rows - first)

@@ -149,12 +149,14 @@ def _count_slab(
     counts: Integers,
 ) -> None:
     if few(literals.size, rows):
-        everyone = pack_bits(np.ones((1, rows), np.bool_))[0]
-        for number, row in enumerate(literals):
-            held = everyone.copy()
-            for literal in row[row >= 0]:
-                held &= ~bits[column[literal >> 1]] if literal & 1 else bits[column[literal >> 1]]
-            counts[number] += int(np.bitwise_count(held).sum())
+        everyone = pack_bits(np.ones((1, rows), np.bool_))
+        held = np.repeat(everyone, len(literals), axis=0)
+        for place in range(literals.shape[1]):
+            mine = np.flatnonzero(literals[:, place] >= 0)
+            literal = literals[mine, place]
+            flipped = np.where(literal & 1, ~np.uint64(0), np.uint64(0))
+            held[mine] &= bits[column[literal >> 1]] ^ flipped[:, None]
+        counts += np.bitwise_count(held).sum(axis=1, dtype=np.int64)
         return
     block_words = min(BLOCK_WORDS_MOST, BLOCK_BYTES // (16 * len(column)) // 8 * 8)
     if block_words >= BLOCK_WORDS_LEAST:
@@ -217,8 +219,11 @@ class Parities(Listed):
         for first, rows in slabs(ones, records):
             bits = predicate_bits(ones, records, first, rows)
             if few(self.attributes.size, rows):
-                odd = [np.bitwise_xor.reduce(bits[row[row >= 0]], axis=0) for row in columns]
-                counts += rows - np.array([int(np.bitwise_count(words).sum()) for words in odd])
+                odd = np.zeros((self.size, bits.shape[1]), np.uint64)
+                for place in range(columns.shape[1]):
+                    mine = np.flatnonzero(columns[:, place] >= 0)
+                    odd[mine] ^= bits[columns[mine, place]]
+                counts += rows - np.bitwise_count(odd).sum(axis=1, dtype=np.int64)
             else:
                 count_parities(bits, rows, columns, counts)
 

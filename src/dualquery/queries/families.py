@@ -170,13 +170,12 @@ def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tu
 
 
 def grammar_of(domain: Domain) -> Grammar:
-    """How the questions of this kind of table are written."""
     grammar: Grammar = KINDS[domain.kind].grammar
     return grammar
 
 
 def from_file(domain: Domain, path: str | Path) -> Workload:
-    """The queries of a file, one a line; blank lines and what follows a # are passed over."""
+    """The queries of a file, one per line; blank lines and what follows a # are passed over."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:

@@ -80,7 +80,6 @@ class Tables:
         return int(self.starts[-1])
 
     def cells_of(self, table: int) -> slice:
-        """Where the cells of a table stand."""
         return slice(int(self.starts[table]), int(self.starts[table + 1]))
 
     def split(self, numbers: Numbers) -> list[Numbers]:
@@ -88,7 +87,6 @@ class Tables:
         return [numbers[self.cells_of(t)].reshape(self.shape_of(t)) for t in range(len(self.sets))]
 
     def shape_of(self, table: int) -> tuple[int, ...]:
-        """The number of values along each attribute of a table."""
         return tuple(int(self.domain.sizes[j]) for j in self.sets[table])
 
     def counts(self, records: Records) -> Integers:
@@ -140,11 +138,9 @@ class Tables:
         return bound_of_queries(self)
 
     def most_satisfied(self) -> int:
-        """One cell of each table."""
         return len(self.sets)
 
     def most_differing(self) -> int:
-        """Two cells of each table that has two."""
         return 2 * int((np.diff(self.starts) > 1).sum())
 
     def take(self, indices: NDArray[np.int64]) -> Conjunctions:
@@ -210,7 +206,6 @@ class Tables:
 
 
 def attribute_codes(records: Records, attributes: list[int]) -> NDArray[np.uint16 | np.uint32]:
-    """The codes of some attributes, one row per attribute."""
     domain = records.domain
     kind = np.uint16 if domain.sizes[attributes].max() <= 1 << 16 else np.uint32
     out = np.zeros((len(attributes), records.rows), kind)
@@ -275,7 +270,6 @@ def signed_shape(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def signed_entries(sizes: Sequence[int]) -> int:
-    """How many numbers a signed table has."""
     return prod(signed_shape(sizes))
 
 

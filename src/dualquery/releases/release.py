@@ -16,6 +16,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
+from dualquery.mechanisms.floors import floors
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
 from dualquery.releases.certificate import Certificate, RowsFrom
@@ -217,9 +218,11 @@ class Release:
         share = np.clip(both / np.maximum(whole, 1e-300), 0.0, 1.0)
         if self.replicas and own[0] is None:
             errors = [np.concatenate([each.seen(group).errors for group in groups]) for each in self.replicas]
+            parts = [self._beyond(group, self.artefact.fractions(group)) for group in groups]
+            beyond = [np.concatenate(each)[::2] for each in zip(*parts, strict=True)]
             others = [each[1::2] - each[::2] for each in errors]
-            first = self._from_replicas(both, orders[::2], [each[::2] for each in errors])
-            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders[::2], others)
+            first = self._from_replicas(both, orders[::2], [each[::2] for each in errors], *beyond)
+            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders[::2], others, *beyond)
         else:
             told = [
                 bar or 0.0 for group in groups for bar in self._bars(group, self.artefact.fractions(group))
@@ -247,15 +250,29 @@ class Release:
         if not self.replicas:
             mean = self.certificate.predicted_error.mean
             return [None if mean is None else bar_from_mean(mean)] * len(values)
-        return self._from_replicas(
-            values, _orders(group), [each.seen(group).errors for each in self.replicas]
-        ).tolist()
+        errors = [each.seen(group).errors for each in self.replicas]
+        return self._from_replicas(values, _orders(group), errors, *self._beyond(group, values)).tolist()
 
-    def _from_replicas(self, values: Fractions, orders: Integers, errors: Sequence[Fractions]) -> Fractions:
+    def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
+        """What replicas do not show: beside their bars, and below which no bar is."""
+        rows = self.certificate["records"]["rows"]
+        if self.records is None or not self.measured:
+            return np.zeros(len(values)), np.zeros(len(values))
+        beyond = floors(group, values, self.measured, self.records, rows)
+        return beyond.more, beyond.least
+
+    def _from_replicas(
+        self,
+        values: Fractions,
+        orders: Integers,
+        errors: Sequence[Fractions],
+        more: Fractions,
+        least: Fractions,
+    ) -> Fractions:
         """Bars of questions about so many attributes, from their errors in the replicas."""
         widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
-        least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
-        bars: Fractions = np.maximum(least, widths)
+        fewest = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
+        bars: Fractions = np.maximum(fewest, np.maximum(np.hypot(widths, more), least))
         return bars
 
     @property

@@ -82,7 +82,6 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
 
 
 def by_person(schema: Schema, records_per_person: int | None) -> bool:
-    """Whether the rows of a person are looked at together."""
     if records_per_person is not None and (schema.unit is None or schema.long):
         raise DataError(
             'records per person need a schema that says whose record a row is: unit = "..." in [table], '

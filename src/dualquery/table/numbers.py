@@ -308,7 +308,6 @@ class Numeric(Attribute):
 
     @property
     def markers(self) -> list[float]:
-        """Numbers that stand for a missing one."""
         read = map(number_in, [self.missing or "", *self.empty])
         return [each for each in read if each is not None]
 
@@ -373,7 +372,6 @@ def equal_edges(name: str, low: float, high: float, bins: int) -> tuple[float, .
 
 
 def decimal(x: float) -> Fraction:
-    """The shortest decimal that reads as x, exactly."""
     return Fraction(repr(float(x)))
 
 

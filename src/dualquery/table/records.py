@@ -97,7 +97,6 @@ class Records:
 
     @property
     def bytes(self) -> int:
-        """What the codes take in memory."""
         sizes = []
         for codes in self.columns:
             if isinstance(codes, SparseItems):
@@ -120,7 +119,6 @@ class Records:
 
 
 def taken(columns: tuple[ColumnCodes, ...], rows: NDArray[np.int64]) -> tuple[ColumnCodes, ...]:
-    """Some rows of encoded columns."""
     return tuple(_taken(codes, rows) for codes in columns)
 
 
@@ -221,7 +219,6 @@ def pack_bits(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def unpack_bits(words: NDArray[np.uint64], length: int) -> NDArray[np.uint8]:
-    """The inverse of `pack_bits`, as zeros and ones."""
     return np.unpackbits(words.view(np.uint8), axis=1, count=length, bitorder="little")
 
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.fit import fit, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
-from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
+from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers, onto_simplex
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
+from dualquery.mechanisms.floors import MISFITS
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.shares import (
     SHARE_OF_ONES,
@@ -140,7 +141,9 @@ class ByChosenPairs:
         null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
         wanted = self.wanted(task, known, Misfit.of(noisy, null, second.noise.deviation))
         told = last.measured(curator, paid[2], last.chosen(wanted, task.domain, task.budget.neighbours))
-        return self._fitting(cautious(raw.joined(told)))
+        heard = Numbers(MISFITS, tuple(j for pair in sets for j in pair))
+        misfits = Measured(heard, noisy - null, second.noise.deviation**2)
+        return self._fitting(cautious(raw.joined(told)), misfits)
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> dict[Set, float]:
         """The gate and the choice, from public numbers: shares of the rest, of one-way tables or of pairs."""
@@ -158,7 +161,7 @@ class ByChosenPairs:
         parts /= parts.sum()
         return {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)}
 
-    def _fitting(self, measured: MeasuredTables) -> Fitting:
+    def _fitting(self, measured: MeasuredTables, misfits: Measured) -> Fitting:
         def fitted(effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
             known = denoised(measured)
             if known.of_order(2):
@@ -170,7 +173,9 @@ class ByChosenPairs:
             return rows[0]
 
         return Fitting(
-            fitted, lambda rows, rng: Records.from_rows(measured.domain, rows), measured=measured.kept
+            fitted,
+            lambda rows, rng: Records.from_rows(measured.domain, rows),
+            measured=(*measured.kept, misfits),
         )
 
 

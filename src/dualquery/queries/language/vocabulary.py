@@ -38,12 +38,10 @@ class CutSide(Enum):
 
 
 def everything(column: Column) -> int:
-    """The bit set of all codes."""
     return (1 << len(column.labels)) - 1
 
 
 def codes_in(mask: int) -> list[int]:
-    """The codes of a bit set, increasing."""
     if mask.bit_length() > 64:
         packed = np.frombuffer(mask.to_bytes(-(-mask.bit_length() // 8), "little"), np.uint8)
         codes: list[int] = np.flatnonzero(np.unpackbits(packed, bitorder="little")).tolist()
@@ -57,7 +55,6 @@ def codes_in(mask: int) -> list[int]:
 
 
 def bit_set(codes: Sequence[int]) -> int:
-    """The bit set of some codes, which increase."""
     if not codes or codes[-1] < 64:
         return sum(1 << code for code in codes)
     inside = np.zeros(codes[-1] + 1, np.bool_)
@@ -86,7 +83,6 @@ def accepted_by(column: Column, value: str, *, quoted: bool, codes: dict[str, in
 
 
 def code_of(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) -> int:
-    """The code that a value stands for."""
     if is_binned(column) and not quoted and (number := number_in(value)) is not None:
         return _bin_of(column, number)
     code = codes.get(value)
