@@ -196,13 +196,17 @@ class Conclusions:
         lacking = [] if self.draws.measured is None else self.draws.missing(sets)
         if not lacking:
             return
-        said = ", ".join(" and ".join(self.domain.name(j) for j in members) for members in lacking[:4])
+        said = "; ".join(self._listed(members) for members in lacking[:4])
         spec = f"regress:{formula}" if formula else "tables:" + ",".join(map(self._spec, sets[:6]))
         more = f" (and {len(lacking) - 4} more)" if len(lacking) > 4 else ""
         raise QueryError(
             f"this release never measured together {said}{more}, so it cannot tell; release with a workload that asks "
             f"for it, such as '{spec}'"
         )
+
+    def _listed(self, members: Set) -> str:
+        *names, last = [self.domain.name(j) for j in members]
+        return f"{', '.join(names)} and {last}"
 
     def _spec(self, members: Set) -> str:
         return "*".join(self.domain.name(j) for j in members)
