@@ -210,7 +210,7 @@ class Release:
         self.answer_all([given], places=["given"])  # what is wrong with it is told of it alone
         self.answer_all(texts, places=places)
         pairs = [part for text in texts for part in (f"({text}) & ({given})", given)]
-        groups = groups_of(self.domain, pairs, ["query and given"] * len(pairs))
+        groups = groups_of(self.domain, pairs, ["the query with given"] * len(pairs))
         values = np.concatenate([self.artefact.fractions(group) for group in groups])
         orders = np.concatenate([_orders(group) for group in groups])
         own = [self.artefact.bars(group) for group in groups]
@@ -356,12 +356,16 @@ class Release:
         return load(folder)
 
 
-def each_answered(release: Release, texts: Sequence[str], places: Sequence[str]) -> list[Answer | QueryError]:
+def each_answered(
+    release: Release, texts: Sequence[str], places: Sequence[str], given: str | None = None
+) -> list[Answer | QueryError]:
     """An answer to each text, or what is wrong with it and where it stands.
 
     All are answered at once, or where that fails each half by itself: few mistakes among many texts cost little.
     """
     try:
+        if given is not None:
+            return [*release.answer_given(texts, given, places=places)]
         return [*release.answer_all(texts, places=places)]
     except QueryError as error:
         if len(texts) == 1:
@@ -369,7 +373,7 @@ def each_answered(release: Release, texts: Sequence[str], places: Sequence[str])
             return [QueryError(said if said.startswith(place) else f"{place}: {said}")]
     half = len(texts) // 2
     first, rest = ((texts[part], places[part]) for part in (slice(half), slice(half, None)))
-    return [*each_answered(release, *first), *each_answered(release, *rest)]
+    return [*each_answered(release, *first, given), *each_answered(release, *rest, given)]
 
 
 def _all(group: Group) -> Integers:
