@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.histogram import Histogram
-from dualquery.compiled import njit, prange, threads
+from dualquery.compiled import njit
+from dualquery.pool import in_shares
 from dualquery.queries.group import NONE, Predicates
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
@@ -285,10 +286,7 @@ class RunningAnswers:
             self._fragments,
             self._values,
         )
-        if products.size < SERIAL_QUERIES:
-            evaluate_products(*arguments, 0, products.size)
-        else:
-            evaluate_products_threaded(*arguments, threads())
+        in_shares(evaluate_products, products.size, *arguments, least=SERIAL_QUERIES)
 
 
 def _product(first: Histogram, second: Histogram) -> Histogram:
@@ -301,7 +299,7 @@ def _product(first: Histogram, second: Histogram) -> Histogram:
 
 @njit(cache=True)
 def evaluate_products(  # type: ignore[no-untyped-def]
-    factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers, first, last
+    first, last, factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers
 ):
     """The part of each product that lies in one distribution, and with it the product.
 
@@ -347,30 +345,6 @@ def evaluate_products(  # type: ignore[no-untyped-def]
         for k in range(width):
             product *= fragments[q, k]
         answers[q] = product
-
-
-@njit(cache=True, parallel=True)
-def evaluate_products_threaded(  # type: ignore[no-untyped-def]
-    factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers, threads
-):
-    queries = factors.shape[0]
-    for thread in prange(threads):
-        first, last = queries * thread // threads, queries * (thread + 1) // threads
-        evaluate_products(
-            factors,
-            attribute,
-            start,
-            digit,
-            jump,
-            place,
-            row_length,
-            column,
-            table,
-            fragments,
-            answers,
-            first,
-            last,
-        )
 
 
 @njit(cache=True)

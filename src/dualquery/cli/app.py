@@ -14,7 +14,7 @@ from dualquery.cli.demo import demo
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.release import degrees, plan, program, release
-from dualquery.cli.released import answer, evaluate, verify
+from dualquery.cli.released import answer, evaluate, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
 from dualquery.cli.serve import serve
@@ -46,6 +46,7 @@ app.command()(release)
 app.command()(answer)
 app.command()(sql)
 app.command()(regress)
+app.command()(refit)
 app.command()(evaluate)
 app.command()(verify)
 app.add_typer(key, name="key")

@@ -142,6 +142,20 @@ FolderArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="
 DatasetFlag: TypeAlias = Annotated[
     str | None, typer.Option("--dataset", metavar="NAME", help="The dataset. [default: all there are]")
 ]
+PriorFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prior",
+        metavar="ROWS",
+        help="What is public already: the folder of a release, or a file with --prior-origin. May be repeated.",
+    ),
+]
+PriorOriginFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
+    ),
+]
 ByFlag: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -13,7 +13,12 @@ from dualquery.cli.output import say
     public_reference=option(
         "A public table of the same kind (a past census, a code book): the draft is then public.", "FILE"
     ),
-    quantiles=option("Put the edges of numbers at so many quantiles. [default: at round numbers]", "COUNT"),
+    quantiles=option(
+        "How many bins numbers get. [default: as suits the number of rows and --epsilon]", "COUNT"
+    ),
+    epsilon=option(
+        "The ε that a release will have, a hint for the number of bins; nothing is spent. [default: 1]", "ε"
+    ),
     encoding=option("The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.", "NAME"),
     out=option("Where to write it. [default: print it]", "FILE"),
 )
@@ -21,6 +26,7 @@ def draft(
     table: str | None = None,
     public_reference: str | None = None,
     quantiles: int | None = None,
+    epsilon: float | None = None,
     encoding: str | None = None,
     out: Path | None = None,
     quiet: QuietFlag = False,
@@ -38,7 +44,9 @@ def draft(
 
     if out is not None and out.exists():
         raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
-    made = schema_draft(table, quantiles=quantiles, public_reference=public_reference, encoding=encoding)
+    made = schema_draft(
+        table, quantiles=quantiles, epsilon=epsilon, public_reference=public_reference, encoding=encoding
+    )
     if out is None:
         print(str(made), end="")
     else:

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.fitting.measured import MeasuredTables
-from dualquery.fitting.posteriors import one_thread
 from dualquery.inference.inside import Placed, drawn_numbers, placed
 from dualquery.inference.moments import Moments, moments_of
 from dualquery.inference.tilt import Tilting, systematic
+from dualquery.pool import plain_algebra
 from dualquery.queries.tables import attribute_codes
 from dualquery.table.cells import floats_of
 from dualquery.table.dates import Dates
@@ -86,7 +86,7 @@ class Draws:
             triples = list(combinations(attributes, 3)) if len(attributes) <= WITH_TRIPLES else []
         key = (tuple(attributes), tuple(triples))
         if key not in self._kept:
-            with one_thread():
+            with plain_algebra():
                 self._kept[key] = self._made(*key)
         return self._kept[key]
 

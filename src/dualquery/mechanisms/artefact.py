@@ -71,8 +71,12 @@ class SyntheticRecords:
     def bars(self, group: Group) -> None:
         return None
 
-    def to_arrow(self) -> pa.Table:
+    @cached_property
+    def _decoded(self) -> pa.Table:
         return decode(self.records)
+
+    def to_arrow(self) -> pa.Table:
+        return self._decoded
 
     def files(self) -> dict[str, pa.Table]:
         return {SYNTHETIC: self.to_arrow()}

@@ -22,6 +22,7 @@ import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
+from dualquery.fitting.prior import PublicRows, Trust
 from dualquery.game.data_players import Snapshot
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.wishes import TAKEN, flags_of
@@ -47,13 +48,16 @@ class Task:
     """All that is public before the data is touched.
 
     `rows` is the public number of records: the table's own length where neighbours share it, else declared, or
-    measured with noise of variance `rows_variance`.
+    measured with noise of variance `rows_variance`. `places` says whether records know where in its bin a number
+    lies: those that are encoded from cells do.
     """
 
     workload: Workload
     rows: int
     budget: Budget
     rows_variance: float | None = None
+    places: bool = False
+    prior: PublicRows | None = None  # rows that are public already (`fitting.prior`)
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows <= MOST_PUBLIC_ROWS:
@@ -141,6 +145,7 @@ class Outcome:
     belief: Snapshot | None = None  # of a learning data player, for whoever compares
     notes: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()  # with noise, as far as others can make use of it
+    trust: Trust | None = None  # how far public rows were believed; None where there were none
     settled: Plan[Any] | None = (
         None  # the plan, with what the run has chosen fixed: what a replica does again
     )
@@ -164,6 +169,7 @@ class Mechanism(Generic[Wishes, Parameters]):
     # The plan of a replica (`mechanisms.error_bars`); None where replicas would not show the errors.
     replica: Callable[[Plan[Parameters]], Plan[Parameters]] | None = field(default=None, repr=False)
     plays: tuple[str, ...] | None = ("records",)  # kinds of tables (`Domain.kind`); None: any
+    starts_from_prior: bool = False  # whether `Task.prior` means something to it
 
     def __post_init__(self) -> None:
         taken = sorted(TAKEN.intersection(flags_of(self.wishes)))
@@ -187,6 +193,10 @@ class Mechanism(Generic[Wishes, Parameters]):
             )
         refuse_nothing(task.budget)
         self.check_plays(task.domain.kind)
+        if task.prior is not None and not self.starts_from_prior:
+            raise DualQueryError(
+                f"the mechanism '{self.name}' does not start from a prior; leave out --prior or --mechanism"
+            )
         # The certificate names who made the plan: nobody can pose as another.
         return replace(self.plan(task, self.wishes(**options)), mechanism=self.name)
 

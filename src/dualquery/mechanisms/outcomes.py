@@ -15,11 +15,13 @@ import numpy as np
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import DualQueryError
+from dualquery.fitting.inside import placed
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.queries.rules import obeyed
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
+from dualquery.table.places import has_places
 from dualquery.table.records import Records
 from dualquery.types import Fractions, Progress
 
@@ -112,9 +114,23 @@ def usual_rows(records: int) -> int:
     return min(max(FEWEST_ROWS, records), MOST_ROWS)
 
 
-def obeying(outcome: Outcome, entropy: Entropy) -> Outcome:
-    """The outcome with records that keep all rules; nothing else is drawn where there are none."""
+def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:
+    """The outcome with records that keep all rules, and whose numbers have places in their bins.
+
+    Nothing is drawn where there are neither rules nor such numbers. `rows` is the number of records of the table.
+    """
     artefact = outcome.artefact
-    if not isinstance(artefact, SyntheticRecords) or not artefact.records.domain.rules:
+    if not isinstance(artefact, SyntheticRecords):
         return outcome
-    return replace(outcome, artefact=SyntheticRecords(obeyed(artefact.records, entropy.public_generator())))
+    domain = artefact.records.domain
+    if not domain.rules and not any(map(has_places, domain.columns)):
+        return outcome
+    records = finished_records(artefact.records, outcome, rows, entropy.public_generator())
+    return replace(outcome, artefact=SyntheticRecords(records))
+
+
+def finished_records(records: Records, outcome: Outcome, rows: int, rng: np.random.Generator) -> Records:
+    """Records that keep all rules, with places by what was measured inside bins, if anything was."""
+    if records.domain.rules:
+        records = obeyed(records, rng)
+    return placed(records, outcome.measured, rows, rng)

@@ -228,7 +228,7 @@ def decide(
     return dropped[:drops], undecided[:doubts]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _decide(  # type: ignore[no-untyped-def]
     words, cells, out, dropped, undecided,
     floor, ceiling, guide, place_bits, slope, bend, flat, drop, rate, shift,

@@ -157,7 +157,7 @@ class KeptColumns:
         return made
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def mass_of(mask, weights):  # type: ignore[no-untyped-def]
     """The sum of the whole weights of the rows in a mask."""
     total = np.int64(0)
@@ -173,21 +173,21 @@ def mass_of(mask, weights):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def add_weights(cells, weights, sums):  # type: ignore[no-untyped-def]
     """sums[cell of row r] += weight of row r."""
     for r in range(cells.shape[0]):
         sums[cells[r]] += weights[r]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def add_ones(cells, sums):  # type: ignore[no-untyped-def]
     """sums[cell of row r] += 1."""
     for r in range(cells.shape[0]):
         sums[cells[r]] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def accepted_bits(codes, accepted, bits):  # type: ignore[no-untyped-def]
     """Bit r says whether the code of record r is accepted (1, of all codes 0 or 1)."""
     rows = codes.shape[0]

@@ -351,6 +351,7 @@ def _described(column: Column) -> str:
         kind = f"numbers in {column.bins:,} bins"
     else:
         kind = "ordered categories" if column.ordered else "categories"
+        kind = "listed numbers" if column.numeric else kind
     absent = "missing values allowed" if column.missing_code is not None else "no missing values"
     return f"{column.name}: {kind}, {size:,} codes; {absent}"
 

@@ -454,13 +454,13 @@ def bins_of(edges: NDArray[np.float64], numbers: NDArray[np.float64]) -> NDArray
     return codes
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _take_bytes(table, index, found):  # type: ignore[no-untyped-def]
     for i in range(len(index)):
         found[i] = table[index[i]]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _add_passed(edges, numbers, codes):  # type: ignore[no-untyped-def]
     """To each code the number of edges that its number has passed."""
     for first in range(0, len(numbers), AT_ONCE):
