@@ -187,7 +187,8 @@ class Conclusions:
     def _refuse_without_draws(self) -> None:
         if self.draws.measured is None and not self.replicas:
             raise QueryError(
-                "this release has neither measurements nor replicas, so nothing tells how far off a number is; release "
+                "this release has neither measurements nor replicas, so nothing tells how far off a number is; "
+                "release "
                 "with the mechanism projection"
             )
 
@@ -200,8 +201,8 @@ class Conclusions:
         spec = f"regress:{formula}" if formula else "tables:" + ",".join(map(self._spec, sets[:6]))
         more = f" (and {len(lacking) - 4} more)" if len(lacking) > 4 else ""
         raise QueryError(
-            f"this release never measured together {said}{more}, so it cannot tell; release with a workload that asks "
-            f"for it, such as '{spec}'"
+            f"this release never measured together {said}{more}, so it cannot tell; release with a workload that "
+            f"asks for it, such as '{spec}'"
         )
 
     def _listed(self, members: Set) -> str:

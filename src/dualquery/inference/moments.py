@@ -1,13 +1,13 @@
 """One-way tables and moments of pairs, drawn around what was measured: all of it public.
 
-A *feature* is a number a value: of a numeric attribute its place on the line, of another whether it is a certain value;
-each has mean 0 and variance 1 over the released rows. A *moment* is the mean of a product of features of two attributes
-(or of three). What a pair's measured interaction says about its moments follows the algebra of
+A *feature* is a number a value: of a numeric attribute its place on the line, of another whether it is a certain
+value; each has mean 0 and variance 1 over the released rows. A *moment* is the mean of a product of features of two
+attributes (or of three). What a pair's measured interaction says about its moments follows the algebra of
 `fitting.posteriors`: the deviation from independence in orthonormal contrasts is N(0, τ² Σ_i ⊗ Σ_j), seen through the
 noise, where Σ_i = G Λ Gᵀ in functions that are orthonormal under the one-way table. For a numeric attribute these are
-polynomials of degree r with Λ_r = r⁻³, for another its values with Λ = 1: a correlation of degree (r, s) is
-N(0, τ² r⁻³ s⁻³) beforehand. That is weak on purpose; the prior that rows are fitted with is learned from all pairs, and
-too sure of a single one.
+polynomials of degree r with Λ_r = r⁻³, for another its values with Λ = 1: a correlation of degree (r, s) is N(0, τ²
+r⁻³ s⁻³) beforehand. That is weak on purpose; the prior that rows are fitted with is learned from all pairs, and too
+sure of a single one.
 
 A pair that was never measured is drawn around what the rows say of it, with deviation `UNMEASURED`, a triple with
 `UNMEASURED_TRIPLE`: what depends on it is then as uncertain as it is.

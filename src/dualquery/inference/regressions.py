@@ -1,8 +1,9 @@
 """Regressions on weighted rows: linear, logistic and Poisson, by Newton's method.
 
-The log-likelihood of weight w_i, linear predictor η_i = x_iᵀβ and response y_i is Σ w_i (y_i η_i − A(η_i)) with A(η) = η²/2,
-log(1 + e^η) or e^η. Its slope is Xᵀ W (y − A'(η)), its curvature Xᵀ W A''(η) X. The variance of β̂ in tables of n records is
-that of White (1980), H⁻¹ (Σ w_i s_i s_iᵀ) H⁻¹ / n with the slopes s_i of single records: it holds where the model does not.
+The log-likelihood of weight w_i, linear predictor η_i = x_iᵀβ and response y_i is Σ w_i (y_i η_i − A(η_i)) with A(η)
+= η²/2, log(1 + e^η) or e^η. Its slope is Xᵀ W (y − A'(η)), its curvature Xᵀ W A''(η) X. The variance of β̂ in tables
+of n records is that of White (1980), H⁻¹ (Σ w_i s_i s_iᵀ) H⁻¹ / n with the slopes s_i of single records: it holds
+where the model does not.
 """
 
 from __future__ import annotations

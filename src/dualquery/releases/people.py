@@ -1,8 +1,8 @@
 """What people open of a release: as many rows as the table has, and a word in the file on what they are not.
 
 Answers need many rows, people take the rows of a file for records. So by default synthetic.parquet has as many as the
-table, evenly drawn from all, and rows.parquet beside it has all, for answers. Where somebody asked for a number of rows,
-synthetic.parquet has these.
+table, evenly drawn from all, and rows.parquet beside it has all, for answers. Where somebody asked for a number of
+rows, synthetic.parquet has these.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 ROWS = "rows.parquet"
 KEY = b"dualquery"  # of the metadata of the file
 WARNING = (
-    "Synthetic records with differential privacy: none is a person. They are not independent records of the table: do "
-    "not compute standard errors, confidence intervals or p-values from them. release.estimate and release.regress "
+    "Synthetic records with differential privacy: none is a person. They are not independent records of the table: "
+    "do not compute standard errors, confidence intervals or p-values from them. release.estimate and release.regress "
     "(dualquery regress) give intervals that hold; release.answer, table and sql give numbers with their bars."
 )
 

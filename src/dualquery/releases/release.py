@@ -224,14 +224,16 @@ class Release:
             first = self._from_replicas(both, orders[::2], [each[::2] for each in errors], *beyond)
             rest = self._from_replicas(np.maximum(whole - both, 0.0), orders[::2], others, *beyond)
         else:
-            told = [
-                bar or 0.0 for group in groups for bar in self._bars(group, self.artefact.fractions(group))
-            ]
-            first = rest = np.array(told[::2])
+            told = [bar for group in groups for bar in self._bars(group, self.artefact.fractions(group))]
+            first = rest = np.array([math.nan if bar is None else bar for bar in told[::2]])
         bars = np.sqrt((1 - share) ** 2 * first**2 + share**2 * rest**2) / np.maximum(whole, 1e-300)
         known = whole > 0
         return [
-            Answer(text, float(value) if there else math.nan, min(float(bar), 1.0) if there else None)
+            Answer(
+                text,
+                float(value) if there else math.nan,
+                min(float(bar), 1.0) if there and bar == bar else None,
+            )
             for text, value, bar, there in zip(texts, share, bars, known, strict=True)
         ]
 
@@ -293,7 +295,7 @@ class Release:
         return self.to_arrow().slice(0, max(rows, 0)).to_pandas()
 
     def describe(self, *, frame: str = "pandas") -> Any:
-        """One row a column: of numbers mean, deviation and quartiles, of others the most frequent value; with bars."""
+        """One row a column: of numbers mean, sd and quartiles, of others the most frequent value; with bars."""
         from dualquery.releases.describe import described
 
         return as_frame(described(self), frame)
