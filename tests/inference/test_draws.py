@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import QueryError
-from dualquery.fitting.measured import Measured, MeasuredTables
+from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.inference import draws as room
 from dualquery.inference.draws import Draws
 from dualquery.inference.inside import drawn_numbers, placed, tilted
@@ -107,10 +107,12 @@ def test_numbers_stay_in_their_bins_and_move_inside(known: bool) -> None:
     column = DOMAIN.columns[0]
     assert isinstance(column, Numeric)
     codes = np.random.default_rng(2).integers(0, 8, 4000)
-    sums = (
-        (np.full(8, 0.3 * 500), 5.0) if known else None
-    )  # numbers lie at .8 of their bins, and this was measured
-    of = placed(column, codes, column.spread_out(codes.astype(np.uint8)), sums)
+    numbers = column.spread_out(codes.astype(np.uint8))
+    sums = None
+    if known:  # numbers lie at .8 of their bins, and this was measured
+        numbers = 10.0 * codes + 8
+        sums = Measured(Numbers("within", (0,)), np.full(8, 0.3 * 500), 25.0)
+    of = placed(column, codes, numbers, sums, 4000)
     means = []
     for seed in range(40):
         found = drawn_numbers(of, np.arange(4000), np.random.default_rng(seed))
@@ -118,7 +120,7 @@ def test_numbers_stay_in_their_bins_and_move_inside(known: bool) -> None:
         assert (found == np.floor(found)).all()
         means.append((found / 10 - codes)[codes == 3].mean())
     if known:
-        assert np.mean(means) == pytest.approx(0.75, abs=0.03)  # .8, less half a unit
+        assert np.mean(means) == pytest.approx(0.8, abs=0.03)
         assert np.std(means) < 0.05
     else:
         assert np.mean(means) == pytest.approx(0.45, abs=0.15)

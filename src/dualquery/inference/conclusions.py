@@ -40,7 +40,7 @@ class Conclusions:
     @cached_property
     def repeated(self) -> list[tuple[pa.Table, pa.Table]]:
         """Of each replica its table, and what was released of it."""
-        return [(decode(each.table), _joined(each)) for each in self.replicas]
+        return [(decode(each.table), decode(joined_records(each))) for each in self.replicas]
 
     def estimate(self, function: Function, columns: Sequence[str] | None = None) -> pa.Table:
         """Of every number that a function makes of a frame, estimate and interval (`inference.estimates`)."""
@@ -216,13 +216,4 @@ class Conclusions:
 def joined_records(replica: Replica) -> Records:
     """What was released of a replica's table, as records again."""
     first, second = replica.halves
-    columns = tuple(
-        np.concatenate([np.asarray(a), np.asarray(b)])
-        for a, b in zip(first.columns, second.columns, strict=True)
-    )
-    return Records(first.domain, first.rows + second.rows, columns)
-
-
-def _joined(replica: Replica) -> pa.Table:
-    halves = [decode(half) for half in replica.halves]
-    return pa.concat_tables(halves, promote_options="default").unify_dictionaries()
+    return first.with_more(second)

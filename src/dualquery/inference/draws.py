@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.fitting.measured import MeasuredTables
+from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.inference.inside import Placed, drawn_numbers, placed
 from dualquery.inference.moments import Moments, moments_of
 from dualquery.inference.tilt import Tilting, systematic
@@ -60,9 +60,7 @@ class Draws:
     measured: MeasuredTables | None  # None: nothing was measured that draws could be made around
     records: int
     seed: int
-    inside: dict[str, tuple[Reals, float]] = field(
-        default_factory=dict
-    )  # sums of places, and their deviation
+    inside: dict[str, Measured] = field(default_factory=dict)  # sums of places, by column
     _kept: dict[tuple[Set, tuple[Set, ...]], Drawn] = field(default_factory=dict)
 
     @property
@@ -154,9 +152,8 @@ class Draws:
         for j in attributes:
             column = self.domain.column_of(j)[1]
             if isinstance(column, Numeric) and not isinstance(column, Dates) and column.name not in tied:
-                out[column.name] = placed(
-                    column, whole_codes(self.released, j), self.numbers_of(j), self.inside.get(column.name)
-                )
+                codes, numbers = whole_codes(self.released, j), self.numbers_of(j)
+                out[column.name] = placed(column, codes, numbers, self.inside.get(column.name), self.records)
         return out
 
     def evenly(self, drawn: Drawn) -> Iterator[pa.Table]:

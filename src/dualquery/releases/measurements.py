@@ -102,7 +102,7 @@ def conclusions(release: Release) -> Conclusions:
     whole = () in sets and any(len(members) == 1 for members in sets)
     tables = MeasuredTables.of(release.domain, release.measured) if whole else None
     inside = {
-        release.domain.name(each.what.attributes[0]): (np.ravel(each.values), each.deviation)
+        release.domain.name(each.what.attributes[0]): each
         for each in release.measured
         if isinstance(each.what, Numbers) and each.what.kind == WITHIN
     }

@@ -22,8 +22,9 @@ ROWS = "rows.parquet"
 KEY = b"dualquery"  # of the metadata of the file
 WARNING = (
     "Synthetic records with differential privacy: none is a person. They are not independent records of the table: "
-    "do not compute standard errors, confidence intervals or p-values from them. release.estimate and release.regress "
-    "(dualquery regress) give intervals that hold; release.answer, table and sql give numbers with their bars."
+    "do not compute standard errors, confidence intervals or p-values from them. release.estimate and "
+    "release.regress (dualquery regress) give intervals that hold; release.answer, table and sql give numbers with "
+    "their bars."
 )
 
 
