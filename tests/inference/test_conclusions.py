@@ -11,7 +11,7 @@ import pytest
 
 from dualquery.errors import QueryError
 from dualquery.inference.conclusions import Conclusions
-from dualquery.inference.draws import DRAWS, Draws
+from dualquery.inference.draws import DRAWS, Imputations
 from dualquery.table.encoding import decode
 from tests.inference.test_draws import measured, table
 
@@ -23,7 +23,7 @@ def concluded() -> Conclusions:
     """A release of a table by nearly exact measurements, of all pairs but sex and group; no triple."""
     private = table(N, 0)
     pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (2, 3)]
-    return Conclusions(Draws(table(6000, 1), measured(private, 2.0, 0, pairs), N, 5), ())
+    return Conclusions(Imputations(table(6000, 1), measured(private, 2.0, 0, pairs), N, 5), ())
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_what_is_refused(concluded: Conclusions, ask: Callable[[Conclusions], An
 
 
 def test_nothing_to_go_by_is_refused() -> None:
-    bare = Conclusions(Draws(table(500, 1), None, N, 5), ())
+    bare = Conclusions(Imputations(table(500, 1), None, N, 5), ())
     for ask in (lambda: bare.estimate(gap), lambda: bare.regress("hours ~ age"), lambda: bare.imputations(5)):
         with pytest.raises(QueryError, match="release with the mechanism projection"):
             ask()

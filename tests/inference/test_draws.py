@@ -1,4 +1,4 @@
-"""Draws: weights that follow moments, numbers inside bins, and how far they spread."""
+"""Imputations: weights that follow moments, numbers inside bins, and how far they spread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from dualquery.errors import QueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.inference import draws as room
-from dualquery.inference.draws import Draws
+from dualquery.inference.draws import Imputations
 from dualquery.inference.inside import drawn_numbers, placed, tilted
 from dualquery.inference.moments import UNMEASURED, moments_of
 from dualquery.inference.tilt import Tilting, systematic
@@ -52,7 +52,7 @@ def measured(records: Records, deviation: float, seed: int, pairs: Any = None) -
     return MeasuredTables.of(DOMAIN, told)
 
 
-def correlation(of: Draws, one: int = 0, other: int = 2) -> Any:
+def correlation(of: Imputations, one: int = 0, other: int = 2) -> Any:
     """Of codes, in every draw."""
     drawn = of.of([one, other])
     x, y = (room.whole_codes(of.released, j)[drawn.rows] for j in (one, other))
@@ -146,7 +146,7 @@ def test_without_noise_draws_have_what_was_measured() -> None:
     private = table(5000, 1)
     rng = np.random.default_rng(0)
     rows = np.stack([rng.permutation(room.whole_codes(private, j)) for j in range(4)], axis=1)
-    made = correlation(Draws(Records.from_rows(DOMAIN, rows), measured(private, 0.0, 0), 5000, 7))
+    made = correlation(Imputations(Records.from_rows(DOMAIN, rows), measured(private, 0.0, 0), 5000, 7))
     x, y = (room.whole_codes(private, j) for j in (0, 2))
     assert made.mean() == pytest.approx(np.corrcoef(x, y)[0, 1], abs=0.03)
     assert made.std() < 0.01
@@ -161,7 +161,7 @@ def held(understated: float) -> float:
         told = MeasuredTables(
             DOMAIN, told.interactions, {s: v / understated**2 for s, v in told.variance.items()}, told.total
         )
-        made = correlation(Draws(table(2000, 500 + seed), told, 1000, seed))
+        made = correlation(Imputations(table(2000, 500 + seed), told, 1000, seed))
         x, y = (room.whole_codes(private, j) for j in (0, 2))
         off = abs(made.mean() - np.corrcoef(x, y)[0, 1])
         inside.append(off <= 2.09 * (1.05 * made.var(ddof=1)) ** 0.5)
@@ -179,7 +179,7 @@ def test_draws_of_understated_noise_would_be_noticed() -> None:
 
 def test_the_same_release_gives_the_same_draws() -> None:
     private = table(1000, 0)
-    one, other = (Draws(table(2000, 9), measured(private, 5.0, 0), 1000, 3) for _ in range(2))
+    one, other = (Imputations(table(2000, 9), measured(private, 5.0, 0), 1000, 3) for _ in range(2))
     np.testing.assert_array_equal(one.of([0, 1]).weights, other.of([1, 0]).weights)
     assert one.of([0, 1]) is one.of([1, 0])
     for a, b in zip(one.by_chance(one.of([0, 1])), other.by_chance(other.of([0, 1])), strict=True):
@@ -190,4 +190,4 @@ def test_the_same_release_gives_the_same_draws() -> None:
 def test_too_many_attributes_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MOST_MOMENTS", 10)
     with pytest.raises(QueryError, match="name fewer"):
-        Draws(table(2000, 9), measured(table(1000, 0), 5.0, 0), 1000, 3).of([0, 1, 2, 3])
+        Imputations(table(2000, 9), measured(table(1000, 0), 5.0, 0), 1000, 3).of([0, 1, 2, 3])

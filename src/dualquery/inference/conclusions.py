@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import QueryError
-from dualquery.inference.draws import DRAWS, EVENLY, Draws, numbers_in, whole_codes
+from dualquery.inference.draws import DRAWS, EVENLY, Imputations, numbers_in, whole_codes
 from dualquery.inference.estimates import combined, half_width
 from dualquery.inference.functions import Function, aligned, columns_read, numbers_of, takes_part
 from dualquery.inference.regressions import Family, check, designed, fitted
@@ -30,7 +30,7 @@ Numbers = Callable[[pa.Table], tuple[list[str], Reals]]  # of a table: names, an
 class Conclusions:
     """Of one release: draws around what it measured, and its replicas."""
 
-    draws: Draws
+    draws: Imputations
     replicas: tuple[Replica, ...]
 
     @property

@@ -53,7 +53,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class Imputations:
     """Of one release. `records` is the number of records of the table."""
 
     released: Records

@@ -137,14 +137,14 @@ def _logistic(eta: Reals) -> tuple[Reals, Reals, Reals]:
     return np.log1p(np.exp(-np.abs(eta))) + np.maximum(eta, 0), mean, mean * (1 - mean)
 
 
-class Fitted(NamedTuple):
+class Coefficients(NamedTuple):
     """Coefficients, and their variance in tables of one record: to be divided by n."""
 
     coefficients: Reals
     variance: Reals
 
 
-def fitted(design: Design, weights: Reals, family: Family, *, sampling: bool = False) -> Fitted:
+def fitted(design: Design, weights: Reals, family: Family, *, sampling: bool = False) -> Coefficients:
     """The most likely coefficients, with weights that need not sum to one; NaN for columns that do not vary."""
     weights = np.where(design.known, weights, 0.0)
     total = float(weights.sum())
@@ -189,7 +189,7 @@ def fitted(design: Design, weights: Reals, family: Family, *, sampling: bool = F
         slopes = z * (y - mean)[:, None]
         meat = (slopes * weights[:, None]).T @ slopes
         variance[told] = np.einsum("ij,jk,ik->i", back, bread @ meat @ bread, back)[told]
-    return Fitted(out, variance)
+    return Coefficients(out, variance)
 
 
 def _curvature(z: Reals, weights: Reals) -> Reals:
