@@ -1,10 +1,10 @@
 """Draws around what was measured: tables that could be the private one, as far as anybody can know.
 
 DRAWS times: one-way tables and moments are drawn (`inference.moments`), some released rows are given the weights that
-follow them (`inference.tilt`), their numbers get places inside the bins (`inference.inside`), and rows are taken by these
-weights: evenly, as a table of very many records, or by chance, as a table of n records that a census would draw again.
-A function of these tables has the spread of what is not known (Rubin 1987). All of it is made of public numbers and of
-chance that the certificate names, costs no privacy, and is kept in memory for the same attributes.
+follow them (`inference.tilt`), their numbers get places inside the bins (`inference.inside`), and rows are taken by
+these weights: evenly, as a table of very many records, or by chance, as a table of n records that a census would draw
+again. A function of these tables has the spread of what is not known (Rubin 1987). All of it is made of public
+numbers and of chance that the certificate names, costs no privacy, and is kept in memory for the same attributes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class Imputations:
     """Of one release. `records` is the number of records of the table."""
 
     released: Records
@@ -215,8 +215,8 @@ def _tilting(moments: Moments, codes: dict[int, NDArray[np.int64]], rows: Positi
     ones = sum(len(cells) - 1 for cells in moments.ones.values())
     if len(names) + ones > MOST_MOMENTS:
         raise QueryError(
-            f"these attributes have {len(names) + ones:,} numbers in their tables of pairs, and {MOST_MOMENTS} can be "
-            "followed at once; name fewer, columns=[...]"
+            f"these attributes have {len(names) + ones:,} numbers in their tables of pairs, and {MOST_MOMENTS} can "
+            "be followed at once; name fewer, columns=[...]"
         )
     made = np.empty((len(rows), len(names) + ones))
     looked = {j: moments.features[j][codes[j][rows]] for j in moments.features}

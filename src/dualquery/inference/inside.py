@@ -1,10 +1,10 @@
-"""Numbers inside their bins, drawn: a release knows bins, and where inside them the numbers lie only as well as it says.
+"""Numbers inside their bins, drawn: a release knows bins, and of where inside them numbers lie only what it measured.
 
 Of every bin a mean place m in (0, 1) is drawn, and how far the numbers lie apart. Where nothing was measured,
 m ~ Beta(a, 1 − a), whose mean a is that of the released rows: between all at one end and all at the other, with
-deviation √(a(1 − a)/2). Where the sum of the places was measured, released rows have their posterior mean, and m has a
-normal law around it (`fitting.inside`). Numbers keep their order: the one at rank u goes to T(u), the quantile of the uniform law tilted
-exponentially until its mean is m,
+deviation √(a(1 − a)/2). Where the sum of the places was measured, released rows have their posterior mean, and m has
+a normal law around it (`fitting.inside`). Numbers keep their order: the one at rank u goes to T(u), the quantile of
+the uniform law tilted exponentially until its mean is m,
 
     T(u) = log(1 + u (e^λ − 1)) / λ,    then    m + s (T(u) − m),
 
@@ -56,7 +56,7 @@ def tilted(quantiles: Reals, means: Reals) -> Reals:
 
 
 class Placed(NamedTuple):
-    """The numbers of a column over some rows: their bins, ranks in them from 0 to 1, and where places have their mean."""
+    """The numbers of a column over some rows: bins, ranks in them from 0 to 1, and the mean place of each bin."""
 
     column: Numeric
     codes: NDArray[np.int64]

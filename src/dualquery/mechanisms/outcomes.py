@@ -107,7 +107,12 @@ def synthetic_rows(task: Task, wanted: int | None) -> int:
     """As many rows as asked for; by default as the table has, within bounds that a computer can hold."""
     if wanted is not None and wanted < 1:
         raise DualQueryError("a synthetic table has at least one row")
-    return wanted or min(max(FEWEST_ROWS, task.rows), MOST_ROWS)
+    return wanted or usual_rows(task.rows)
+
+
+def usual_rows(records: int) -> int:
+    """As many rows as a table of so many records gets by default."""
+    return min(max(FEWEST_ROWS, records), MOST_ROWS)
 
 
 def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:

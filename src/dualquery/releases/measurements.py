@@ -19,7 +19,7 @@ import pyarrow as pa
 from dualquery.errors import DataError, QueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.inference.conclusions import Conclusions
-from dualquery.inference.draws import Draws
+from dualquery.inference.draws import Imputations
 from dualquery.table.domain import Domain
 
 if TYPE_CHECKING:
@@ -120,5 +120,5 @@ def conclusions(release: Release) -> Conclusions:
     }
     said = release.certificate["records"]["rows"]
     seed = int(release.certificate["replicas"]["seed"])
-    draws = Draws(release.records, tables, int(said), seed, inside)
+    draws = Imputations(release.records, tables, int(said), seed, inside)
     return Conclusions(draws, release.replicas)
