@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-import numba
 import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError
+from dualquery.pool import limited
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, renyi_cap, rho_units_of, units
 from dualquery.privacy.curator import Curator, Surprise
@@ -47,10 +47,8 @@ FAR, NEAR = COUNT - 599, COUNT  # hypotheses: 599 records away, and none
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """A thousand records are counted faster by one thread than by two."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(threads)
+    with limited(1):
+        yield
 
 
 class House:

@@ -14,7 +14,6 @@ from fractions import Fraction
 from itertools import combinations_with_replacement
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,6 +28,7 @@ from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.mechanisms.pmw import promised_error
 from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.wishes import ProjectionWishes
+from dualquery.pool import limited
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator
@@ -147,10 +147,8 @@ def test_being_a_neighbour_is_mutual(relation: Neighbours, table: tuple[str, ...
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(threads)
+    with limited(1):
+        yield
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from itertools import combinations_with_replacement, permutations, product
 from pkgutil import iter_modules
 from types import ModuleType
 
-import numba
 import numpy as np
 import pytest
 
 from dualquery import queries as queries_package
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.pool import limited
 from dualquery.privacy import scores as scores_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -79,14 +79,16 @@ from dualquery.queries.derived import (
 from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.group import Listed, NotProducts, bound_of_queries
+from dualquery.queries.inside import BinSums
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.means import CellMeans
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.codes import codes_table
-from dualquery.table.domain import Categorical, Domain, Items
+from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.graph import graph_of
+from dualquery.table.places import HALF, MOST, has_places
 from dualquery.table.points import euclidean_axes
 from dualquery.table.records import Records, SparseItems
 from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
@@ -95,6 +97,9 @@ REPLACE, ADD_REMOVE = Neighbours.REPLACE.value, Neighbours.ADD_REMOVE.value
 L1, L2 = "L1", "squared L2"
 RANGE = "range"
 Table = tuple[tuple[int, ...], ...]
+
+
+ENDS = (0, HALF + 5, MOST)  # places inside a bin
 
 
 def domain_of(*sizes: int) -> Domain:
@@ -109,6 +114,13 @@ LONG = domain_of(2, 3, 5)  # with SHORT = 3 two short ones, one of them just so,
 POSITIONS = domain_of(5, 5)  # of two columns, with a knot at every second position
 BASKETS = Domain((Categorical("shop", ("east", "west")), Items("item", 4)))
 WIDE_BASKETS = Domain((Items("item", 6),))
+MEASURED = Domain(
+    (
+        Categorical("sex", ("f", "m")),
+        Numeric("height", (0.0, 1.5, 3.0)),
+        Numeric("visits", (0.0, 1.0, 5.0), integer=True, missing="none"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -384,6 +396,8 @@ STATISTICS = [
     Case("balances of grades", GRADED.domain, GroupBalances(GRADED)),
     *SPECIAL_STATISTICS,
     Case("tables, multiplied", MIXED, Multiplied(CELLS, 5)),
+    Case("sums inside bins", MEASURED, BinSums.of(MEASURED)),
+    Case("sums inside the bins of one column", MEASURED, BinSums(MEASURED, (1,))),
     Case("parities of one", BINARY, parities(BINARY, 1).groups[0]),
     Case("parities of two", BINARY, parities(BINARY, 2).groups[0], both(REPLACE, BOUND)),
     Case("cells", CODES, NamedCells(LOOKED_UP)),
@@ -584,10 +598,8 @@ SCORES = [
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Tables of three records are counted faster by one thread than by two."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(threads)
+    with limited(1):
+        yield
 
 
 @pytest.fixture
@@ -600,8 +612,12 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def records_of(case: Case, table: Table) -> Records:
-    rows = np.array(table, np.int64).reshape(len(table), case.domain.width)
-    records = Records.from_rows(case.domain, rows)
+    inside = [i for i, column in enumerate(case.domain.columns) if has_places(column)]
+    rows = np.array(table, np.int64).reshape(len(table), case.domain.width + len(inside))
+    records = Records.from_rows(case.domain, rows[:, : case.domain.width])
+    if inside:  # their places stand behind the codes
+        found = {i: rows[:, case.domain.width + n].astype(np.uint16) for n, i in enumerate(inside)}
+        return replace(records, places=tuple(found.get(i) for i in range(len(case.domain.columns))))
     if not case.sparse:
         return records
     (position,) = (p for p, column in enumerate(case.domain.columns) if isinstance(column, Items))
@@ -613,7 +629,9 @@ def records_of(case: Case, table: Table) -> Records:
 
 
 def universe_of(domain: Domain) -> list[tuple[int, ...]]:
-    return list(product(*(range(int(size)) for size in domain.sizes)))
+    codes = list(product(*(range(int(size)) for size in domain.sizes)))
+    inside = sum(map(has_places, domain.columns))
+    return [(*x, *places) for x in codes for places in product(ENDS, repeat=inside)]
 
 
 def tables_over(universe: Sequence[tuple[int, ...]], most: int) -> list[Table]:
@@ -850,8 +868,9 @@ def test_a_measurement_is_charged_its_sensitivity_before_anything_is_read(
     noisy = curator.measure(case.subject, noise=Gaussian(Fraction(9, 2)))
     assert noisy.dtype == np.int64
     assert curator.ledger.events == (GaussianMeasurement(Fraction(moved.l2_squared), Fraction(9, 2)),)
-    curator.measure(case.subject, noise=Laplace(Fraction(7, 3)))
-    assert curator.ledger.events[1:] == (LaplaceMeasurement(Fraction(moved.l1), Fraction(7, 3)),)
+    scale = Fraction(7, 3) * (1 + moved.l1 // 10_000)  # what the ledger can pay for
+    curator.measure(case.subject, noise=Laplace(scale))
+    assert curator.ledger.events[1:] == (LaplaceMeasurement(Fraction(moved.l1), scale),)
     once = ["pay", "read", "draw"] if len(noisy) else ["pay", "read"]
     assert in_order(diary) == once * 2
 

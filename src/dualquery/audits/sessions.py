@@ -124,7 +124,6 @@ def slot_session(
 
 
 def queries(*asked: tuple[int, int]) -> list[tuple[Countable, Integers | int]]:
-    """Queries of `OPPOSED`, each with a hypothesis."""
     known = {query: remembered(OPPOSED.groups[0].take(np.array([query]))) for query, _ in asked}
     return [(known[query], hypothesis) for query, hypothesis in asked]
 
@@ -149,7 +148,6 @@ UP_AND_DOWN = ((0, 0), (1, 0))  # a record that falls from one query moves into 
 
 
 def epoch_session(pair: Pair, questions: tuple[tuple[int, int], ...], number: int) -> Session:
-    """A pure budget for so many epochs and their answers."""
     budget = pure(pair, number * (VECTOR.epsilon + ANSWER))
     return Session(pair, budget, lambda: Epochs(VECTOR), Laplace(1 / ANSWER), queries(*questions))
 

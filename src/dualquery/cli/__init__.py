@@ -28,7 +28,6 @@ class _Interrupts:
 
 
 def main() -> None:
-    """The entry point of the `dualquery` command."""
     interrupts = _Interrupts()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupts)

@@ -9,11 +9,12 @@ import typer
 from dualquery import __version__
 from dualquery.cli.ask import ask
 from dualquery.cli.audit import audit
+from dualquery.cli.conclude import regress, sql
 from dualquery.cli.demo import demo
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.release import degrees, plan, program, release
-from dualquery.cli.released import answer, evaluate, verify
+from dualquery.cli.released import answer, evaluate, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
 from dualquery.cli.serve import serve
@@ -43,6 +44,9 @@ app.add_typer(ledger, name="ledger")
 app.command()(plan)
 app.command()(release)
 app.command()(answer)
+app.command()(sql)
+app.command()(regress)
+app.command()(refit)
 app.command()(evaluate)
 app.command()(verify)
 app.add_typer(key, name="key")

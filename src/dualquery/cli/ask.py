@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from dualquery.cli.flags import ByFlag, JsonFlag
+from dualquery.cli.flags import ByFlag, JsonFlag, argument, option, with_flags
 
 
+@with_flags(
+    url=argument("URL", "Of a service: `http://127.0.0.1:8642`."),
+    question=argument("[QUESTION]", "A query, or a table: `region by sex`."),
+    tolerance=option("How far off an answer may be before it is noticed.", "T"),
+    buy=option(
+        "Have it measured with this standard error, for its price; the ± is then about twice that.", "ERROR"
+    ),
+    free=option("The hypothesis alone: no test, no cost."),
+    quote=option("Say what it would cost, and ask nothing."),
+    dataset=option("[default: the interactive table]", "NAME", show_default=False),
+    token_file=option("Where your token is. [default: DUALQUERY_TOKEN]", "FILE"),
+)
 def ask(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Of a service: `http://127.0.0.1:8642`.")],
-    question: Annotated[
-        str | None, typer.Argument(metavar="[QUESTION]", help="A query, or a table: `region by sex`.")
-    ] = None,
+    url: str,
+    question: str | None = None,
     by: ByFlag = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option("--tolerance", metavar="T", help="How far off an answer may be before it is noticed."),
-    ] = None,
-    buy: Annotated[
-        float | None,
-        typer.Option(
-            "--buy",
-            metavar="ERROR",
-            help="Have it measured with this standard error, for its price; the ± is then about twice that.",
-        ),
-    ] = None,
-    free: Annotated[bool, typer.Option("--free", help="The hypothesis alone: no test, no cost.")] = False,
-    quote: Annotated[bool, typer.Option("--quote", help="Say what it would cost, and ask nothing.")] = False,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset", metavar="NAME", help="[default: the interactive table]", show_default=False
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="Where your token is. [default: DUALQUERY_TOKEN]"),
-    ] = None,
+    tolerance: float | None = None,
+    buy: float | None = None,
+    free: bool = False,
+    quote: bool = False,
+    dataset: str | None = None,
+    token_file: Path | None = None,
     json: JsonFlag = False,
 ) -> None:
     """Ask a service a question. **Usually free**, at most the price of a paid check; with `--buy`, its price.

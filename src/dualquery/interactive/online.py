@@ -287,7 +287,6 @@ class Online:
         return dict(self._certificate)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the hypothesis as it stands."""
         with self._lock:
             return self._state.hypothesis.fingerprint()
 
@@ -340,7 +339,6 @@ class Online:
         return position
 
     def _append(self, *entries: JournalEntry) -> int:
-        """Write entries down, and let the state follow."""
         self._touched = True
         position = self.journal.append(*entries)
         for entry in entries:

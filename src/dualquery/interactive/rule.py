@@ -153,7 +153,6 @@ class OnlineRule:
 
     @cached_property
     def cap(self) -> int:
-        """The most Rényi divergence that is ever charged, in units."""
         return cap_of(self.budget)
 
     @cached_property
@@ -162,7 +161,6 @@ class OnlineRule:
 
     @property
     def test_name(self) -> str:
-        """Of its kind: what somebody may name."""
         return next(name for name, kind in TESTS.items() if isinstance(self.test, kind))
 
     @cached_property
@@ -172,7 +170,6 @@ class OnlineRule:
 
     @cached_property
     def price(self) -> int:
-        """Of a fire and its measurement, in units."""
         return units(self.test.event.renyi(self.order)) + units(self.measured.renyi(self.order))
 
     def noise(self, question: Question) -> Gaussian:
@@ -224,7 +221,6 @@ class OnlineRule:
         return min(1.0, records / self.rows)
 
     def tolerances(self, cells: int = 1, off: float = 0.0) -> tuple[float, ...]:
-        """The bounds on the menu of a question of so many cells."""
         return tuple(self.bound(test, off) for test in self.menu(cells))
 
     def to_json(self) -> str:
@@ -421,7 +417,6 @@ class State:
 
     @property
     def open_slot(self) -> Slot | None:
-        """The slot that a test may use."""
         return self.slot if self.slot is not None and not self.slot.closed else None
 
     def left(self) -> Left:
@@ -542,7 +537,6 @@ def quote_of(state: State, question: Question, test: Test) -> Quote:
 
 
 def purchase_quote(state: State, question: Question, error: float, buyer: str) -> Quote:
-    """Of a question that is measured with this standard error."""
     rule = state.rule
     variance = variance_of(error, rule.rows)
     if (known := state.known_within(question, variance)) is not None:
@@ -563,7 +557,6 @@ def _measured(state: State, question: Question, known: Known) -> Quote:
 
 
 def too_dear(state: State, question: Question, price: int) -> str:
-    """What to say of a purchase that is not affordable."""
     rule, left = state.rule, state.left()
     if left.units <= 0:
         return "nothing is left of the budget; ask, which is free while the hypothesis is good"

@@ -24,7 +24,6 @@ _STEPS = 200  # more halvings than a double has bits: bisection ends at neighbou
 
 
 def units(cost: Fraction) -> int:
-    """A cost in whole units, rounded up."""
     return math.ceil(cost * UNITS)
 
 
@@ -38,7 +37,6 @@ def rho_of(*, epsilon: float, delta: float) -> Fraction:
 
 @lru_cache(maxsize=256)
 def rho_units_of(*, epsilon: float, delta: float) -> int:
-    """`rho_of` as a number of units."""
     require(0 < epsilon < math.inf, "epsilon must be a positive number.")
     return largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
 

@@ -20,10 +20,9 @@ from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
 from dualquery.privacy.thresholds import Found
-from dualquery.queries.countable import ONE_CELL, Countable
-from dualquery.queries.lists import NamedCells
+from dualquery.queries.countable import Countable
 from dualquery.randomness import Entropy
-from dualquery.types import Integers, Words
+from dualquery.types import Integers
 
 
 class ThresholdLaw(Protocol):
@@ -127,34 +126,3 @@ def measured_at_once(curator: Curator, asked: Sequence[Countable], noise: Noise)
     allowances = curator.allow(*(noise.event(each) for each in moved))
     for what, allowance in zip(asked, allowances, strict=True):
         yield curator.measure(what, noise=noise, within=allowance)
-
-
-class LazyCells:
-    """One noisy histogram over a universe that nobody could write out, read cell by cell, in whatever order.
-
-    The histogram as a whole is one measurement, of L2 sensitivity 1 (or √2 where a record is replaced), however many
-    cells it has: a neighbour moves one cell of all of them (or two). It is paid for once, before the first cell is
-    read. A cell is drawn when it is first asked for and *kept*: two draws of one cell would be two measurements.
-    Which cells are asked for may depend on what was told before, and on nothing else.
-    """
-
-    def __init__(self, curator: Curator, noise: Noise) -> None:
-        self._curator = curator
-        self._noise = noise
-        self._event = noise.event(curator.neighbours.sensitivity(ONE_CELL))
-        curator.allow(self._event)
-        self._told: dict[int, int] = {}
-
-    @property
-    def told(self) -> dict[int, int]:
-        """Every cell that was read, with its noisy count. Whoever goes on later must keep this."""
-        return self._told
-
-    def read(self, cells: Words) -> Integers:
-        """The noisy count of each cell: drawn now, or as it was drawn before."""
-        fresh = np.array(sorted({int(cell) for cell in cells} - self._told.keys()), np.uint64)
-        if len(fresh):
-            unread = Allowance(self._event, self._curator)  # what is paid for and was not read yet
-            noisy = self._curator.measure(NamedCells(fresh), noise=self._noise, within=unread)
-            self._told.update(zip(fresh.tolist(), noisy.tolist(), strict=True))
-        return np.array([self._told[int(cell)] for cell in cells], np.int64)

@@ -91,7 +91,6 @@ class Ledger:
             self._events.extend(events)
 
     def affords(self, *events: Event) -> bool:
-        """Whether these events could be paid for now, all of them."""
         with self._lock:
             return after_all(self._now, events).affordable
 
@@ -205,7 +204,6 @@ class Allowance:
 
     @property
     def event(self) -> GaussianMeasurement | LaplaceMeasurement:
-        """What was paid for."""
         return self._event
 
     def use(self, event: GaussianMeasurement | LaplaceMeasurement, user: object) -> None:

@@ -30,7 +30,7 @@ from dualquery.errors import BudgetError, require
 if TYPE_CHECKING:  # flags of the command line need the names of relations, and nothing heavy
     from dualquery.queries.countable import Bound
 
-Row = TypeVar("Row")
+AnyRow = TypeVar("AnyRow")
 
 MOST_RECORDS = 1_000_000  # of a person; the noise of so many drowns any table
 
@@ -90,7 +90,7 @@ class Neighbours(ABC):
         )
 
     @abstractmethod
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+    def next_to(self, table: tuple[AnyRow, ...], universe: Sequence[AnyRow]) -> Iterator[tuple[AnyRow, ...]]:
         """Every neighbour of a table whose records come from a universe: the definition itself."""
 
     @staticmethod
@@ -135,7 +135,7 @@ class _Replace(_OneRecord):
     def largest(self, *, alone: int, apart: int) -> int:
         return apart
 
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+    def next_to(self, table: tuple[AnyRow, ...], universe: Sequence[AnyRow]) -> Iterator[tuple[AnyRow, ...]]:
         for place in range(len(table)):
             for other in universe:
                 yield (*table[:place], other, *table[place + 1 :])
@@ -153,7 +153,7 @@ class _AddRemove(_OneRecord):
     def largest(self, *, alone: int, apart: int) -> int:
         return alone
 
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+    def next_to(self, table: tuple[AnyRow, ...], universe: Sequence[AnyRow]) -> Iterator[tuple[AnyRow, ...]]:
         for place in range(len(table)):
             yield (*table[:place], *table[place + 1 :])
         for other in universe:
@@ -192,13 +192,13 @@ class _OnePerson(Neighbours):
     def largest_squared(self, *, alone: int, apart: int) -> int:
         return self.records**2 * self._one(alone, apart)
 
-    def _without(self, table: tuple[Row, ...]) -> Iterator[tuple[Row, ...]]:
+    def _without(self, table: tuple[AnyRow, ...]) -> Iterator[tuple[AnyRow, ...]]:
         """The table without the records of one person, who may have had any of them, at most K."""
         for number in range(min(self.records, len(table)) + 1):
             for left in combinations(range(len(table)), len(table) - number):
                 yield tuple(table[place] for place in left)
 
-    def _with(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+    def _with(self, table: tuple[AnyRow, ...], universe: Sequence[AnyRow]) -> Iterator[tuple[AnyRow, ...]]:
         """The table with any records of one person more, at most K."""
         for number in range(self.records + 1):
             for added in combinations_with_replacement(universe, number):
@@ -221,7 +221,7 @@ class PersonAddRemove(_OnePerson):
     def _one(self, alone: int, apart: int) -> int:
         return alone
 
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+    def next_to(self, table: tuple[AnyRow, ...], universe: Sequence[AnyRow]) -> Iterator[tuple[AnyRow, ...]]:
         yield from self._without(table)
         yield from self._with(table, universe)
 
@@ -242,7 +242,7 @@ class PersonReplace(_OnePerson):
     def _one(self, alone: int, apart: int) -> int:
         return max(alone, apart)
 
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
+    def next_to(self, table: tuple[AnyRow, ...], universe: Sequence[AnyRow]) -> Iterator[tuple[AnyRow, ...]]:
         for others in self._without(table):
             yield from self._with(others, universe)
 
@@ -252,7 +252,6 @@ def _records(number: int) -> str:
 
 
 def person_relations(records: int) -> tuple[Neighbours, ...]:
-    """The relations of persons who have at most so many records."""
     return (PersonAddRemove(records), PersonReplace(records))
 
 

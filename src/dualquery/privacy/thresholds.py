@@ -150,7 +150,6 @@ class HazardTest:
         return Found(cell, FarSide.TOO_LOW if bool(nearer[cell]) == (x[cell] >= 0) else FarSide.TOO_HIGH)
 
     def probabilities(self, x: int) -> tuple[Fraction, Fraction]:
-        """The exact chances of "too low" and "too high", as drawn."""
         _, low, high = _checked(self).outcomes(x)
         return Fraction(low, 1 << _BITS), Fraction(high, 1 << _BITS)
 
@@ -194,7 +193,6 @@ def _halves(thresholds: tuple[int, ...]) -> tuple[Words, Words]:
 
 
 def _below(high: Words, low: Words, upper: Words, lower: Words) -> Flags:
-    """Whether 128 drawn bits are below a threshold."""
     below: Flags = (high < upper) | ((high == upper) & (low < lower))
     return below
 
@@ -400,7 +398,6 @@ class SparseVector:
         return self.threshold + 0.5 + 6 * self.sensitivity / float(self.epsilon) * math.log(2 / beta)
 
     def threshold_noise(self, entropy: Entropy) -> int:
-        """Drawn once for an epoch."""
         return int(discrete_laplace(1, scale=self.threshold_scale, entropy=entropy)[0])
 
     def draw(self, x: Integers, entropy: Entropy, noise: int) -> Found | None:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.prior import PublicRows
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Task
 from dualquery.mechanisms.wishes import MECHANISMS
@@ -126,6 +127,8 @@ def settle(
     rows: int | None,
     *,
     booked: bool = False,
+    places: bool = True,
+    prior: PublicRows | None = None,
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
 
@@ -144,7 +147,8 @@ def settle(
         found = replace(budget, accounting=tightest)
         try:
             variance = None if rows is not None else 1.0
-            planned = plan_for(Task(workload, rows or NOMINAL_ROWS, found, variance), options, mechanism)
+            task = Task(workload, rows or NOMINAL_ROWS, found, variance, places, prior)
+            planned = plan_for(task, options, mechanism)
         except refusal:
             tightest = others[0]
         else:
@@ -156,13 +160,17 @@ TRIED = (NOMINAL_ROWS, 10**2, 10**6, 10**9)
 
 
 def refuse_hopeless(
-    workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None
+    workload: Workload,
+    budget: Budget,
+    options: Mapping[str, object],
+    mechanism: str | None,
+    prior: PublicRows | None = None,
 ) -> None:
     """Refuse what no number of records would let be planned; the first plan that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            plan_for(priced.known(rows).task(workload), options, mechanism)
+            plan_for(replace(priced.known(rows).task(workload, places=True), prior=prior), options, mechanism)
         except DualQueryError as problem:
             refused = refused or problem
         else:
@@ -215,10 +223,11 @@ def settled_plan(
     settled = settle(asked, whole, wanted, mechanism, None if measured else number)
     if measured:
         priced = price_of_rows(settled.budget)
-        chosen, made = plan_for(priced.known(number).task(asked), wanted, mechanism)
+        chosen, made = plan_for(priced.known(number).task(asked, places=True), wanted, mechanism)
         planned = chosen, replace(made, steps=(priced.step(asked.domain), *made.steps))
     else:
-        planned = settled.planned or plan_for(Task(asked, number, settled.budget), wanted, mechanism)
+        task = Task(asked, number, settled.budget, places=True)
+        planned = settled.planned or plan_for(task, wanted, mechanism)
     return replace(settled, planned=planned)
 
 

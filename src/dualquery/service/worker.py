@@ -189,7 +189,6 @@ def _log_place(defect: Exception) -> None:
 
 
 def _hand_out(jobs: list[Job[Any]]) -> None:
-    """Wake whoever waits, all of one loop at once."""
     for loop in {job.waiting.get_loop() for job in jobs}:
         own = [job for job in jobs if job.waiting.get_loop() is loop]
         with suppress(RuntimeError):  # nobody waits any more: the loop is closed
