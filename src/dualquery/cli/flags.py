@@ -148,6 +148,15 @@ ByFlag: TypeAlias = Annotated[
         "--by", metavar="NAMES", help="A whole table: attributes with commas between them, like `region,sex`."
     ),
 ]
+ThreadsFlag: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        help="How many threads may work at once; what comes out is the same. [default: all cores]",
+    ),
+]
 JsonFlag: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, for a program to read; no progress bar.")
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dualquery.cli import flags, output
+from dualquery.pool import limited
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
@@ -152,6 +153,7 @@ def release(
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
     master: flags.MasterFlag = None,
+    threads: flags.ThreadsFlag = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
     sign: Annotated[
         Path | None,
@@ -177,7 +179,7 @@ def release(
     """
     budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
     budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
-    with output.ProgressBars(wanted=not (json or quiet)) as progress:
+    with limited(threads), output.ProgressBars(wanted=not (json or quiet)) as progress:
         from dualquery.queries.families import from_spec
         from dualquery.releases import make
         from dualquery.releases.folder import refuse_occupied

@@ -68,7 +68,7 @@ _widest = partial(wish, "The most attributes of a disjunction (k); a wider one i
 TAKEN = frozenset({
     "accounting", "budget", "csv", "dataset", "delta", "domain", "engine", "epsilon", "json", "ledger", "master",
     "mechanism", "named", "neighbours", "options", "out", "progress", "queries", "quiet", "records",
-    "records_per_person", "schema", "seed", "sign", "table", "workload",
+    "records_per_person", "schema", "seed", "sign", "table", "threads", "workload",
 })  # fmt: skip
 
 

@@ -68,6 +68,7 @@ def release(
     progress: Progress | None = None,
     ledger: Place | None = None,
     dataset: str | None = None,
+    threads: int | None = None,
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
@@ -80,7 +81,7 @@ def release(
     tightest that the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
-    charged if the release fails (docs/certificate.md).
+    charged if the release fails (docs/certificate.md). `threads` (all cores) changes how long it takes, and no byte.
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)
