@@ -235,6 +235,7 @@ class Machines(Enum):
     """Where the records are counted."""
 
     LOCAL = "local"
+    CUDA = "cuda"
     SPARK = "spark"
 
 
@@ -249,7 +250,8 @@ NamedTableFlag: TypeAlias = Annotated[
 EngineFlag: TypeAlias = Annotated[
     Machines,
     typer.Option(
-        "--engine", help="Who counts: this machine, or the executors of a Spark cluster (Parquet only)."
+        "--engine",
+        help="Who counts: this machine, its GPU (which fits, too), or a Spark cluster (Parquet only).",
     ),
 ]
 MasterFlag: TypeAlias = Annotated[
@@ -278,7 +280,7 @@ def source_of(
     table: str, named: str | None, schema: Schema, engine: Machines, master: str | None
 ) -> AnyTable:
     """The table for whoever counts it."""
-    if engine is Machines.LOCAL:
+    if engine is not Machines.SPARK:
         if master is not None:
             raise DataError("--master names a Spark cluster; say --engine spark too")
         return table_of(table, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -179,10 +180,13 @@ def release(
     """
     budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
     budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
-    with limited(threads), output.ProgressBars(wanted=not (json or quiet)) as progress:
+    with ExitStack() as during:
+        during.enter_context(limited(threads))
+        progress = during.enter_context(output.ProgressBars(wanted=not (json or quiet)))
         from dualquery.queries.families import from_spec
         from dualquery.releases import make
         from dualquery.releases.folder import refuse_occupied
+        from dualquery.releases.machines import working_on
         from dualquery.releases.number_of_records import shared_rows
         from dualquery.releases.plan import check_mechanism
         from dualquery.releases.seal import read_private_key
@@ -190,6 +194,8 @@ def release(
         from dualquery.table.reading import first_rows
         from dualquery.table.schema import read_schema
 
+        heard: list[str] = []
+        during.enter_context(working_on("cuda" if engine is flags.Machines.CUDA else None, heard.append))
         # What would only fail later is refused before the table is read.
         refuse_occupied(out)
         if sign is not None:
@@ -219,7 +225,7 @@ def release(
     elif not quiet:
         print_summary(out, made.certificate)
     if not quiet:
-        output.print_warnings(made.certificate["warnings"])
+        output.print_warnings([*heard, *made.certificate["warnings"]])
         # On the terminal, and nowhere else: a column that the schema leaves out may hold ids that come again.
         output.print_warnings(several_rows(first_rows(source, described.encoding), described))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from numbers import Integral, Real
@@ -23,6 +24,7 @@ from dualquery.pool import limited
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.queries.families import from_spec, from_texts, names_family
 from dualquery.queries.workload import Workload
+from dualquery.releases.machines import working_on
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema, parse_schema, read_schema
 
@@ -151,7 +153,9 @@ def for_callers(function: F) -> F:
             raise DualQueryError(
                 f"dualquery.{function.__name__}: {error}; help(dualquery.{function.__name__}) shows what it takes"
             ) from None
-        with limited(_checked_threads(named.get("threads")) if "threads" in shown.parameters else None):
+        taken = {name: named.get(name) for name in ("threads", "engine") if name in shown.parameters}
+        warn = functools.partial(warnings.warn, stacklevel=3)
+        with limited(_checked_threads(taken.get("threads"))), working_on(taken.get("engine"), warn):
             return function(*given, **named)
 
     if len(own) < len(shown.parameters):

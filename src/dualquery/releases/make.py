@@ -35,6 +35,7 @@ from dualquery.releases.arguments import (
     workload_from,
 )
 from dualquery.releases.certificate import PredictedError, certify
+from dualquery.releases.machines import notes_of_machines
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
     check_plays,
@@ -69,6 +70,7 @@ def release(
     ledger: Place | None = None,
     dataset: str | None = None,
     threads: int | None = None,
+    engine: str | None = None,
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
@@ -82,6 +84,7 @@ def release(
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `threads` (all cores) changes how long it takes, and no byte.
+    `engine="cuda"` counts and fits on a GPU (docs/gpu.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)
@@ -124,7 +127,7 @@ def release(
         predicted_error=PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed),
         accounting_reason=settled.why,
         warnings=[*foreign_code(chosen), *warnings_of(budget, known.rows, described, seed=seed)],
-        notes=(*plan.notes, *outcome.notes),
+        notes=(*plan.notes, *outcome.notes, *notes_of_machines()),
         engine=machines_of(counter),
         book=entry,
     )
