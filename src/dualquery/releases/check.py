@@ -49,7 +49,11 @@ MOST_COUNTED = 3 * 10**7  # records times tables of an order, from where on ther
 MOST_CELLS = 50_000  # of a table
 FAINT = 0.06  # of the records: with more noise than this nothing is checked
 PRIOR, OWN = 0.25, 0.15
-WIDER = (1, 4, 16)  # times, equally likely: where structure was missed, errors are several times those of replicas
+WIDER = (
+    1,
+    4,
+    16,
+)  # times, equally likely: where structure was missed, errors are several times those of replicas
 LEAST_SCALE = 0.7  # of a bar, whatever is measured
 PORTIONED = (Accounting.PURE, Accounting.ZCDP, Accounting.GAUSSIAN)
 
