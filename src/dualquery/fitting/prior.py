@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.fitter import Effort, Refit, Rows
-from dualquery.fitting.measured import MeasuredTables, onto_simplex
+from dualquery.fitting.measured import Measured, MeasuredTables, onto_simplex
 from dualquery.fitting.reweighting import WeighedRows, joined, reweighted
 from dualquery.fitting.shrink import RATIOS, relative_posterior
 from dualquery.queries.tables import Tables, centred
@@ -47,7 +47,8 @@ LEAST_CELL = 1e-7
 STEPS = 60  # of a fit; 2/3 of it for margins, half for the gate
 THINNED = 1 / 3  # τ
 BELIEF = 0.5  # deviation of α around 1 before anything is seen
-SURE = 1.5  # deviations within which α is rounded to 0 or 1
+SURE = 1.5  # deviations within which α is rounded to 0 or 1, and by which a slope is above 0
+LEAST_SLOPE = 0.5  # of measured dependence on that of public rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +248,34 @@ def _likely_ones(known: MeasuredTables, public: PublicRows, rng: np.random.Gener
     residual = joined(seen) - joined(mean)
     cells = relative_posterior(joined(mean), residual, np.concatenate(deviation), rng, CLOSE)
     return {s[0]: onto_simplex(each, 1.0) for s, each in zip(sets, tables.split(cells), strict=True)}
+
+
+def follows(
+    known: MeasuredTables, tested: Sequence[Measured], public: PublicRows, rng: np.random.Generator
+) -> bool:
+    """Whether noisy pairs depend as the public rows do, so that to measure all of them pays.
+
+    With d the public pairs' deviation from independence, raked to the measured one-way tables, and noise of variance
+    V, the slope of the measured deviations on d is b = Σ⟨y, d⟩/V / Σ⟨d, d⟩/V: near 1 of the same population, near 0
+    of rows that have nothing to do with it.
+    """
+    public = public.sampled(rng)
+    ones = _likely_ones(known, public, rng)
+    codes = Support.of(public, ones, known.domain, rng).codes[: len(public.codes)]
+    margins = Tables(known.domain, tuple(known.of_order(1)))
+    target = joined([centred(ones[j]) for (j,) in margins.sets])
+    weights = reweighted(
+        WeighedRows.of(codes, margins), public.weights, target, _penalty(known, margins), STEPS * 2 // 3
+    )
+    pairs = [each for each in tested if public.known_for(each.what)]
+    held = WeighedRows.of(codes, Tables(known.domain, tuple(each.what for each in pairs))).answers(weights)
+    above = below = 0.0
+    for each, cells in zip(pairs, held, strict=True):
+        independent = centred(np.outer(*(ones[j] for j in each.what)))
+        apart, precision = centred(cells) - independent, known.total**2 / each.variance
+        above += precision * float(((each.values / known.total - independent) * apart).sum())
+        below += precision * float((apart**2).sum())
+    return above >= max(LEAST_SLOPE * below, SURE * math.sqrt(below))
 
 
 @dataclass(frozen=True, eq=False)

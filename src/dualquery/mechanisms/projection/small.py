@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from dualquery.fitting.fit import fit, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers, onto_simplex
+from dualquery.fitting.prior import follows
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
 from dualquery.mechanisms.floors import MISFITS
 from dualquery.mechanisms.means import Means, means_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.tables import of_tables
 from dualquery.mechanisms.shares import (
     SHARE_OF_ONES,
     FitCost,
@@ -46,6 +48,7 @@ from dualquery.queries.tables import Tables
 from dualquery.types import Cells, Done, Set
 
 SHARE_OF_MISFITS = 0.07
+SHARE_OF_TEST = 0.10  # for all pairs, where a prior says how they depend
 MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/how_it_works.md)
 MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
 MANY_COLUMNS = 40  # where the share of the one-way tables falls more steeply with the number of records
@@ -125,7 +128,8 @@ class ByChosenPairs:
     effort: Effort
     ones: Mapping[Set, float] = hidden()  # shares of the first stage
     candidates: Tables = hidden()
-    stages: tuple[Stage, ...] = hidden()  # one-way tables, misfits, the rest, and means inside bins
+    # one-way tables, misfits, the rest; all pairs where a prior is tested; means inside bins
+    stages: tuple[Stage, ...] = hidden()
     means: Means | None = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
@@ -136,17 +140,26 @@ class ByChosenPairs:
         raw = cautious(known_at_first(task, first.measured(curator, paid[0], what)))
         known = denoised(raw)
         ones, sets = known.ones(), self.candidates.sets
+        inside = () if self.means is None else self.means.measured(curator, more[-1], paid[-1])
+        if task.prior is not None:
+            all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
+            chosen = [each.chosen(all_pairs, task.domain, task.budget.neighbours) for each in (more[0], last)]
+            tested = more[0].measured(curator, paid[3], chosen[0])
+            if follows(raw, tested, task.prior, rng):
+                raw = raw.joined([*tested, *last.measured(curator, paid[2], chosen[1])])
+                return of_tables(cautious(replace(raw, inside=inside)), at_once=False)
         expected = np.rint(expected_counts(ones, sets, known.total)).astype(np.int64)
         far = Misfits(self.candidates, expected, slack=np.zeros(len(sets), np.int64))
         noisy = curator.measure(far, noise=second.noise, within=paid[1])
         null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
         wanted = self.wanted(task, known, Misfit.of(noisy, null, second.noise.deviation))
         told = last.measured(curator, paid[2], last.chosen(wanted, task.domain, task.budget.neighbours))
-        if self.means is not None:
-            raw = replace(raw, inside=self.means.measured(curator, more[0], paid[-1]))
         heard = Numbers(MISFITS, tuple(j for pair in sets for j in pair))
         misfits = Measured(heard, noisy - null, second.noise.deviation**2)
-        return self._fitting(cautious(raw.joined(told)), misfits)
+        fitting = self._fitting(cautious(replace(raw.joined(told), inside=inside)), misfits)
+        return (
+            fitting if task.prior is None else replace(fitting, tables=None)
+        )  # it did not depend as the prior
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> dict[Set, float]:
         """The gate and the choice, from public numbers: shares of the rest, of one-way tables or of pairs."""
@@ -296,7 +309,8 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     shares = shares_of_first(rule.ones, task)
     moved = task.budget.neighbours.sensitivity(misfit_bound(number)).l2_squared
     means = means_for(task, wanted.means)
-    part = 1.0 if means is None else 1.0 - means.share
+    part = (1.0 if means is None else 1.0 - means.share) - (0.0 if task.prior is None else SHARE_OF_TEST)
+    test = (f"measure all {number:,} pairs, whether they depend as the prior says", SHARE_OF_TEST, None)
     stages = table_stages(
         task,
         [
@@ -307,6 +321,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
                 part * (1.0 - ones - misfits),
                 None,
             ),
+            *([] if task.prior is None else [test]),
             *([] if means is None else [means.wanted(task)]),
         ],
     )
