@@ -35,6 +35,7 @@ NAMES = (
     "choosing",
     "coverage",
     "without_floor",
+    "priors",
     "learning",
     "online",
     "mirror",

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
+from dualquery.mechanisms.dual_query.density import Density
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.dual_query.parameters import Density
 from dualquery.mechanisms.mechanism import AnyMechanism
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting
@@ -157,6 +157,7 @@ def points(setting: Setting) -> list[Point]:
             },
             partial(measure, setting.data, name, method, epsilon, queries, seed, projected_rows),
             cost=COST[name] if method in WAYS else 0.01,
+            turn=seed,
             again=partial(older, method),
         )
         for name in TITLES

@@ -8,11 +8,19 @@ cases, some stay in every run.
 
 from __future__ import annotations
 
+import fcntl
+import gc
+import hashlib
 import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 # The first example of a test may compile a kernel: time says nothing about it.
 settings.register_profile("no deadline", deadline=None)
@@ -51,6 +59,45 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(skip)
+
+
+def compiled_once(compile_: Callable[..., Any]) -> Callable[..., Any]:
+    """Of several workers one compiles a loop of ours; the others wait and read what it wrote.
+
+    (One lock a loop, taken where this process compiles nothing else. Loops are compiled within those that call them.)
+    """
+    mine: set[str] = set()
+
+    def waiting(self: Any, signature: Any) -> Any:
+        name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+        with global_compiler_lock:
+            if not name.startswith("dualquery.") or name in mine:
+                return compile_(self, signature)
+            mine.add(name)
+            digest = hashlib.sha256(f"{name} {Path(__file__)}".encode()).hexdigest()[:16]
+            with open(Path(tempfile.gettempdir()) / f"dualquery-{digest}.lock", "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                try:
+                    return compile_(self, signature)
+                finally:
+                    mine.remove(name)
+
+    return waiting
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        Dispatcher.compile = compiled_once(Dispatcher.compile)
+
+
+def pytest_collection_finish() -> None:
+    """Nine thousand tests stay until the end: nobody looks through them for what could be thrown away."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -307,34 +307,31 @@ VERBS = [
     Mutant("measure tells the truth", "privacy/curator.py", "truth + noise.draw(len(truth), self._entropy)",
            "truth", statistics("noise_is_fresh_and_around_the_truth")),
     Mutant(
-        "exceeds is charged after it read",
+        "exceeds asks its slot after it read",
         "privacy/curator.py",
-        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        drawn = slot.begin(test, self._ledger, noise.event(moved))\n"
         "        self._ledger.begin()\n"
         "        numbers = self._counter.true_counts(questions)\n",
         "        numbers = self._counter.true_counts(questions)\n"
-        "        test = law.pay(self._ledger, self._entropy, noise.event(moved))\n"
+        "        drawn = slot.begin(test, self._ledger, noise.event(moved))\n"
         "        self._ledger.begin()\n",
-        exceeds("a_hazard_test_is_paid_for_before_anything_is_read", "an_epoch_is_paid_for_before_anything_is_read"),
+        whole_tables("no_test_after_the_fire"),
     ),
     Mutant("exceeds hears questions that move too far", "privacy/curator.py",
-           "if self.neighbours.each(bound) > law.sensitivity:",
-           "if self.neighbours.each(bound) > 2 * law.sensitivity:",
+           "if self.neighbours.each(bound) > test.sensitivity:",
+           "if self.neighbours.each(bound) > 2 * test.sensitivity:",
            exceeds("a_question_that_moves_too_far_is_refused")),
     Mutant("exceeds tells the truth", "privacy/curator.py",
            "numbers + noise.draw(len(numbers), self._entropy)", "numbers", exceeds("the_measured_number_is_fresh")),
-    Mutant(
-        "hazard: returned before it is drawn",
-        "privacy/thresholds.py",
-        "            found = self.draw(x, entropy)\n"
-        "            reservation.settle(fired=found is not None)\n"
-        "            return found\n",
-        "            reservation.settle(fired=False)\n            return self.draw(x, entropy)\n",
-        exceeds("a_fire_leaves_itself_and_its_measurement", "the_money_is_held_until_the_test_has_spoken"),
-    ),
-    Mutant("hazard: measurement after a fire is free", "privacy/thresholds.py",
-           "ledger.reserve(self.event, follow_up)", "ledger.reserve(self.event)",
-           exceeds("a_fire_leaves_itself_and_its_measurement")),
+    Mutant("a slot's measurement is free", "privacy/thresholds.py", "ledger.charge(fire, follow_up)",
+           "ledger.charge(fire)", exceeds("a_fire_leaves_itself_and_its_measurement")),
+    Mutant("a slot's fire is free", "privacy/thresholds.py", "ledger.charge(fire, follow_up)",
+           "ledger.charge(follow_up)", exceeds("a_fire_leaves_itself_and_its_measurement")),
+    Mutant("a slot measures with noise of another kind", "privacy/thresholds.py",
+           "type(follow_up) is type(self._follow_up) and ", "",
+           exceeds("an_epoch_that_was_paid_by_pure_epsilon_is_followed_by_laplace_noise")),
+    Mutant("a slot for fixed sizes", "privacy/thresholds.py", "require(not fixed, ", "require(True, ",
+           exceeds("accountings_of_fixed_sizes_pay_for_no_slot")),
     Mutant("hazard: priced for one record", "privacy/thresholds.py",
            "Fire(self.epsilon, self.sensitivity, self.order)", "Fire(self.epsilon, 1, self.order)",
            exceeds("a_law_for_two_records_hears_the_balance_and_charges_for_two")),
@@ -344,29 +341,8 @@ VERBS = [
     Mutant("sparse vector: test noise halved", "privacy/thresholds.py",
            "return 4 * self.sensitivity / self.epsilon", "return 2 * self.sensitivity / self.epsilon",
            exceeds("the_scales_of_an_epoch")),
-    Mutant("sparse vector: an epoch never closes", "privacy/thresholds.py",
-           "        self._closed = found is not None\n", "",
+    Mutant("an epoch never closes", "privacy/thresholds.py", "        self._closed = True\n", "        pass\n",
            exceeds("a_new_epoch_opens_after_an_above")),
-    Mutant("sparse vector: the epoch is free", "privacy/thresholds.py",
-           "ledger.charge(self.event, *follow_up)", "ledger.charge(*follow_up)",
-           exceeds("an_epoch_and_its_measurement_are_charged_once_for_many_silent_tests")),
-    Mutant("sparse vector: the measurement is free", "privacy/thresholds.py",
-           "self._law.open(ledger, entropy, follow_up)", "self._law.open(ledger, entropy)",
-           exceeds("an_epoch_and_its_measurement_are_charged_once_for_many_silent_tests")),
-    Mutant(
-        "sparse vector: threshold drawn before it is paid",
-        "privacy/thresholds.py",
-        "        ledger.charge(self.event, *follow_up)\n        return OpenEpoch(self, entropy)\n",
-        "        epoch = OpenEpoch(self, entropy)\n        ledger.charge(self.event, *follow_up)\n"
-        "        return epoch\n",
-        exceeds("an_epoch_is_paid_for_before_anything_is_read"),
-    ),
-    Mutant("sparse vector: a finer measurement at the old price", "privacy/thresholds.py",
-           "            ledger.charge(follow_up)\n", "",
-           exceeds("another_measurement_within_an_epoch_is_paid_for")),
-    Mutant("sparse vector: an epoch for another table", "privacy/thresholds.py",
-           "if self._ledger not in {None, ledger}:", "if False:",
-           exceeds("an_epoch_of_one_table_is_not_open_for_another")),
 ]  # fmt: skip
 
 _BY_HAND = rounding("prices_of_events_by_hand")
@@ -500,8 +476,8 @@ SLOTS = [
     Mutant("a table tells the truth", "privacy/curator.py", "numbers + noise.draw(len(numbers), self._entropy)",
            "numbers", whole_tables("a_fire_says_where_and_gives_all_cells_with_fresh_noise")),
     Mutant("a table may move too far", "privacy/curator.py",
-           "if self.neighbours.each(bound) > law.sensitivity:",
-           "if self.neighbours.each(bound) > 2 * law.sensitivity:",
+           "if self.neighbours.each(bound) > test.sensitivity:",
+           "if self.neighbours.each(bound) > 2 * test.sensitivity:",
            whole_tables("a_question_that_moves_too_far_is_refused_before_it_is_read")),
     Mutant("counts: how far each moves where records are replaced", "privacy/neighbours.py",
            "self.largest(alone=bound.each, apart=bound.each)",

@@ -62,7 +62,6 @@ def shortened(label: str) -> str:
 
 
 def percentage(share: float) -> str:
-    """A share in percent, with the digits that matter."""
     percent = 100 * share
     if percent <= 0:
         return "0%"

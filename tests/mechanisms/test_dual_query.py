@@ -13,6 +13,7 @@ from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Challenge
 from dualquery.mechanisms.dual_query import game, rehearsal
+from dualquery.mechanisms.dual_query.density import uniform
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
 from dualquery.mechanisms.dual_query.parameters import (
     ROUNDS_MOST,
@@ -23,7 +24,6 @@ from dualquery.mechanisms.dual_query.parameters import (
     from_theory,
     rate_of,
     round_steps,
-    uniform,
 )
 from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.mechanisms.wishes import DualQueryWishes

@@ -17,7 +17,7 @@ import pytest
 
 from dualquery import DualQueryError, Neighbours, QueryError, Release, ReleaseError
 from dualquery.cli import run
-from dualquery.cli.ask import _question
+from dualquery.cli.serve import _question
 
 Make = Callable[..., Release]
 

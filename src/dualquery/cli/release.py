@@ -160,6 +160,8 @@ def release(
         ),
     ] = None,
     dataset: flags.DatasetFlag = None,
+    prior: flags.PriorFlag = None,
+    prior_origin: flags.PriorOriginFlag = None,
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
     master: flags.MasterFlag = None,
@@ -184,6 +186,8 @@ def release(
         --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
     dualquery release 'parts/part-*.parquet' --schema schema.toml \\
         --queries marginals:2 --epsilon 1 --memory 2GB --out released
+    dualquery release q3.csv --schema schema.toml --queries marginals:2 --epsilon 1 \\
+        --prior released-q2 --prior sample.csv --prior-origin "census sample 2023" --out released-q3
     dualquery release 'parts/*.parquet' --schema schema.toml \\
         --queries marginals:2 --epsilon 1 --engine spark --master 'local-cluster[2,1,2048]' --out released
     ```
@@ -196,6 +200,7 @@ def release(
         from dualquery.releases.folder import refuse_occupied
         from dualquery.releases.number_of_records import shared_rows
         from dualquery.releases.plan import check_mechanism
+        from dualquery.releases.priors import refuse_same
         from dualquery.releases.seal import read_private_key
         from dualquery.table.drafting import several_rows
         from dualquery.table.reading import first_rows
@@ -209,6 +214,8 @@ def release(
         described = read_schema(schema)
         workload = from_spec(described.domain, queries)
         source = flags.source_of(table, named, described, engine, master)
+        for each in prior or ():
+            refuse_same(each, table)
         counter = make.counting(source, described, neighbours, options.get("memory"), progress)
         made = make.release(
             counter,
@@ -221,6 +228,8 @@ def release(
             progress=progress,
             ledger=ledger,
             dataset=dataset,
+            prior=prior or None,
+            prior_origin=prior_origin,
             check=check,
             accept=accept,
             **options,

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualquery.cli import output
-from dualquery.cli.flags import SPEC, ByFlag, FolderArgument, JsonFlag, NamedTableFlag, QuietFlag, table_of
+from dualquery.cli.flags import (
+    SPEC,
+    ByFlag,
+    FolderArgument,
+    JsonFlag,
+    NamedTableFlag,
+    PriorFlag,
+    PriorOriginFlag,
+    QuietFlag,
+    table_of,
+)
 from dualquery.errors import QueryError
 
 if TYPE_CHECKING:
@@ -138,6 +148,42 @@ def _lines(file: Path) -> list[tuple[str, str]]:
         for number, line in enumerate(text.splitlines(), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
+
+
+def refit(
+    folder: FolderArgument,
+    *,
+    prior: PriorFlag,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
+    prior_origin: PriorOriginFlag = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
+    ] = None,
+    quiet: QuietFlag = False,
+) -> None:
+    """Make a release again from what it measured, with rows that are public by now. **Free.**
+
+    Example:
+
+    ```
+    dualquery refit released --prior released-2023 --out refitted
+    ```
+    """
+    with output.ProgressBars(wanted=not quiet) as progress:
+        from dualquery.releases.folder import refuse_occupied
+        from dualquery.releases.refit import refit as refitted
+        from dualquery.releases.release import Release
+        from dualquery.releases.seal import read_private_key
+
+        refuse_occupied(out)
+        if sign is not None:
+            read_private_key(sign)
+        made = refitted(Release.load(folder), prior=prior, prior_origin=prior_origin, progress=progress)
+        progress("writing the release", 0, 1)
+        made.save(out, sign=sign)
+    if not quiet:
+        print(f"{made.certificate['notes'][-1]}; written to {out}")
 
 
 def evaluate(

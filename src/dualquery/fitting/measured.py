@@ -74,6 +74,7 @@ class MeasuredTables:
     interactions: Mapping[Set, Cells]
     variance: Mapping[Set, float]
     total: float
+    inside: tuple[Measured, ...] = ()  # means inside bins, which no table needs
 
     @staticmethod
     def nothing(domain: Domain) -> MeasuredTables:
@@ -94,7 +95,7 @@ class MeasuredTables:
     def kept(self) -> tuple[Measured, ...]:
         """What a release keeps."""
         cells, spread = self.interactions, self.variance
-        return tuple(Measured(members, cells[members], spread[members]) for members in cells)
+        return (*(Measured(members, cells[members], spread[members]) for members in cells), *self.inside)
 
     def counted(self) -> MeasuredTables:
         """The same, with the number of records as it was measured."""

@@ -94,7 +94,6 @@ ANSWERS_STORED = Stored(
 
 
 def not_of_this_table() -> DualQueryError:
-    """Of a release that no hypothesis can start from."""
     return DualQueryError(
         "the release must consist of records with the schema of the table, or of the graph, curves or cells of its "
         "kind; make another"

@@ -246,7 +246,6 @@ def check_rows(workload: Workload) -> None:
 def rows_of(
     density: SignedDensity, workload: Workload, rows: int, rng: np.random.Generator, progress: Progress
 ) -> Records:
-    """Rows fitted to every table that the workload asks about."""
     domain, sets = workload.domain, tables_of(workload)
     tables = Tables(domain, tuple(sets))
     answers = density.answers(Workload(domain, (tables,), "tables"))
@@ -330,7 +329,6 @@ def _bytes(task: Task, rounds: int) -> int:
 
 
 def _base_belief(plan: Plan[EuclideanParameters], curator: Curator) -> ImplicitEuclidean:
-    """Measure the base."""
     chosen, task = plan.parameters, plan.task
     noisy = curator.measure(chosen.base.interactions, noise=chosen.base_noise)
     assert chosen.law is not None

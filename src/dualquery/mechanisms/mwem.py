@@ -13,7 +13,7 @@ and the average of A₀ … A_{T−1} is released. Theorem 2.2 speaks of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -33,7 +33,7 @@ from dualquery.beliefs.multiplicative_weights import (
 )
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.mechanism import Outcome, Plan, Step, Task, choice, hidden
-from dualquery.mechanisms.outcomes import Iterate, released_iterate, synthetic_rows
+from dualquery.mechanisms.outcomes import Iterate, iterates_before, released_iterate, synthetic_rows
 from dualquery.mechanisms.rounds import (
     HALF,
     Asked,
@@ -303,14 +303,6 @@ def released_as_proven(
     if plan.parameters.promised_error is not None or plan.parameters.updates is Updates.FIGURE_1:
         replied = iterates_before(Factored(plan.task.domain, part_cells=1), replied)
     return released_iterate(plan, replied, rng, progress)
-
-
-def iterates_before(start: Factored, replied: Iterable[Factored]) -> Iterator[Factored]:
-    """A₀ … A_{T−1}, what each round's query was chosen against; the last reply is played for and left out."""
-    before = start
-    for reply in replied:
-        yield before
-        before = reply
 
 
 MWEM = learner(

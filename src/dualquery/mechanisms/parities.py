@@ -133,11 +133,12 @@ class ByItemSets:
     ) -> tuple[Fractions, Fractions]:
         """Measured, shrunk, expanded: the answers and the deviation of their noise."""
         purse = self.shares.purse(curator)
-        total = measured_total(purse, task)
+        known = measured_total(purse, task)
+        total = float(known.values)
         lengths = measured_lengths(purse, task.domain, total)
         limits = Limits(lengths.quantile(CUT_OFF), min(MOST_PAIRED, lengths.quantile(CUT_OFF_PAIRS)))
         spending = Spending(("order",), ("items",), ("pairs",))
-        items = measured_items(purse, task, total, rng, spending, limits)
+        items = measured_items(purse, task, known, rng, spending, limits)
         progress("measuring", 1, 2)
         triples = _triples(purse, task, items, total, self.top)
         progress("measuring", 2, 2)
@@ -306,7 +307,6 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
 
 
 def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
-    """Measure as planned, and sum."""
     workload: Workload = plan.task.workload
     way: ByOrder | ByItemSets = plan.parameters
     answers, deviations = way.answers(curator, plan.task, rng, progress)

@@ -36,6 +36,7 @@ from dualquery.fitting.measured import Measured
 from dualquery.kinds.kind import kind_named
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
+from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.measurements import as_table, listed, of_table
 from dualquery.releases.release import Release
@@ -247,14 +248,14 @@ def _read(file: Path, most: int | None = None) -> pa.Table:
 
 def _write_replicas(release: Release, file: Path) -> None:
     """The rows of all replicas one below the other: their tables are drawn again from the released rows."""
-    halves = [decode(half) for replica in release.replicas for half in replica.halves]
+    halves = together(decode, [half for replica in release.replicas for half in replica.halves])
     rows = pa.concat_tables(halves, promote_options="default")
     pyarrow.parquet.write_table(rows, file, compression="zstd")
 
 
 def _read_replicas(file: Path, certificate: Certificate, released: Records) -> tuple[Replica, ...]:
     said = certificate["replicas"]
-    number, draw = said["number"], Draw(said["records"], said["seed"])
+    number, draw = said["number"], Draw(said["records"], said["seed"], said.get("atoms"))
     if not number:
         return ()
     rows = encode(_read(file, most=REPLICAS * released.rows), released.domain)

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.prior import PublicRows
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
 from dualquery.mechanisms.wishes import MECHANISMS
@@ -167,6 +168,8 @@ def settle(
     rows: int | None,
     *,
     booked: bool = False,
+    places: bool = True,
+    prior: PublicRows | None = None,
     wanted: Wanted = NOTHING_WANTED,
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
@@ -186,7 +189,7 @@ def settle(
         found = replace(budget, accounting=tightest)
         try:
             variance = None if rows is not None else 1.0
-            task = Task(workload, rows or NOMINAL_ROWS, found, variance)
+            task = Task(workload, rows or NOMINAL_ROWS, found, variance, places, prior)
             planned = plan_checked(task, options, mechanism, wanted if rows else NOTHING_WANTED)
         except refusal:
             tightest = others[0]
@@ -199,13 +202,17 @@ TRIED = (NOMINAL_ROWS, 10**2, 10**6, 10**9)
 
 
 def refuse_hopeless(
-    workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None
+    workload: Workload,
+    budget: Budget,
+    options: Mapping[str, object],
+    mechanism: str | None,
+    prior: PublicRows | None = None,
 ) -> None:
     """Refuse what no number of records would let be planned; the first plan that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            plan_for(priced.known(rows).task(workload), options, mechanism)
+            plan_for(replace(priced.known(rows).task(workload, places=True), prior=prior), options, mechanism)
         except DualQueryError as problem:
             refused = refused or problem
         else:
@@ -265,14 +272,13 @@ def settled_plan(
     settled = settle(asked, whole, wanted, mechanism, None if measured else number, wanted=checking)
     if measured:
         priced = price_of_rows(settled.budget)
-        planned = _announced(plan_checked(priced.known(number).task(asked), wanted, mechanism, checking))
+        task = priced.known(number).task(asked, places=True)
+        planned = _announced(plan_checked(task, wanted, mechanism, checking))
         made = planned.plan
         planned = planned._replace(plan=replace(made, steps=(priced.step(asked.domain), *made.steps)))
     else:
-        found = settled.planned or plan_checked(
-            Task(asked, number, settled.budget), wanted, mechanism, checking
-        )
-        planned = _announced(found)
+        task = Task(asked, number, settled.budget, places=True)
+        planned = _announced(settled.planned or plan_checked(task, wanted, mechanism, checking))
     return replace(settled, planned=planned)
 
 

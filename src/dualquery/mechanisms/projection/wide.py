@@ -49,6 +49,7 @@ from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.baskets import WORDS as ITEM_WORDS
 from dualquery.mechanisms.projection.baskets import (
     ByItems,
+    Limits,
     Spending,
     asks_about_pairs,
     is_transactions,
@@ -134,7 +135,7 @@ class Measuring:
     binary: Binary
     total: float
     rng: np.random.Generator
-    kept: list[Measured] = field(default_factory=list)  # totals of attributes, in records
+    kept: list[Measured]  # what the release keeps, in records
 
     def mixture(self) -> Mixture:
         """What was found, as classes of rows."""
@@ -334,17 +335,21 @@ class ByClasses:
     cell_noise: float  # of a total
     effort: Effort
     shares: Shares = hidden()
+    # What of a record counts, once its lengths have said that it is a basket.
+    limits: Limits | None = field(default=None, repr=False, metadata={"hidden": True})
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         purse = self.shares.purse(curator)
-        total = measured_total(purse, task)
-        if "held" in self.shares.stages:
+        known, limits = measured_total(purse, task), self.limits
+        total = float(known.values)
+        if limits is None and "held" in self.shares.stages:
             lengths = measured_lengths(purse, task.domain, total)
-            if lengths.sparse:
-                paid = paid_by(task)
-                return of_items(task.domain, measured_items(purse, task, total, rng, paid, lengths.limits()))
+            limits = lengths.limits() if lengths.sparse else None
+        if limits is not None:
+            measured = measured_items(purse, task, known, rng, paid_by(task), limits)
+            return of_items(task.domain, measured, settled=replace(self, limits=limits))
         binary = Binary(task.domain, measured_attributes(task))
-        measuring = Measuring(purse, binary, total, rng)
+        measuring = Measuring(purse, binary, total, rng, [known])
         return of_mixture(task.domain, measuring.mixture(), tuple(measuring.kept))
 
 
