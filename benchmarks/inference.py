@@ -3,12 +3,13 @@
     python -m benchmarks.inference [estimate | sql | unmeasured] [NAME]... [--runs N]
 
 `estimate`: tables of n records drawn with replacement from Adult (7 columns) or from births (7 columns), so that the
-whole file is the population; ε = .3, 1, 3, δ = 10⁻⁶, marginals:2. Coefficients of a linear and of a logistic regression,
-means of groups and their differences, correlations, quantiles, by `Release.estimate` and `Release.regress`: how many
-intervals hold the number of the table and that of the population, and the median half-width in units of 1.96 sampling
-errors of n records. `sql`: mean, median, quantiles, sd and correlations of six tables with the schema of a draft, ε = 1,
-by `Release.sql`: how many bars hold the number of the raw table, and how many are null. `unmeasured`: twelve columns,
-5,000 rows, only pairs with one of them measured: bars of means by groups, of correlations and of cells of other pairs.
+whole file is the population; ε = .3, 1, 3, δ = 10⁻⁶, marginals:2. Coefficients of a linear and of a logistic
+regression, means of groups and their differences, correlations, quantiles, by `Release.estimate` and
+`Release.regress`: how many intervals hold the number of the table and that of the population, and the median half-
+width in units of 1.96 sampling errors of n records. `sql`: mean, median, quantiles, sd and correlations of six tables
+with the schema of a draft, ε = 1, by `Release.sql`: how many bars hold the number of the raw table, and how many are
+null. `unmeasured`: twelve columns, 5,000 rows, only pairs with one of them measured: bars of means by groups, of
+correlations and of cells of other pairs.
 """
 
 from __future__ import annotations

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,10 +59,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-def compiled_once(compile_: Callable[..., Any]) -> Callable[..., Any]:
-    """Of several workers one compiles a loop of ours; the others wait and read what it wrote.
+@pytest.fixture(scope="session", autouse=True)
+def _loops_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of several workers one compiles a loop of ours; the others wait and read what it wrote."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        Dispatcher.compile = compiled_once(Dispatcher.compile, tmp_path_factory.getbasetemp().parent)
 
-    (One lock a loop, taken where this process compiles nothing else. Loops are compiled within those that call them.)
+
+def compiled_once(compile_: Callable[..., Any], folder: Path) -> Callable[..., Any]:
+    """`compile_` behind one lock a loop, taken where this process compiles nothing else.
+
+    A loop is compiled within the one that calls it, and its lock is taken there.
     """
     mine: set[str] = set()
 
@@ -74,8 +79,7 @@ def compiled_once(compile_: Callable[..., Any]) -> Callable[..., Any]:
             if not name.startswith("dualquery.") or name in mine:
                 return compile_(self, signature)
             mine.add(name)
-            digest = hashlib.sha256(f"{name} {Path(__file__)}".encode()).hexdigest()[:16]
-            with open(Path(tempfile.gettempdir()) / f"dualquery-{digest}.lock", "w") as lock:
+            with open(folder / f"{name}.lock", "w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 try:
                     return compile_(self, signature)
@@ -83,11 +87,6 @@ def compiled_once(compile_: Callable[..., Any]) -> Callable[..., Any]:
                     mine.remove(name)
 
     return waiting
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if os.environ.get("PYTEST_XDIST_WORKER"):
-        Dispatcher.compile = compiled_once(Dispatcher.compile)
 
 
 def pytest_collection_finish() -> None:

@@ -19,9 +19,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.fitting.copula import hidden_normals
 from dualquery.fitting.measured import Measured, Numbers
+from dualquery.queries.inside import BinSums
 from dualquery.table.domain import Domain
 from dualquery.table.numbers import Numeric, quantiles_in_bins, shuffled, spread
 from dualquery.table.places import MOST, Places, has_places, places_of, widths_of
@@ -49,7 +51,7 @@ class Inside:
     together: bool  # whether the errors of all bins may have one sign: add them up, else their squares
 
 
-def inside(column: Numeric, records: Reals, measured: Measured | None = None) -> Inside:
+def inside(column: Numeric, records: NDArray[np.floating], measured: Measured | None = None) -> Inside:
     """Of bins that hold about so many records, with or without the measured means of this column.
 
     What a bar must include: of a mean Σ_b p_b · mean_b where `together`, else √Σ (p_b mean_b)², with p_b the share of
@@ -72,6 +74,18 @@ def means_of(domain: Domain, measured: Iterable[Measured]) -> dict[int, Measured
             (attribute,) = each.what.attributes
             found[int(np.searchsorted(domain.starts, attribute, side="right")) - 1] = each
     return found
+
+
+def measured_inside(
+    table: Records, like: Iterable[Measured], total: float, rng: np.random.Generator
+) -> tuple[Measured, ...]:
+    """The sums inside bins of public rows that stand for so many records, with noise as these have it."""
+    found = []
+    for i, each in means_of(table.domain, like).items():
+        sums = BinSums(table.domain, (i,)).counts(table) / MOST * (total / max(1, table.rows))
+        noisy = sums + rng.normal(0.0, each.deviation, len(sums))
+        found.append(Measured(each.what, noisy, each.variance))
+    return tuple(found)
 
 
 def placed(records: Records, measured: Iterable[Measured], total: float, rng: np.random.Generator) -> Records:

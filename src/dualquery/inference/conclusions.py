@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import QueryError
-from dualquery.inference.draws import DRAWS, EVENLY, Draws, numbers_in, whole_codes
+from dualquery.inference.draws import DRAWS, EVENLY, Imputations, numbers_in, whole_codes
 from dualquery.inference.estimates import combined, half_width
 from dualquery.inference.functions import Function, aligned, columns_read, numbers_of, takes_part
 from dualquery.inference.regressions import Family, check, designed, fitted
@@ -30,7 +30,7 @@ Numbers = Callable[[pa.Table], tuple[list[str], Reals]]  # of a table: names, an
 class Conclusions:
     """Of one release: draws around what it measured, and its replicas."""
 
-    draws: Draws
+    draws: Imputations
     replicas: tuple[Replica, ...]
 
     @property
@@ -40,7 +40,7 @@ class Conclusions:
     @cached_property
     def repeated(self) -> list[tuple[pa.Table, pa.Table]]:
         """Of each replica its table, and what was released of it."""
-        return [(decode(each.table), _joined(each)) for each in self.replicas]
+        return [(decode(each.table), decode(joined_records(each))) for each in self.replicas]
 
     def estimate(self, function: Function, columns: Sequence[str] | None = None) -> pa.Table:
         """Of every number that a function makes of a frame, estimate and interval (`inference.estimates`)."""
@@ -187,7 +187,8 @@ class Conclusions:
     def _refuse_without_draws(self) -> None:
         if self.draws.measured is None and not self.replicas:
             raise QueryError(
-                "this release has neither measurements nor replicas, so nothing tells how far off a number is; release "
+                "this release has neither measurements nor replicas, so nothing tells how far off a number is; "
+                "release "
                 "with the mechanism projection"
             )
 
@@ -196,13 +197,17 @@ class Conclusions:
         lacking = [] if self.draws.measured is None else self.draws.missing(sets)
         if not lacking:
             return
-        said = ", ".join(" and ".join(self.domain.name(j) for j in members) for members in lacking[:4])
+        said = "; ".join(self._listed(members) for members in lacking[:4])
         spec = f"regress:{formula}" if formula else "tables:" + ",".join(map(self._spec, sets[:6]))
         more = f" (and {len(lacking) - 4} more)" if len(lacking) > 4 else ""
         raise QueryError(
-            f"this release never measured together {said}{more}, so it cannot tell; release with a workload that asks "
-            f"for it, such as '{spec}'"
+            f"this release never measured together {said}{more}, so it cannot tell; release with a workload that "
+            f"asks for it, such as '{spec}'"
         )
+
+    def _listed(self, members: Set) -> str:
+        *names, last = [self.domain.name(j) for j in members]
+        return f"{', '.join(names)} and {last}"
 
     def _spec(self, members: Set) -> str:
         return "*".join(self.domain.name(j) for j in members)
@@ -211,13 +216,4 @@ class Conclusions:
 def joined_records(replica: Replica) -> Records:
     """What was released of a replica's table, as records again."""
     first, second = replica.halves
-    columns = tuple(
-        np.concatenate([np.asarray(a), np.asarray(b)])
-        for a, b in zip(first.columns, second.columns, strict=True)
-    )
-    return Records(first.domain, first.rows + second.rows, columns)
-
-
-def _joined(replica: Replica) -> pa.Table:
-    halves = [decode(half) for half in replica.halves]
-    return pa.concat_tables(halves, promote_options="default").unify_dictionaries()
+    return first.with_more(second)

@@ -1,10 +1,10 @@
 """Draws around what was measured: tables that could be the private one, as far as anybody can know.
 
 DRAWS times: one-way tables and moments are drawn (`inference.moments`), some released rows are given the weights that
-follow them (`inference.tilt`), their numbers get places inside the bins (`inference.inside`), and rows are taken by these
-weights: evenly, as a table of very many records, or by chance, as a table of n records that a census would draw again.
-A function of these tables has the spread of what is not known (Rubin 1987). All of it is made of public numbers and of
-chance that the certificate names, costs no privacy, and is kept in memory for the same attributes.
+follow them (`inference.tilt`), their numbers get places inside the bins (`inference.inside`), and rows are taken by
+these weights: evenly, as a table of very many records, or by chance, as a table of n records that a census would draw
+again. A function of these tables has the spread of what is not known (Rubin 1987). All of it is made of public
+numbers and of chance that the certificate names, costs no privacy, and is kept in memory for the same attributes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.fitting.measured import MeasuredTables
+from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.inference.inside import Placed, drawn_numbers, placed
 from dualquery.inference.moments import Moments, moments_of
 from dualquery.inference.tilt import Tilting, systematic
@@ -53,16 +53,14 @@ class Drawn:
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class Imputations:
     """Of one release. `records` is the number of records of the table."""
 
     released: Records
     measured: MeasuredTables | None  # None: nothing was measured that draws could be made around
     records: int
     seed: int
-    inside: dict[str, tuple[Reals, float]] = field(
-        default_factory=dict
-    )  # sums of places, and their deviation
+    inside: dict[str, Measured] = field(default_factory=dict)  # sums of places, by column
     _kept: dict[tuple[Set, tuple[Set, ...]], Drawn] = field(default_factory=dict)
 
     @property
@@ -154,9 +152,8 @@ class Draws:
         for j in attributes:
             column = self.domain.column_of(j)[1]
             if isinstance(column, Numeric) and not isinstance(column, Dates) and column.name not in tied:
-                out[column.name] = placed(
-                    column, whole_codes(self.released, j), self.numbers_of(j), self.inside.get(column.name)
-                )
+                codes, numbers = whole_codes(self.released, j), self.numbers_of(j)
+                out[column.name] = placed(column, codes, numbers, self.inside.get(column.name), self.records)
         return out
 
     def evenly(self, drawn: Drawn) -> Iterator[pa.Table]:
@@ -218,8 +215,8 @@ def _tilting(moments: Moments, codes: dict[int, NDArray[np.int64]], rows: Positi
     ones = sum(len(cells) - 1 for cells in moments.ones.values())
     if len(names) + ones > MOST_MOMENTS:
         raise QueryError(
-            f"these attributes have {len(names) + ones:,} numbers in their tables of pairs, and {MOST_MOMENTS} can be "
-            "followed at once; name fewer, columns=[...]"
+            f"these attributes have {len(names) + ones:,} numbers in their tables of pairs, and {MOST_MOMENTS} can "
+            "be followed at once; name fewer, columns=[...]"
         )
     made = np.empty((len(rows), len(names) + ones))
     looked = {j: moments.features[j][codes[j][rows]] for j in moments.features}

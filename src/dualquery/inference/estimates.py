@@ -1,14 +1,15 @@
 """Estimates from draws, by Rubin's rules (1987), for the table and for the population that it was drawn from.
 
-θ_1, …, θ_m are a number in m draws, b their variance, e_1, …, e_B its errors in the replicas of the release, u its variance
-in a table of n records drawn from one of the draws. Then
+θ_1, …, θ_m are a number in m draws, b their variance, e_1, …, e_B its errors in the replicas of the release, u its
+variance in a table of n records drawn from one of the draws. Then
 
     estimate           mean θ
     of the table       T = max((1 + 1/m) b, mean e²),     estimate ± t_{.975, m − 1} √T
     of the population  T + u,                             estimate ± t_{.975, (m − 1)(1 + u/T)²} √(T + u)
 
-√(T/u) is the noise over the sampling error: where it is above `MOST_NOISE`, the release says nothing about the number.
-Without measurements to draw around, the estimate is that of the rows, T = mean e², and the degrees of freedom are B.
+√(T/u) is the noise over the sampling error: where it is above `MOST_NOISE`, the release says nothing about the
+number. Without measurements to draw around, the estimate is that of the rows, T = mean e², and the degrees of freedom
+are B.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def combined(
     *,
     tested: bool = False,
 ) -> pa.Table:
-    """One row a number. `draws` and `errors` have one row a draw and a replica, `sampling` is u, `rows` what rows say.
+    """One row a number. `draws` and `errors` have one row a draw and a replica, `sampling` is u, `rows` what rows
+    say.
 
     With `tested`, also the chance p of so large an estimate where the population's number is 0.
     """

@@ -62,7 +62,8 @@ def _number(name: str, value: Any) -> float:
     if isinstance(value, Real | np.bool_):
         return float(value)
     raise QueryError(
-        f"the function gave {type(value).__name__} for '{name}'; it should return a number, or a dict of numbers by name"
+        f"the function gave {type(value).__name__} for '{name}'; it should return a number, or a dict "
+        "of numbers by name"
     )
 
 

@@ -1,10 +1,10 @@
-"""Numbers inside their bins, drawn: a release knows bins, and where inside them the numbers lie only as well as it says.
+"""Numbers inside their bins, drawn: a release knows bins, and of where inside them numbers lie only what it measured.
 
 Of every bin a mean place m in (0, 1) is drawn, and how far the numbers lie apart. Where nothing was measured,
-m ~ Beta(a, 1 − a), whose mean a is that of the released rows: between all at one end and all at the other, with deviation
-√(a(1 − a)/2). Where the sum of the places was measured with noise of deviation σ (`Within`), m has a normal law around
-its posterior mean. Numbers keep their order: the one at rank u goes to T(u), the quantile of the uniform law tilted
-exponentially until its mean is m,
+m ~ Beta(a, 1 − a), whose mean a is that of the released rows: between all at one end and all at the other, with
+deviation √(a(1 − a)/2). Where the sum of the places was measured, released rows have their posterior mean, and m has
+a normal law around it (`fitting.inside`). Numbers keep their order: the one at rank u goes to T(u), the quantile of
+the uniform law tilted exponentially until its mean is m,
 
     T(u) = log(1 + u (e^λ − 1)) / λ,    then    m + s (T(u) − m),
 
@@ -18,10 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.fitting.inside import inside as inside_bins
+from dualquery.fitting.measured import Measured
 from dualquery.table.domain import Numeric
 from dualquery.types import Reals
 
-PRIOR = 0.04  # variance of a mean place beforehand, where places were measured
 NEAREST = 0.02  # to an end of a bin
 STEEPEST = 60.0  # λ
 _LAMBDA = np.linspace(-STEEPEST, STEEPEST, 2401)
@@ -55,7 +56,7 @@ def tilted(quantiles: Reals, means: Reals) -> Reals:
 
 
 class Placed(NamedTuple):
-    """The numbers of a column over some rows: their bins, ranks in them from 0 to 1, and where places have their mean."""
+    """The numbers of a column over some rows: bins, ranks in them from 0 to 1, and the mean place of each bin."""
 
     column: Numeric
     codes: NDArray[np.int64]
@@ -66,9 +67,9 @@ class Placed(NamedTuple):
 
 
 def placed(
-    column: Numeric, codes: NDArray[np.int64], numbers: Reals, measured: tuple[Reals, float] | None
+    column: Numeric, codes: NDArray[np.int64], numbers: Reals, measured: Measured | None, records: float
 ) -> Placed:
-    """From all released rows: `measured` are the sums of places less one half, and their deviation, in records a row."""
+    """From all released rows, of a table of so many records: `measured` are the sums inside bins."""
     counts = np.bincount(codes, minlength=column.bins + 1)
     order = np.lexsort((numbers, codes))
     ranks = np.empty(len(codes))
@@ -80,13 +81,11 @@ def placed(
     inside[known] = _place(column, numbers[known], codes[known], low, high)
     means = np.bincount(codes[known], inside[known], minlength=column.bins) / np.maximum(counts[:-1], 1)
     means = np.where(counts[:-1] > 0, means, 0.5)
+    means = np.clip(means, NEAREST, 1 - NEAREST)
     if measured is None:
-        return Placed(column, codes, ranks, numbers, np.clip(means, NEAREST, 1 - NEAREST), None)
-    sums, deviation = measured
-    held = np.maximum(counts[:-1], 1.0)
-    noise = (deviation / held) ** 2
-    mean = np.clip(0.5 + sums / held * PRIOR / (PRIOR + noise), NEAREST, 1 - NEAREST)
-    return Placed(column, codes, ranks, numbers, mean, np.sqrt(PRIOR * noise / (PRIOR + noise)))
+        return Placed(column, codes, ranks, numbers, means, None)
+    off = inside_bins(column, counts[: column.bins] * (records / max(1, len(codes))), measured).mean
+    return Placed(column, codes, ranks, numbers, means, off * 10 ** (column.decimals or 0) / (high - low))
 
 
 def drawn_numbers(of: Placed, rows: NDArray[np.int64], rng: np.random.Generator) -> Reals:

@@ -1,13 +1,13 @@
 """One-way tables and moments of pairs, drawn around what was measured: all of it public.
 
-A *feature* is a number a value: of a numeric attribute its place on the line, of another whether it is a certain value;
-each has mean 0 and variance 1 over the released rows. A *moment* is the mean of a product of features of two attributes
-(or of three). What a pair's measured interaction says about its moments follows the algebra of
+A *feature* is a number a value: of a numeric attribute its place on the line, of another whether it is a certain
+value; each has mean 0 and variance 1 over the released rows. A *moment* is the mean of a product of features of two
+attributes (or of three). What a pair's measured interaction says about its moments follows the algebra of
 `fitting.posteriors`: the deviation from independence in orthonormal contrasts is N(0, τ² Σ_i ⊗ Σ_j), seen through the
 noise, where Σ_i = G Λ Gᵀ in functions that are orthonormal under the one-way table. For a numeric attribute these are
-polynomials of degree r with Λ_r = r⁻³, for another its values with Λ = 1: a correlation of degree (r, s) is
-N(0, τ² r⁻³ s⁻³) beforehand. That is weak on purpose; the prior that rows are fitted with is learned from all pairs, and
-too sure of a single one.
+polynomials of degree r with Λ_r = r⁻³, for another its values with Λ = 1: a correlation of degree (r, s) is N(0, τ²
+r⁻³ s⁻³) beforehand. That is weak on purpose; the prior that rows are fitted with is learned from all pairs, and too
+sure of a single one.
 
 A pair that was never measured is drawn around what the rows say of it, with deviation `UNMEASURED`, a triple with
 `UNMEASURED_TRIPLE`: what depends on it is then as uncertain as it is.
@@ -143,7 +143,7 @@ def moments_of(
     known = [j for j in attributes if (j,) in measured.interactions]
     ones = {j: measured.table((j,)) if j in known else shares[j] for j in attributes}
     noise = {j: np.sqrt(measured.variance[j,]) / measured.total if j in known else 0.0 for j in attributes}
-    spectra = {j: _spectrum(domain, j, onto_simplex(ones[j], 1.0)) for j in attributes}
+    spectra = {j: _eigen(domain, j, onto_simplex(ones[j], 1.0)) for j in attributes}
     pairs: dict[Set, Posterior | None] = {}
     rows: dict[Set, Cells] = {}
     for i, j in combinations(sorted(attributes), 2):
@@ -162,7 +162,7 @@ def moments_of(
     )
 
 
-class Spectrum(NamedTuple):
+class Eigen(NamedTuple):
     """Of the covariance Σ of an attribute's contrasts: eigenvalues, and eigenvectors in cells."""
 
     values: Reals
@@ -170,7 +170,7 @@ class Spectrum(NamedTuple):
     vectors: Reals
 
 
-def _spectrum(domain: Domain, attribute: int, ones: Cells) -> Spectrum:
+def _eigen(domain: Domain, attribute: int, ones: Cells) -> Eigen:
     """Σ = G Λ Gᵀ with G = Bᵀ diag(p) Φ, of functions Φ that are orthonormal under p."""
     share = np.maximum(ones, 1e-6)
     share = share / share.sum()
@@ -193,11 +193,11 @@ def _spectrum(domain: Domain, attribute: int, ones: Cells) -> Spectrum:
     inner = basis.T @ (share[:, None] * orthonormal)
     covariance = (inner * weights) @ inner.T
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    return Spectrum(np.maximum(values, LEAST * max(values.max(initial=0.0), LEAST)), basis @ vectors, vectors)
+    return Eigen(np.maximum(values, LEAST * max(values.max(initial=0.0), LEAST)), basis @ vectors, vectors)
 
 
 def _posterior(
-    measured: MeasuredTables, members: Set, spectra: Mapping[int, Spectrum], features: Mapping[int, Reals]
+    measured: MeasuredTables, members: Set, spectra: Mapping[int, Eigen], features: Mapping[int, Reals]
 ) -> Posterior:
     """Cell by cell in the eigenvectors of Σ_i and Σ_j: prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
     i, j = members

@@ -1,8 +1,9 @@
 """Regressions on weighted rows: linear, logistic and Poisson, by Newton's method.
 
-The log-likelihood of weight w_i, linear predictor η_i = x_iᵀβ and response y_i is Σ w_i (y_i η_i − A(η_i)) with A(η) = η²/2,
-log(1 + e^η) or e^η. Its slope is Xᵀ W (y − A'(η)), its curvature Xᵀ W A''(η) X. The variance of β̂ in tables of n records is
-that of White (1980), H⁻¹ (Σ w_i s_i s_iᵀ) H⁻¹ / n with the slopes s_i of single records: it holds where the model does not.
+The log-likelihood of weight w_i, linear predictor η_i = x_iᵀβ and response y_i is Σ w_i (y_i η_i − A(η_i)) with A(η)
+= η²/2, log(1 + e^η) or e^η. Its slope is Xᵀ W (y − A'(η)), its curvature Xᵀ W A''(η) X. The variance of β̂ in tables
+of n records is that of White (1980), H⁻¹ (Σ w_i s_i s_iᵀ) H⁻¹ / n with the slopes s_i of single records: it holds
+where the model does not.
 """
 
 from __future__ import annotations
@@ -136,14 +137,14 @@ def _logistic(eta: Reals) -> tuple[Reals, Reals, Reals]:
     return np.log1p(np.exp(-np.abs(eta))) + np.maximum(eta, 0), mean, mean * (1 - mean)
 
 
-class Fitted(NamedTuple):
+class Coefficients(NamedTuple):
     """Coefficients, and their variance in tables of one record: to be divided by n."""
 
     coefficients: Reals
     variance: Reals
 
 
-def fitted(design: Design, weights: Reals, family: Family, *, sampling: bool = False) -> Fitted:
+def fitted(design: Design, weights: Reals, family: Family, *, sampling: bool = False) -> Coefficients:
     """The most likely coefficients, with weights that need not sum to one; NaN for columns that do not vary."""
     weights = np.where(design.known, weights, 0.0)
     total = float(weights.sum())
@@ -176,7 +177,7 @@ def fitted(design: Design, weights: Reals, family: Family, *, sampling: bool = F
     back = np.zeros((x.shape[1], z.shape[1]))  # β of the columns from that of standard units
     places = np.flatnonzero(varied)
     back[places, np.arange(1, len(places) + 1)] = 1 / spread[varied]
-    back[0] = -(centre[varied] / spread[varied]) @ back[places] if len(places) else 0.0
+    back[0, 1:] = -centre[varied] / spread[varied]
     back[0, 0] = 1.0
     out = np.full(x.shape[1], np.nan)
     told = np.append(0, places)
@@ -188,7 +189,7 @@ def fitted(design: Design, weights: Reals, family: Family, *, sampling: bool = F
         slopes = z * (y - mean)[:, None]
         meat = (slopes * weights[:, None]).T @ slopes
         variance[told] = np.einsum("ij,jk,ik->i", back, bread @ meat @ bread, back)[told]
-    return Fitted(out, variance)
+    return Coefficients(out, variance)
 
 
 def _curvature(z: Reals, weights: Reals) -> Reals:

@@ -3,9 +3,9 @@
     minimise  KL(w | uniform) + Σ_k (E_w x_k − m_k)² / (2 c_k)
 
 The ridge c makes it solvable for any m, also where chance has drawn moments that no table has together. The dual is
-convex and smooth, log mean exp(λ·x) − λ·m + ½ Σ c_k λ_k², of as many variables as moments; w ∝ exp(λ·x). Newton's steps
-take the curvature of the first draw for all, which costs two products with the rows each, and a curvature of their own
-only where that stops helping.
+convex and smooth, log mean exp(λ·x) − λ·m + ½ Σ c_k λ_k², of as many variables as moments; w ∝ exp(λ·x). Newton's
+steps take the curvature of the first draw for all, which costs two products with the rows each, and a curvature of
+their own only where that stops helping.
 """
 
 from __future__ import annotations

@@ -320,4 +320,4 @@ def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Reco
     curator = Curator(Repeated(table, times), Ledger(task.budget), SeededEntropy(seed))
     outcome = mechanism.run(replace(plan, task=replace(task, rows=told)), curator, rng, silent)
     assert isinstance(outcome.artefact, SyntheticRecords), "a mechanism that has replicas releases records"
-    return finished_records(outcome.artefact.records, outcome, told, rng)
+    return finished_records(outcome.artefact.records, outcome.measured, told, rng)

@@ -6,7 +6,7 @@ What every mechanism hands out keeps the rules of the schema: rows that break on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import numpy as np
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import DualQueryError
 from dualquery.fitting.inside import placed
+from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.queries.rules import obeyed
@@ -106,7 +107,12 @@ def synthetic_rows(task: Task, wanted: int | None) -> int:
     """As many rows as asked for; by default as the table has, within bounds that a computer can hold."""
     if wanted is not None and wanted < 1:
         raise DualQueryError("a synthetic table has at least one row")
-    return wanted or min(max(FEWEST_ROWS, task.rows), MOST_ROWS)
+    return wanted or usual_rows(task.rows)
+
+
+def usual_rows(records: int) -> int:
+    """As many rows as a table of so many records gets by default."""
+    return min(max(FEWEST_ROWS, records), MOST_ROWS)
 
 
 def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:
@@ -120,12 +126,14 @@ def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:
     domain = artefact.records.domain
     if not domain.rules and not any(map(has_places, domain.columns)):
         return outcome
-    records = finished_records(artefact.records, outcome, rows, entropy.public_generator())
+    records = finished_records(artefact.records, outcome.measured, rows, entropy.public_generator())
     return replace(outcome, artefact=SyntheticRecords(records))
 
 
-def finished_records(records: Records, outcome: Outcome, rows: int, rng: np.random.Generator) -> Records:
+def finished_records(
+    records: Records, measured: Sequence[Measured], rows: int, rng: np.random.Generator
+) -> Records:
     """Records that keep all rules, with places by what was measured inside bins, if anything was."""
     if records.domain.rules:
         records = obeyed(records, rng)
-    return placed(records, outcome.measured, rows, rng)
+    return placed(records, measured, rows, rng)

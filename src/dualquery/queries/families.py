@@ -317,13 +317,16 @@ def _tables_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:
 
 
 def _names_between(domain: Domain, text: str, sign: str) -> list[str]:
-    """The parts of a text between signs, joined again where only that makes the name of an attribute."""
-    parts: list[str] = []
-    for each in text.split(sign):
-        if parts and domain.find(parts[-1]) is None and domain.find(f"{parts[-1]}{sign}{each}") is not None:
-            parts[-1] += sign + each
-        else:
-            parts.append(each if domain.find(each) is not None else each.strip())
+    """The parts of a text between signs; the longest that is the name of an attribute is one part."""
+    pieces, parts = text.split(sign), []
+    while pieces:
+        longest = next(
+            (most for most in range(len(pieces), 1, -1) if domain.find(sign.join(pieces[:most])) is not None),
+            1,
+        )
+        joined = sign.join(pieces[:longest])
+        parts.append(joined if domain.find(joined) is not None else joined.strip())
+        del pieces[:longest]
     return parts
 
 

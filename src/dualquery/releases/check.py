@@ -49,6 +49,11 @@ MOST_COUNTED = 3 * 10**7  # records times tables of an order, from where on ther
 MOST_CELLS = 50_000  # of a table
 FAINT = 0.06  # of the records: with more noise than this nothing is checked
 PRIOR, OWN = 0.25, 0.15
+WIDER = (
+    1,
+    4,
+    16,
+)  # times, equally likely: where structure was missed, errors are several times those of replicas
 LEAST_SCALE = 0.7  # of a bar, whatever is measured
 PORTIONED = (Accounting.PURE, Accounting.ZCDP, Accounting.GAUSSIAN)
 
@@ -287,12 +292,26 @@ def scales_of(check: Check, curves: ErrorCurves, replicas: Sequence[Replica]) ->
 
 
 def pooled(ratios: Fractions, variances: Fractions) -> list[float]:
-    """λ + ½ sd of each, by its posterior: all share most of their prior. Noise alone makes no bar narrower."""
+    """λ + ½ sd of each, by its posterior: all share most of their prior, which may be `WIDER`.
+
+    Noise alone makes no bar narrower.
+    """
     if not len(ratios):
         return []
-    prior = np.full((len(ratios),) * 2, PRIOR**2 - OWN**2) + OWN**2 * np.eye(len(ratios))
-    gain = prior @ np.linalg.inv(prior + np.diag(variances))
-    mean, variance = 1 + gain @ (ratios - 1), np.diag(prior - gain @ prior)
+    usual = np.full((len(ratios),) * 2, PRIOR**2 - OWN**2) + OWN**2 * np.eye(len(ratios))
+    likely, means, squares = [], [], []
+    for times in WIDER:
+        prior = times**2 * usual
+        seen = prior + np.diag(variances)
+        gain = prior @ np.linalg.inv(seen)
+        means.append(1 + gain @ (ratios - 1))
+        squares.append(np.diag(prior - gain @ prior) + means[-1] ** 2)
+        exponent = (ratios - 1) @ np.linalg.solve(seen, ratios - 1)
+        likely.append(-(exponent + np.linalg.slogdet(seen)[1]) / 2)
+    weight = np.exp(np.array(likely) - max(likely))
+    weight /= weight.sum()
+    mean = weight @ np.array(means)
+    variance = weight @ np.array(squares) - mean**2
     spread = np.sqrt(np.maximum(0.0, variance))
     wide = np.maximum(mean + spread / 2, np.minimum(1.0, mean + 2 * spread))
     return [max(LEAST_SCALE, each) for each in wide.tolist()]

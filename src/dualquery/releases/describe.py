@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.errors import QueryError
 from dualquery.table.cells import floats_of
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Items, Numeric
@@ -21,6 +21,8 @@ NAMES = ["mean", "sd", "q25", "median", "q75"]
 
 def described(release: Release) -> pa.Table:
     """One row a column: of numbers mean, deviation and quartiles, of others the most frequent value and its share."""
+    if release.records is None:
+        raise QueryError("this release holds no synthetic records to describe; ask `answers`")
     rows = []
     for number, column in enumerate(release.domain.columns):
         if isinstance(column, Items):
@@ -28,8 +30,7 @@ def described(release: Release) -> pa.Table:
         row: dict[str, object] = {"column": column.name}
         attribute = release.domain.starts[number]
         if isinstance(column, Numeric) and not isinstance(column, Dates):
-            if isinstance(release.artefact, SyntheticRecords):
-                row |= _of_numbers(release, column, attribute)
+            row |= _of_numbers(release, column, attribute)
         else:
             row |= _most_frequent(release, column.name)
         rows.append(row)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dualquery.errors import DataError, QueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.inference.conclusions import Conclusions
-from dualquery.inference.draws import Draws
+from dualquery.inference.draws import Imputations
 from dualquery.table.domain import Domain
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ def conclusions(release: Release) -> Conclusions:
     whole = () in sets and any(len(members) == 1 for members in sets)
     tables = MeasuredTables.of(release.domain, release.measured) if whole else None
     inside = {
-        release.domain.name(each.what.attributes[0]): (np.ravel(each.values), each.deviation)
+        release.domain.name(each.what.attributes[0]): each
         for each in release.measured
         if isinstance(each.what, Numbers) and each.what.kind == WITHIN
     }
     said = release.certificate["records"]["rows"]
     seed = int(release.certificate["replicas"]["seed"])
-    draws = Draws(release.records, tables, int(said), seed, inside)
+    draws = Imputations(release.records, tables, int(said), seed, inside)
     return Conclusions(draws, release.replicas)

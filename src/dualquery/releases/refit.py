@@ -15,15 +15,16 @@ import numpy as np
 from dualquery.errors import DualQueryError
 from dualquery.fitting.fit import fit
 from dualquery.fitting.fitter import REPLICAS, Effort, Rows
+from dualquery.fitting.inside import measured_inside
 from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.fitting.prior import Trust, fit_with_prior
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, Replica, learned_curves, tables_drawn
+from dualquery.mechanisms.outcomes import finished_records
 from dualquery.mechanisms.projection.small import denoised
 from dualquery.mechanisms.projection.tables import all_small
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.random_families import Stream
-from dualquery.queries.rules import obeyed
 from dualquery.queries.tables import Tables, centred
 from dualquery.releases.arguments import checked_seed, for_callers
 from dualquery.releases.certificate import Certificate, PredictedError
@@ -55,7 +56,8 @@ def refit(
     effort, domain = Effort.of(said["synthetic_rows"]), release.domain
     telling = partial(tell, "fitting rows to what was measured and is public")
     rows, trust = fit_with_prior(measured, public, effort, rng, telling, _fit)
-    records = obeyed(Records.from_rows(domain, rows), rng)
+    number = int(said["records"]["rows"])
+    records = finished_records(Records.from_rows(domain, rows), release.measured, number, rng)
     artefact = SyntheticRecords(records)
     draw = Draw.of(artefact, int(said["records"]["rows"]), int(rng.integers(MOST_SEEDS)), trust)
     settled, replicas = replace(public, share=trust.share), []
@@ -64,7 +66,10 @@ def refit(
         again = remeasured(measured, table, rng)
         short = effort.shorter(_cell_noise(measured))
         found, _ = fit_with_prior(again, settled, short, rng, no_progress, _fit)
-        replicas.append(Replica.of(table, obeyed(Records.from_rows(domain, found), rng)))
+        means = measured_inside(table, release.measured, number, rng)
+        replicas.append(
+            Replica.of(table, finished_records(Records.from_rows(domain, found), means, number, rng))
+        )
     curves = learned_curves(
         records, int(said["records"]["rows"]), replicas, Stream(draw.seed + len(replicas))
     )

@@ -210,7 +210,7 @@ class Release:
         self.answer_all([given], places=["given"])  # what is wrong with it is told of it alone
         self.answer_all(texts, places=places)
         pairs = [part for text in texts for part in (f"({text}) & ({given})", given)]
-        groups = groups_of(self.domain, pairs, ["query and given"] * len(pairs))
+        groups = groups_of(self.domain, pairs, ["the query with given"] * len(pairs))
         values = np.concatenate([self.artefact.fractions(group) for group in groups])
         orders = np.concatenate([_orders(group) for group in groups])
         own = [self.artefact.bars(group) for group in groups]
@@ -218,18 +218,22 @@ class Release:
         share = np.clip(both / np.maximum(whole, 1e-300), 0.0, 1.0)
         if self.replicas and own[0] is None:
             errors = [np.concatenate([each.seen(group).errors for group in groups]) for each in self.replicas]
+            parts = [self._beyond(group, self.artefact.fractions(group)) for group in groups]
+            beyond = [np.concatenate(each)[::2] for each in zip(*parts, strict=True)]
             others = [each[1::2] - each[::2] for each in errors]
-            first = self._from_replicas(both, orders[::2], [each[::2] for each in errors])
-            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders[::2], others)
+            first = self._from_replicas(both, orders[::2], [each[::2] for each in errors], *beyond)
+            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders[::2], others, *beyond)
         else:
-            told = [
-                bar or 0.0 for group in groups for bar in self._bars(group, self.artefact.fractions(group))
-            ]
-            first = rest = np.array(told[::2])
+            told = [bar for group in groups for bar in self._bars(group, self.artefact.fractions(group))]
+            first = rest = np.array([math.nan if bar is None else bar for bar in told[::2]])
         bars = np.sqrt((1 - share) ** 2 * first**2 + share**2 * rest**2) / np.maximum(whole, 1e-300)
         known = whole > 0
         return [
-            Answer(text, float(value) if there else math.nan, min(float(bar), 1.0) if there else None)
+            Answer(
+                text,
+                float(value) if there else math.nan,
+                min(float(bar), 1.0) if there and bar == bar else None,
+            )
             for text, value, bar, there in zip(texts, share, bars, known, strict=True)
         ]
 
@@ -249,18 +253,28 @@ class Release:
             mean = self.certificate.predicted_error.mean
             return [None if mean is None else bar_from_mean(mean)] * len(values)
         errors = [each.seen(group).errors for each in self.replicas]
-        widths = self._from_replicas(values, _orders(group), errors)
-        if self.records is not None and self.measured:
-            rows = self.certificate["records"]["rows"]
-            beyond = floors(group, values, self.measured, self.records, rows)
-            widths = np.maximum(np.hypot(widths, beyond.more), beyond.least)
-        return widths.tolist()
+        return self._from_replicas(values, _orders(group), errors, *self._beyond(group, values)).tolist()
 
-    def _from_replicas(self, values: Fractions, orders: Integers, errors: Sequence[Fractions]) -> Fractions:
+    def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
+        """What replicas do not show: beside their bars, and below which no bar is."""
+        rows = self.certificate["records"]["rows"]
+        if self.records is None or not self.measured:
+            return np.zeros(len(values)), np.zeros(len(values))
+        beyond = floors(group, values, self.measured, self.records, rows)
+        return beyond.more, beyond.least
+
+    def _from_replicas(
+        self,
+        values: Fractions,
+        orders: Integers,
+        errors: Sequence[Fractions],
+        more: Fractions,
+        least: Fractions,
+    ) -> Fractions:
         """Bars of questions about so many attributes, from their errors in the replicas."""
         widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
-        least = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
-        bars: Fractions = np.maximum(least, widths)
+        fewest = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
+        bars: Fractions = np.maximum(fewest, np.maximum(np.hypot(widths, more), least))
         return bars
 
     @property
@@ -281,7 +295,7 @@ class Release:
         return self.to_arrow().slice(0, max(rows, 0)).to_pandas()
 
     def describe(self, *, frame: str = "pandas") -> Any:
-        """One row a column: of numbers mean, deviation and quartiles, of others the most frequent value; with bars."""
+        """One row a column: of numbers mean, sd and quartiles, of others the most frequent value; with bars."""
         from dualquery.releases.describe import described
 
         return as_frame(described(self), frame)
@@ -344,12 +358,16 @@ class Release:
         return load(folder)
 
 
-def each_answered(release: Release, texts: Sequence[str], places: Sequence[str]) -> list[Answer | QueryError]:
+def each_answered(
+    release: Release, texts: Sequence[str], places: Sequence[str], given: str | None = None
+) -> list[Answer | QueryError]:
     """An answer to each text, or what is wrong with it and where it stands.
 
     All are answered at once, or where that fails each half by itself: few mistakes among many texts cost little.
     """
     try:
+        if given is not None:
+            return [*release.answer_given(texts, given, places=places)]
         return [*release.answer_all(texts, places=places)]
     except QueryError as error:
         if len(texts) == 1:
@@ -357,7 +375,7 @@ def each_answered(release: Release, texts: Sequence[str], places: Sequence[str])
             return [QueryError(said if said.startswith(place) else f"{place}: {said}")]
     half = len(texts) // 2
     first, rest = ((texts[part], places[part]) for part in (slice(half), slice(half, None)))
-    return [*each_answered(release, *first), *each_answered(release, *rest)]
+    return [*each_answered(release, *first, given), *each_answered(release, *rest, given)]
 
 
 def _all(group: Group) -> Integers:

@@ -1,17 +1,17 @@
 """How far off each number is that SQL computes of synthetic rows.
 
-The query is asked of the tables that are drawn around what was measured (`inference.draws`), for which unmeasured pairs
-are as uncertain as they are, and numbers lie anywhere inside their bins that nothing excludes; and of the replicas of the
-release (`mechanisms.error_bars`), the table of each, which is its truth, and what was released of it. Rows of the results
-that agree in the columns that nothing was computed for belong together. For a number v with draws v_1, …, v_m and errors
-e_1, …, e_B
+The query is asked of the tables that are drawn around what was measured (`inference.draws`), for which unmeasured
+pairs are as uncertain as they are, and numbers lie anywhere inside their bins that nothing excludes; and of the
+replicas of the release (`mechanisms.error_bars`), the table of each, which is its truth, and what was released of it.
+Rows of the results that agree in the columns that nothing was computed for belong together. For a number v with draws
+v_1, …, v_m and errors e_1, …, e_B
 
     bar(v) = t_{.975, m − 1} · √max((1 + 1/m) Σ_i (v_i − v)² / m, Σ_b e_b² / B).
 
-Nothing is pooled: such a number may be of any kind. Where no measurement was kept, draws only place numbers inside bins,
-both terms are added, and t has B degrees of freedom. Of the smallest and the largest number, and of how many different
-ones there are, a release knows nothing that holds: their bars are null, and so are those of groups that are not in most
-draws. The bar of a quantile is at least about half its bin.
+Nothing is pooled: such a number may be of any kind. Where no measurement was kept, draws only place numbers inside
+bins, both terms are added, and t has B degrees of freedom. Of the smallest and the largest number, and of how many
+different ones there are, a release knows nothing that holds: their bars are null, and so are those of groups that are
+not in most draws. The bar of a quantile is at least about half its bin.
 """
 
 from __future__ import annotations
