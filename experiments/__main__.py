@@ -37,6 +37,7 @@ NAMES = (
     "choosing",
     "coverage",
     "without_floor",
+    "priors",
     "learning",
     "online",
     "mirror",

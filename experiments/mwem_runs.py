@@ -105,7 +105,7 @@ def figure_1(records: Records, workload: Workload, epsilon: float, seed: int, **
 def hadamard_joint(records: Records, workload: Workload, epsilon: float, seed: int) -> Array:
     """The joint table that multiplicative weights make of all parities (Barak et al., as the paper modified it)."""
     task = Task(workload, records.rows, paid(epsilon))
-    return joint(hadamard(HADAMARD.plan_for(task, {}), curator_of(records, task.budget, seed), silent))
+    return joint(hadamard(HADAMARD.plan_for(task, {}), curator_of(records, task.budget, seed), silent)[0])
 
 
 def projected_joint(

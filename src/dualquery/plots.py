@@ -62,7 +62,6 @@ def shortened(label: str) -> str:
 
 
 def percentage(share: float) -> str:
-    """A share in percent, with the digits that matter."""
     percent = 100 * share
     if percent <= 0:
         return "0%"
@@ -242,6 +241,32 @@ def banded_curve(
         ),
     ]
     return _svg(WIDTH, height, title, marks)
+
+
+def pair_matrix(names: Sequence[str], pairs: set[tuple[int, int]]) -> str:
+    """A triangle of pairs: dark where both attributes were measured together; names stand on the diagonal.
+
+    The cell of i and j < i lies in the row of i, under the name of j.
+    """
+    labels = [shortened(name) for name in names]
+    side = 18.0 if len(labels) <= 30 else 10.0
+    size = min(FONT, side - 1)
+    width = max(700.0, side * len(labels) + _room(labels) * size / FONT + 6)  # few cells are not blown up
+    marks = []
+    for i, text in enumerate(labels):
+        row = i * side
+        marks.append(_rectangle(0, row, i * side, side, LINE))
+        held = [j for j in range(i) if (j, i) in pairs]
+        starts = [j for j in held if j - 1 not in held]
+        ends = [j + 1 for j in held if j + 1 not in held]
+        marks += [
+            _rectangle(a * side, row, (b - a) * side, side, ACCENT) for a, b in zip(starts, ends, strict=True)
+        ]
+        marks.append(_text(i * side + 4, row + side / 2, text, size=size))
+    for i in range(1, len(labels)):  # between the cells
+        marks.append(_line(0, i * side, min(i + 1, len(labels)) * side, i * side, "#fff"))
+        marks.append(_line(i * side, i * side, i * side, len(labels) * side, "#fff"))
+    return _svg(width, side * len(labels), "Pairs of attributes that were measured", marks)
 
 
 def ticks(most: float, number: int) -> list[float]:

@@ -247,7 +247,7 @@ def test_plan_needs_no_data(command: Run, place: Path) -> None:
 
 def plan_arguments(place: Path, *more: object) -> list[object]:
     queries = ["--queries", "marginals:2", "--epsilon", 1]
-    return ["plan", "--schema", place / "schema.toml", "--records", 30162, *queries, *more]
+    return ["plan", "--schema", place / "schema.toml", "--records", 30162, *queries, "--check", 0, *more]
 
 
 def priced(out: str) -> dict[str, tuple[int, str, str]]:
@@ -732,7 +732,7 @@ def test_interrupt_is_clean(place: Path, tmp_path: Path, after: str) -> None:
         f"    with contextlib.suppress({'KeyboardInterrupt' if swallow else ''}):\n"
         "        os.kill(os.getpid(), signal.SIGINT); [None for _ in range(1000)]\n"
         f"    {after}\n"
-        "making.plan_for = slow\n"
+        "making.plan_checked = slow\n"
         "from dualquery.cli import main; main()"
     )
     began = time.monotonic()

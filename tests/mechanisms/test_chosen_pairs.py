@@ -15,6 +15,7 @@ from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.small import (
+    FAINT,
     ByChosenPairs,
     Misfit,
     PairRule,
@@ -260,7 +261,7 @@ def test_a_misfit_is_what_exceeds_chance():
 
 def test_the_gate_weighs_gain_against_cost():
     noisy, noise = np.array([900.0, 800.0, *[0.0] * 28]), np.full(30, 100.0)
-    misfit = Misfit.of(noisy, np.zeros(30), 50.0)
+    misfit = Misfit.of(noisy, np.zeros(30), 50.0, 1000.0)
     best = best_pairs(misfit, 2, noise)
     assert best.tolist() == [0, 1]
     assert 0.04 < gain_of_pairs(misfit, best, noise, 1000.0) < 1700 / 30 / 1000
@@ -268,8 +269,42 @@ def test_the_gate_weighs_gain_against_cost():
     assert gain_of_pairs(misfit, np.array([7, 8]), noise, 1000.0) <= 0.01
 
 
+def test_a_misfit_is_likely_what_its_law_says():
+    """The posterior mean by hand, on a grid a hundred times finer."""
+    excess, deviation, total = np.array([500.0, 90.0, 40.0, 10.0]), 60.0, 1000.0
+    tau = excess.mean() - deviation / 2
+    levels = np.linspace(0, 1200, 40_001)
+    law = 0.9 * np.exp(-levels / tau) / np.exp(-levels / tau).sum() + 0.1 / len(levels)
+    weight = law * np.exp(-0.5 * ((excess[:, None] - levels) / deviation) ** 2)
+    by_hand = (weight * levels).sum(axis=1) / weight.sum(axis=1)
+    assert Misfit.of(excess, np.zeros(4), deviation, total).likely == pytest.approx(by_hand, abs=2)
+
+
+def test_noise_as_large_as_the_table_opens_no_gate():
+    """Misfits of independent attributes, with noise of a third of the records: the old law followed it."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        misfit = Misfit.of(rng.normal(0, 300, 28), np.zeros(28), 300.0, 1000.0)
+        assert misfit.likely.mean() < 120
+
+
+def test_where_all_pairs_would_be_noise_few_are_measured():
+    """Large tables of few columns: by the number of pairs all would be measured, whatever the noise."""
+    sizes, faint = (16, 2, 20, 11), budget_of(0.1)
+    rule, clear = PairRule.of(task_of(sizes, 20_000, faint)), PairRule.of(task_of(sizes, 2_000_000, faint))
+    assert rule.applies
+    assert rule.drowned > FAINT > clear.drowned
+    assert not clear.applies
+    assert rule.shares()[0] >= 0.35
+    unit, cells, free = unit_variance(faint), [32, 320, 176, 40, 22, 220], [15, 285, 150, 19, 10, 190]
+    made = domain(*sizes)
+    moved = sum(relative_sensitivity(s, made, faint.neighbours) for s in combinations(range(4), 2))
+    by_hand = 0.8 * np.mean(np.sqrt(unit * moved / 0.81 * np.array(cells) * np.array(free))) / 20_000
+    assert rule.drowned == pytest.approx(by_hand)
+
+
 def test_a_pair_that_would_be_noisy_is_passed_over():
-    misfit = Misfit.of(np.array([500.0, 480.0, 10.0]), np.zeros(3), 1.0)
+    misfit = Misfit.of(np.array([500.0, 480.0, 10.0]), np.zeros(3), 1.0, 1000.0)
     assert best_pairs(misfit, 1, np.array([900.0, 10.0, 10.0])).tolist() == [1]
 
 
@@ -340,11 +375,9 @@ def test_the_same_seed_gives_the_same_rows():
 
 def test_the_plan_says_which_way_it_goes_and_why():
     plan = PROJECTION.plan_for(task_of((8,) * 15, 1000), {})
-    rule = PairRule.of(plan.task)
     assert "1,000 records are few for 105 pairs of attributes" in plan.reason
-    assert f"the {rule.chosen} strongest are measured" in plan.reason
+    assert "the strongest are measured with the rest" in plan.reason
     assert shown(plan.parameters)["measured"] == "one-way tables, then chosen pairs"
-    assert shown(plan.parameters)["chosen"] == rule.chosen
     assert [step.words.split()[0] for step in plan.steps] == ["measure"] * 3
     assert 0 < plan.mean_error < plan.max_error <= 1
     wide = PROJECTION.plan_for(task_of((2, 3, 5, 8) * 20, 3000), {})

@@ -225,7 +225,9 @@ def test_the_plan_says_which_theorem_and_why(make: Callable[..., Any]) -> None:
     found = settled_plan(DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits())
     assert found.plan.mechanism == "projection"
     assert found.why == WHY[Accounting.GAUSSIAN]
-    assert found.plan.task.budget == found.budget
+    assert 0.98 < found.plan.task.budget.epsilon < found.budget.epsilon  # 1% is set aside for the check
+    alone = settled_plan(DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits(), check=0)
+    assert alone.plan.task.budget == alone.budget
     measured = settled_plan(
         DOMAIN, expected_records=5000, workload=WORKLOAD, budget=limits(neighbours=Neighbours.ADD_REMOVE)
     )

@@ -68,7 +68,7 @@ from dualquery.types import Integers, Words
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)
 
-Asked = Callable[[Curator, int], dict[str, Feature]]
+Asks = Callable[[Curator, int], dict[str, Feature]]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,6 @@ class Copies(Derived):
 
 
 def pure(pair: Pair, epsilon: Fraction = EPSILON) -> Budget:
-    """A budget of pure ε for a pair."""
     return Budget(epsilon=float(epsilon), delta=0.0, neighbours=pair.neighbours, accounting=Accounting.PURE)
 
 
@@ -112,7 +111,7 @@ def claimed(budget: Budget, events: Sequence[Event], copies: int = 1) -> Claim:
     return Claim.of(ledger)
 
 
-def batches(pair: Pair, budget: Budget, asked: Asked, block: int = BLOCK) -> Sampler:
+def batches(pair: Pair, budget: Budget, asked: Asks, block: int = BLOCK) -> Sampler:
     """A sampler that asks one curator for a block of copies at a time."""
     gaussian = budget.accounting is not Accounting.PURE
     wealthy = replace(
@@ -363,8 +362,6 @@ def _log(value: Fraction) -> float:
 
 
 def exact_selection(pair: Pair, score: Score, epsilon: Fraction) -> Callable[[], Computed]:
-    """One draw by a score, on both tables."""
-
     def computed() -> Computed:
         budget = pure(pair, epsilon)
         rate = rate_within(Price(epsilon, None), score, pair.neighbours)

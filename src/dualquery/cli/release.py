@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dualquery.releases.plan import Settled
 
 
+NOT_ACCEPTED = 3  # exit code
+
+
 @flags.with_mechanism_flags
 def plan(
     *,
@@ -39,6 +42,8 @@ def plan(
     accounting: flags.AccountingFlag = Accounting.TIGHTEST,
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records_per_person: flags.RecordsPerPersonFlag = None,
+    check: flags.CheckFlag = 0.01,
+    accept: flags.AcceptFlag = None,
     json: flags.JsonFlag = False,
     options: dict[str, Any],
 ) -> None:
@@ -61,7 +66,9 @@ def plan(
 
     described = read_schema(schema)
     workload = from_spec(described.domain, queries)
-    found = settled_plan(described, workload, budget, expected_records, records, mechanism, options)
+    found = settled_plan(
+        described, workload, budget, expected_records, records, mechanism, options, check, accept
+    )
     warnings = warnings_of(budget, number, described)
     if json:
         output.print_json(_plan_json(found, workload, number, warnings))
@@ -85,6 +92,7 @@ def _print_plan(found: Settled, workload: Workload) -> None:
     for name, value in shown(made.parameters).items():
         facts[name.replace("_", " ")] = output.parameter(value)
     facts["predicted error"] = output.errors(made.mean_error, made.max_error, made.task.domain.kind)
+    facts["check"] = found.check_words
     facts["time"], facts["memory"] = output.seconds(made.seconds), output.size(made.bytes)
     output.print_facts(facts)
     if made.steps:
@@ -113,6 +121,7 @@ def _plan_json(found: Settled, workload: Workload, rows: int, warnings: list[str
             "accounting": budget.accounting.value,
             "accounting_reason": found.why,
         },
+        "check": found.check_words,
         "mean_error": made.mean_error,
         "max_error": made.max_error,
         "seconds": made.seconds,
@@ -136,6 +145,8 @@ def release(
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records_per_person: flags.RecordsPerPersonFlag = None,
     records: flags.RecordsFlag = None,
+    check: flags.CheckFlag = 0.01,
+    accept: flags.AcceptFlag = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", min=0, help="Make it repeatable, and therefore **not private**."),
@@ -149,6 +160,8 @@ def release(
         ),
     ] = None,
     dataset: flags.DatasetFlag = None,
+    prior: flags.PriorFlag = None,
+    prior_origin: flags.PriorOriginFlag = None,
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
     master: flags.MasterFlag = None,
@@ -163,6 +176,8 @@ def release(
 ) -> None:
     """Make synthetic data with a certificate from a private table.
 
+    Exit code 3 where the release is not what `--accept` calls good enough; it is written all the same, and says so.
+
     Examples:
 
     ```
@@ -171,6 +186,8 @@ def release(
         --queries random:3:500000 --epsilon 1 --delta 1e-6 --mechanism dualquery --out released
     dualquery release 'parts/part-*.parquet' --schema schema.toml \\
         --queries marginals:2 --epsilon 1 --memory 2GB --out released
+    dualquery release q3.csv --schema schema.toml --queries marginals:2 --epsilon 1 \\
+        --prior released-q2 --prior sample.csv --prior-origin "census sample 2023" --out released-q3
     dualquery release 'parts/*.parquet' --schema schema.toml \\
         --queries marginals:2 --epsilon 1 --engine spark --master 'local-cluster[2,1,2048]' --out released
     ```
@@ -183,6 +200,7 @@ def release(
         from dualquery.releases.folder import refuse_occupied
         from dualquery.releases.number_of_records import shared_rows
         from dualquery.releases.plan import check_mechanism
+        from dualquery.releases.priors import refuse_same
         from dualquery.releases.seal import read_private_key
         from dualquery.table.drafting import several_rows
         from dualquery.table.reading import first_rows
@@ -196,6 +214,8 @@ def release(
         described = read_schema(schema)
         workload = from_spec(described.domain, queries)
         source = flags.source_of(table, named, described, engine, master)
+        for each in prior or ():
+            refuse_same(each, table)
         counter = make.counting(source, described, neighbours, options.get("memory"), progress)
         made = make.release(
             counter,
@@ -208,6 +228,10 @@ def release(
             progress=progress,
             ledger=ledger,
             dataset=dataset,
+            prior=prior or None,
+            prior_origin=prior_origin,
+            check=check,
+            accept=accept,
             **options,
         )
         progress("writing the release", 0, 1)
@@ -220,6 +244,8 @@ def release(
         output.print_warnings(made.certificate["warnings"])
         # On the terminal, and nowhere else: a column that the schema leaves out may hold ids that come again.
         output.print_warnings(several_rows(first_rows(source, described.encoding), described))
+    if (made.certificate.get("accepted") or {}).get("verdict") == "fail":
+        raise typer.Exit(NOT_ACCEPTED)
 
 
 def print_summary(folder: Path, certificate: Certificate) -> None:
@@ -242,6 +268,8 @@ def print_summary(folder: Path, certificate: Certificate) -> None:
             "predicted error": output.errors(
                 predicted.mean, predicted.maximum, certificate.get("table", "records")
             ),
+            "measured error": " ".join(words.check(certificate)),
+            **({} if "accepted" not in certificate else {"acceptance": words.accepted(certificate)}),
             **({"note": "; ".join(certificate["notes"])} if certificate["notes"] else {}),
             "folder": str(folder),
             "report": str(folder / "report.html"),
@@ -261,6 +289,7 @@ def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
         **({"book": whole["book"]} if "book" in whole else {}),
         "private": certificate.private,
         "predicted_error": {"mean": predicted.mean, "max": predicted.maximum},
+        **{key: whole[key] for key in ("check", "accepted") if key in whole},
         "notes": whole["notes"],
         "warnings": whole["warnings"],
     }

@@ -124,6 +124,10 @@ class ColumnCounter(Counter):
     def true_rows(self) -> int:
         return self._counter.true_rows
 
+    @property
+    def knows_places(self) -> bool:
+        return self._counter.knows_places
+
     def _counted(self, what: Countable) -> Integers:
         if isinstance(what, Tables) and len(what.sets) == 1:
             return self._columns.cell_counts(what)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.fitting.measured import HALF_NORMAL, LEAST
-from dualquery.fitting.posteriors import one_thread
+from dualquery.pool import plain_algebra
 from dualquery.types import Cells, Reals, Set
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets depend as sampling makes them. Doubled: adult +1.7%
@@ -104,7 +104,7 @@ def predicted_curves(
         for row, place in enumerate(places):
             counted = _convolved(sets[place], bins, known)
             cells[row, : len(counted)] = counted
-        with one_thread():
+        with plain_algebra():
             errors[places] = HALF_NORMAL * cells @ kernel
             none[places] = HALF_NORMAL * cells @ apart
     shares = units[:, None] / (rows * _DEVIATIONS[None, :]) ** 2

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
+from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.table.records import Records
 from dualquery.types import Cells, Done, Set
 
@@ -185,6 +186,10 @@ class Effort:
         return np.concatenate(list(chains.transpose(1, 0, 2)))[: self.rows]
 
 
+# How rows are fitted to measured tables.
+Refit = Callable[[MeasuredTables, Effort, np.random.Generator, Done], Rows]
+
+
 @dataclass(frozen=True)
 class Fitting:
     """How rows are fitted to a measurement, and become records."""
@@ -192,6 +197,23 @@ class Fitting:
     fit: Callable[[Effort, np.random.Generator, Done], Rows]
     records: Callable[[Rows, np.random.Generator], Records]
     settled: Any = None  # the way, with what was chosen on it fixed; None where nothing was
+    measured: tuple[Measured, ...] = ()  # what a release keeps of the measurement
+    tables: MeasuredTables | None = None  # the measurement, where it is one of tables
+    refit: Refit | None = None  # the fit to any measurement of these tables
+
+    @staticmethod
+    def of_tables(
+        measured: MeasuredTables, refit: Refit, settled: Any = None, more: tuple[Measured, ...] = ()
+    ) -> Fitting:
+        """Of tables that were measured, and how rows are fitted to such."""
+        return Fitting(
+            lambda effort, rng, progress: refit(measured, effort, rng, progress),
+            lambda rows, rng: Records.from_rows(measured.domain, rows),
+            settled,
+            (*measured.kept, *more),
+            measured,
+            refit,
+        )
 
 
 SCOUT = Effort(1, 5_000, 2, 5_000, warm_up=())  # of rows that are refitted after every measurement

@@ -24,9 +24,27 @@ LEAST = 1e-12  # of a fraction: what is smaller is as good as none, and must not
 HALF_NORMAL = 0.8  # E|z| of a standard normal
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """What was measured and is no interaction: a word for it, the attributes that it is about, and which of these.
+
+    `within` are means inside bins: one number a bin, Σ ((x − low)/width − ½) over its records. `totals` are the
+    records that hold each of several binary attributes, `query` and `queries` the records that satisfy each, `table`
+    the cells of a table; all in records.
+    """
+
+    kind: str
+    attributes: Set = ()
+    text: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Of what, the numbers, and the variance of their noise: one for all, or one a row."""
+    """Of what, the numbers, and the variance of their noise: one for all, or one a row.
+
+    What a release keeps is of one variance: of an interaction, by its set (that of no attributes is the number of
+    records, with variance 0 where it is public; variances are those of a cell before centring), or other `Numbers`.
+    """
 
     what: Any
     values: Cells
@@ -56,6 +74,7 @@ class MeasuredTables:
     interactions: Mapping[Set, Cells]
     variance: Mapping[Set, float]
     total: float
+    inside: tuple[Measured, ...] = ()  # means inside bins, which no table needs
 
     @staticmethod
     def nothing(domain: Domain) -> MeasuredTables:
@@ -65,6 +84,18 @@ class MeasuredTables:
     def rows(domain: Domain, number: float, variance: float) -> MeasuredTables:
         """The number of records alone, with variance 0 where it is public."""
         return MeasuredTables(domain, {(): np.array(number)}, {(): variance}, max(1.0, number))
+
+    @staticmethod
+    def of(domain: Domain, measured: Iterable[Measured]) -> MeasuredTables:
+        """The tables again, from what a release has kept of them."""
+        told = [each for each in measured if isinstance(each.what, tuple)]
+        return MeasuredTables.nothing(domain).joined(told).counted()
+
+    @property
+    def kept(self) -> tuple[Measured, ...]:
+        """What a release keeps."""
+        cells, spread = self.interactions, self.variance
+        return (*(Measured(members, cells[members], spread[members]) for members in cells), *self.inside)
 
     def counted(self) -> MeasuredTables:
         """The same, with the number of records as it was measured."""

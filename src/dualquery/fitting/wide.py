@@ -19,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, prange
+from dualquery.compiled import njit
 from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.fit import passes, told
 from dualquery.fitting.fitter import Effort, Fitter, ItemTargets, Rows
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.shrink import CLEAR, multiples
+from dualquery.pool import in_shares
 from dualquery.queries.binary import GRID, SHIFT, Axes, Binary
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems, pack_bits, unpack_bits
@@ -301,22 +302,25 @@ class Mixture:
         The classes come in exact shares, in random order.
 
         Within a class an attribute is drawn row by row, with a chance that leans against the excess so far: its total
-        comes out within a few rows of the expectation, and rows are otherwise independent.
+        comes out within a few rows of the expectation, and rows are otherwise independent. All of this is done for
+        every other row by itself, so that the two halves share nothing (`mechanisms.error_bars`).
         """
         ends = np.round(np.cumsum(self.shares) / self.shares.sum() * number).astype(np.int64)
         group = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        for half in (group[::2], group[1::2]):
+            rng.shuffle(half)
         words = np.zeros((len(self.attributes) + 1, -(-number // 64)), np.uint64)
         words[-1] = pack_bits(np.ones((1, number), np.bool_))[0]
         seeds = rng.integers(0, 1 << 63, len(self.attributes), dtype=np.uint64)
-        draw_rows(rng.permutation(group), np.clip(self.means, 0, 1), seeds, words)
+        in_shares(draw_rows, len(self.attributes), group, np.clip(self.means, 0, 1), seeds, words)
         return words
 
 
-@njit(cache=True, parallel=True)
-def draw_rows(group, means, seeds, words):  # type: ignore[no-untyped-def]
-    for j in prange(means.shape[0]):
+@njit(cache=True)
+def draw_rows(lower, upper, group, means, seeds, words):  # type: ignore[no-untyped-def]
+    for j in range(lower, upper):
         state = seeds[j]
-        excess = np.zeros(means.shape[1], np.float32)
+        excess = np.zeros((2, means.shape[1]), np.float32)
         for r in range(group.shape[0]):
             # SplitMix64 (Steele, Lea and Flood 2014)
             state += np.uint64(0x9E3779B97F4A7C15)
@@ -324,12 +328,12 @@ def draw_rows(group, means, seeds, words):  # type: ignore[no-untyped-def]
             z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             chance = np.float32(np.float64(z >> np.uint64(40)) * 2.0**-24)
-            c = group[r]
+            half, c = r & 1, group[r]
             mean = means[j, c]
-            if chance < mean - PULL * excess[c]:
+            if chance < mean - PULL * excess[half, c]:
                 words[j, r >> 6] |= np.uint64(1) << np.uint64(r & 63)
-                excess[c] += np.float32(1)
-            excess[c] -= mean
+                excess[half, c] += np.float32(1)
+            excess[half, c] -= mean
 
 
 def mixture_records(domain: Domain, mixture: Mixture, made: Words) -> Records:
@@ -424,6 +428,9 @@ class MeasuredItems:
     pair: NDArray[np.float64]  # of the fitted ones
     noise_of_single: float
     noise_of_pair: float
+    measured: tuple[
+        Measured, ...
+    ] = ()  # what a release keeps: items and pairs in records, as they were measured
 
 
 def shrunk_singles(noisy: NDArray[np.float64], noise: float, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -467,7 +474,9 @@ def fit_items(
 def item_records(
     domain: Domain, rows: NDArray[np.unsignedinteger], measured: MeasuredItems, rng: np.random.Generator
 ) -> Records:
-    """Fitted items as the rows hold them; each other item in as many random rows as its count says."""
+    """Fitted items as the rows hold them; each other item in as many random rows as its count says, half of them
+    among every other row.
+    """
     count, fitted = rows.shape
     item_of_rank = np.argsort(measured.rank)
     owner, place = np.nonzero(rows)
@@ -475,9 +484,16 @@ def item_records(
     expected = measured.single[fitted:] * count
     times = np.floor(expected + rng.random(len(expected))).astype(np.int64)
     for i in np.flatnonzero(times):
-        owners.append(rng.choice(count, int(min(times[i], count)), replace=False))
+        owners.append(_dealt(count, int(min(times[i], count)), rng))
         items.append(np.full(len(owners[-1]), item_of_rank[fitted + i]))
     all_owners, all_items = np.concatenate(owners), np.concatenate(items)
     order = np.lexsort((all_items, all_owners))
     start = np.searchsorted(all_owners[order], np.arange(count + 1)).astype(np.int64)
     return Records(domain, count, (SparseItems(start, all_items[order].astype(np.int32)),))
+
+
+def _dealt(rows: int, wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """So many of the rows by chance, half of them even and half of them odd."""
+    odd = min(rows // 2, max(wanted - -(-rows // 2), (wanted + int(rng.integers(2))) // 2))
+    even = rng.choice(-(-rows // 2), wanted - odd, replace=False)
+    return np.concatenate([2 * even, 2 * rng.choice(rows // 2, odd, replace=False) + 1])

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import log, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from dualquery.beliefs.factored import Factored, Products
 from dualquery.beliefs.histogram import check_cells
 from dualquery.beliefs.multiplicative_weights import StepSize, feasible, update
 from dualquery.errors import BudgetError
+from dualquery.fitting.measured import Measured, Numbers
 from dualquery.game.moves import Heard, TableQuery
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
@@ -93,17 +95,21 @@ def _plan_hadamard(task: Task, wanted: RowsWishes) -> Plan[HadamardParameters]:
     )
 
 
-def hadamard(plan: Plan[HadamardParameters], curator: Curator, progress: Progress) -> Factored:
-    """The distribution that multiplicative weights make of all parities, each measured with equal noise."""
+def hadamard(
+    plan: Plan[HadamardParameters], curator: Curator, progress: Progress
+) -> tuple[Factored, tuple[Measured, ...]]:
+    """The distribution that multiplicative weights make of all parities, and these, measured with equal noise."""
     parities, rows, law = plan.parameters.asked.workload, plan.task.rows, plan.parameters.law
     products = Products.of(parities)
     heard = []
     balances = measured_at_once(curator, [Balance(parities, query) for query in range(parities.size)], law)
     for query, (balance,) in enumerate(balances):
         asked = TableQuery(products.attributes_of(query), products.table_of(query))
-        heard.append(feasible(Heard(asked, (rows + balance) / (2 * rows)), 0.5 / rows))
+        heard.append(Heard(asked, (rows + balance) / (2 * rows)))
         progress("measuring", query + 1, parities.size)
-    return joined(plan.task.domain, heard, plan.parameters.asked.noise_in_records(law) / rows)
+    told = plan.parameters.asked.kept(((query, each.value) for query, each in enumerate(heard)), law)
+    possible = [feasible(each, 0.5 / rows) for each in heard]
+    return joined(plan.task.domain, possible, plan.parameters.asked.noise_in_records(law) / rows), told
 
 
 def joined(domain: Domain, heard: Sequence[Heard[TableQuery]], noise: float) -> Factored:
@@ -126,7 +132,8 @@ def joined(domain: Domain, heard: Sequence[Heard[TableQuery]], noise: float) -> 
 def _run_hadamard(
     plan: Plan[HadamardParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    return released(hadamard(plan, curator, progress), plan.parameters.synthetic_rows, rng)
+    distribution, measured = hadamard(plan, curator, progress)
+    return replace(released(distribution, plan.parameters.synthetic_rows, rng), measured=measured)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +265,6 @@ def _independent_parameters(name: str, task: Task) -> IndependentParameters:
 
 
 def independent_plan(name: str, task: Task, wanted: NoWishes | None = None) -> Plan[IndependentParameters]:
-    """The plan of `laplace` or `gaussian`."""
     chosen = _independent_parameters(name, task)
     law, groups = chosen.law, task.workload.groups
     scales = [chosen.per_record(group, half) for group, half in zip(groups, chosen.balanced, strict=True)]
@@ -281,38 +287,50 @@ def independent_plan(name: str, task: Task, wanted: NoWishes | None = None) -> P
         seconds=1.0 + task.workload.size * 2e-6,
         bytes=32 * task.workload.size,
         notes=(NO_RECORDS,),
+        records=False,
     )
 
 
-def noisy_answers(task: Task, chosen: IndependentParameters, curator: Curator) -> tuple[Fractions, Fractions]:
+class NoisyAnswers(NamedTuple):
     """Every query with noise of its own, which may take it below 0 and above 1; and how far off each may be."""
+
+    answers: Fractions
+    bars: Fractions
+    measured: tuple[Measured, ...]  # the same in records, one a group
+
+
+def noisy_answers(task: Task, chosen: IndependentParameters, curator: Curator) -> NoisyAnswers:
+    """All groups of the workload, paid for before the first is drawn."""
     noisy = list(measured_at_once(curator, list(chosen.asked), chosen.law))
     times = chosen.rows_times * chosen.times
     again = float(noisy[-1][0]) / times if times else None
     rows, variance = joined_rows(task, again, (chosen.law.deviation / max(1, times)) ** 2)
     rows_bar = Gaussian(Fraction(variance)).size_within(LEVEL) if variance else 0.0
     size = chosen.law.size_within(LEVEL)
-    answers, bars = [], []
+    answers, bars, measured = [], [], []
     for group, half, part in zip(task.workload.groups, chosen.balanced, noisy, strict=False):
         scale = chosen.per_record(group, half)
         offset = 0.5 if half else 0.0
         values = offset + part / (scale * rows)
         answers.append(values)
+        first = 1 + sum(len(each) for each in answers[:-1])
+        what = Numbers("queries", text=f"{first} to {first + group.size - 1} of the workload")
+        measured.append(Measured(what, values * rows, (chosen.law.deviation / scale) ** 2))
         # Of the count, and of the number that it is divided by.
         off = np.abs(np.clip(values, 0.0, 1.0) - offset)
         bars.append(np.hypot(size / scale, off * rows_bar) / rows)
-    return np.concatenate(answers), np.concatenate(bars)
+    return NoisyAnswers(np.concatenate(answers), np.concatenate(bars), tuple(measured))
 
 
 def _run(
     plan: Plan[IndependentParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
     task = plan.task
-    answers, bars = noisy_answers(task, plan.parameters, curator)
+    noisy = noisy_answers(task, plan.parameters, curator)
     progress("writing out the queries", 0, task.workload.size)
-    outcome = answers_only(task.workload, answers, bars)
+    outcome = answers_only(task.workload, noisy.answers, noisy.bars)
     progress("writing out the queries", task.workload.size, task.workload.size)
-    return outcome
+    return replace(outcome, measured=noisy.measured)
 
 
 def _independent(name: str, words: str, *paid_by: Accounting) -> Mechanism[NoWishes, IndependentParameters]:

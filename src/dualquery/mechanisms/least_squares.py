@@ -101,8 +101,8 @@ def run(
 ) -> Outcome:
     """Measure, then mix records until no other would come much nearer; all after the measurement is public."""
     task, chosen = plan.task, plan.parameters
-    answers, _ = noisy_answers(task, chosen, curator)
-    mixture = RecordMixture(task.workload, answers)
+    noisy = noisy_answers(task, chosen, curator)
+    mixture = RecordMixture(task.workload, noisy.answers)
     enough = CONTENT * min(squared_error(task, chosen))
     queries = np.arange(task.workload.size)
     played = 0
@@ -119,6 +119,7 @@ def run(
     return Outcome(
         artefact=SyntheticRecords(Records.from_rows(task.domain, mixture.rows(chosen.synthetic_rows))),
         belief=mixture,
+        measured=noisy.measured,
         notes=(
             f"{len(mixture.weights)} records were mixed; as far as the search sees, the nearest mixture "
             f"lies within {off:.2g} of theirs (root of the mean square)",

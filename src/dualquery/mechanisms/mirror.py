@@ -246,7 +246,6 @@ def check_rows(workload: Workload) -> None:
 def rows_of(
     density: SignedDensity, workload: Workload, rows: int, rng: np.random.Generator, progress: Progress
 ) -> Records:
-    """Rows fitted to every table that the workload asks about."""
     domain, sets = workload.domain, tables_of(workload)
     tables = Tables(domain, tuple(sets))
     answers = density.answers(Workload(domain, (tables,), "tables"))
@@ -305,6 +304,7 @@ def _plan_implicit(task: Task, wanted: RowsAndRoundsWishes) -> Plan[EuclideanPar
         seconds=2.0 + rounds * (task.workload.size * 3e-8 * (1 + rounds / 20) + rounds**2 * 2e-7),
         bytes=_bytes(task, rounds),
         notes=() if wanted.synthetic_rows else (NO_RECORDS,),
+        records=wanted.synthetic_rows is not None,
     )
 
 
@@ -329,7 +329,6 @@ def _bytes(task: Task, rounds: int) -> int:
 
 
 def _base_belief(plan: Plan[EuclideanParameters], curator: Curator) -> ImplicitEuclidean:
-    """Measure the base."""
     chosen, task = plan.parameters, plan.task
     noisy = curator.measure(chosen.base.interactions, noise=chosen.base_noise)
     assert chosen.law is not None

@@ -310,6 +310,7 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
         seconds=2.0 + chosen.rounds * (task.workload.size * 1e-7 + chosen.rounds * 1e-6),
         bytes=200 * functions + 200 * task.workload.size,
         notes=(NO_RECORDS,),
+        records=False,
     )
 
 

@@ -133,11 +133,12 @@ class ByItemSets:
     ) -> tuple[Fractions, Fractions]:
         """Measured, shrunk, expanded: the answers and the deviation of their noise."""
         purse = self.shares.purse(curator)
-        total = measured_total(purse, task)
+        known = measured_total(purse, task)
+        total = float(known.values)
         lengths = measured_lengths(purse, task.domain, total)
         limits = Limits(lengths.quantile(CUT_OFF), min(MOST_PAIRED, lengths.quantile(CUT_OFF_PAIRS)))
         spending = Spending(("order",), ("items",), ("pairs",))
-        items = measured_items(purse, task, total, rng, spending, limits)
+        items = measured_items(purse, task, known, rng, spending, limits)
         progress("measuring", 1, 2)
         triples = _triples(purse, task, items, total, self.top)
         progress("measuring", 2, 2)
@@ -164,6 +165,7 @@ def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItemSets]:
         seconds=5.0 + task.rows * 3e-5 + task.workload.size * 2e-6,
         bytes=400 * task.rows + 200 * task.workload.size,
         notes=(NO_RECORDS,),
+        records=False,
     )
 
 
@@ -300,11 +302,11 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
         seconds=2.0 + parities * task.rows * 2e-10 + task.workload.size * 2e-6,
         bytes=64 * parities + 200 * task.workload.size,
         notes=(NO_RECORDS,),
+        records=False,
     )
 
 
 def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
-    """Measure as planned, and sum."""
     workload: Workload = plan.task.workload
     way: ByOrder | ByItemSets = plan.parameters
     answers, deviations = way.answers(curator, plan.task, rng, progress)

@@ -52,7 +52,6 @@ class PmwParameters(RoundParameters):
 
 
 def parameters_of(task: Task, wanted: PmwWishes) -> PmwParameters:
-    """Every choice of a run."""
     universe = prod(task.domain.sizes.tolist())
     check_cells(universe)
     rounds = wanted.rounds
@@ -130,7 +129,6 @@ def best_rounds(task: Task) -> int:
 
 
 def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
-    """All parameters from the task and the wishes."""
     task.workload.product_rows(task.workload.starts[:-1])  # refuses what a distribution could not answer
     chosen = parameters_of(task, wanted)
     cells = prod(task.domain.sizes.tolist())

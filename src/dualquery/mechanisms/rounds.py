@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from itertools import combinations, islice
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import BudgetError, DualQueryError, QueryError
+from dualquery.fitting.measured import Measured, Numbers
 from dualquery.game.data_players import Belief, LearningDataPlayer, Snapshot
 from dualquery.game.moves import Heard, TableQuery
 from dualquery.game.play import played
@@ -50,7 +51,7 @@ from dualquery.queries.group import NONE, padded
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
-from dualquery.types import Fractions, Integers, Progress, Set
+from dualquery.types import Cells, Fractions, Integers, Progress, Set
 
 HALF = Fraction(1, 2)
 Held = TypeVar("Held", bound=Snapshot)  # what a belief is when it is seen
@@ -153,11 +154,15 @@ def usual_rounds(
 
 
 def replies(
-    game: RoundParameters, belief: Belief[Any, Held], curator: Curator, progress: Progress
+    game: RoundParameters,
+    belief: Belief[Any, Held],
+    curator: Curator,
+    progress: Progress,
+    questions: Questions[Any, Any] | None = None,
 ) -> Iterator[Held]:
     """What the data player replies, round after round."""
-    questions: Questions[Any, Any] = game.asked.questions(belief.snapshot())
-    query_player = BestResponseQueryPlayer(curator, questions, rate=game.rate, noise=game.law)
+    asked: Questions[Any, Any] = questions or game.asked.questions(belief.snapshot())
+    query_player = BestResponseQueryPlayer(curator, asked, rate=game.rate, noise=game.law)
     for transcript in islice(played(query_player, LearningDataPlayer(belief), remembers=1), game.rounds):
         yield transcript.last_reply()
         progress("playing", transcript.rounds, game.rounds)
@@ -177,8 +182,11 @@ def learner(
     """The mechanism of a learner: where its belief begins, and what is released of its replies."""
 
     def run(plan: Plan[RoundsT], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
-        played_now = replies(plan.parameters, belief(plan, curator), curator, progress)
-        return outcome(plan, played_now, rng, progress)
+        game, believed = plan.parameters, belief(plan, curator)
+        questions = game.asked.questions(believed.snapshot())
+        made = outcome(plan, replies(game, believed, curator, progress, questions), rng, progress)
+        kept = () if game.law is None else questions.kept(game.law)
+        return replace(made, measured=(*made.measured, *kept))
 
     return Mechanism(name, words, wishes, plan, run, paid_by=paid_by, plays=plays)
 
@@ -281,9 +289,22 @@ class AskedQueries:
         rows = self.workload.unit * self.public_rows
         return (rows + noisy) / (2 * rows)
 
+    @property
+    def per_record(self) -> int:
+        """By how much what is measured is larger than a count in records: a balance is twice as large."""
+        return 2 * self.workload.unit
+
     def noise_in_records(self, noise: Noise) -> float:
-        """E|noise| of the count of a query, given the noise of its balance, which is twice as large."""
-        return noise.mean_size / (2 * self.workload.unit)
+        """E|noise| of the count of a query."""
+        return noise.mean_size / self.per_record
+
+    def kept(self, told: Iterable[tuple[int, Any]], noise: Noise) -> tuple[Measured, ...]:
+        """Noisy answers as a release keeps them: in records."""
+        variance = (noise.deviation / self.per_record) ** 2
+        return tuple(
+            Measured(Numbers("query", text=self.workload.text(i)), np.array([x * self.public_rows]), variance)
+            for i, x in told
+        )
 
     def worthwhile(self, noise: float) -> AskedQueries:
         """The queries that noise does not drown by public reasons: all of them."""
@@ -309,8 +330,9 @@ class AskedAsPrinted(AskedQueries):
     def fraction(self, noisy: int) -> float:
         return noisy / (self.workload.unit * self.public_rows)
 
-    def noise_in_records(self, noise: Noise) -> float:
-        return noise.mean_size / self.workload.unit
+    @property
+    def per_record(self) -> int:
+        return self.workload.unit
 
 
 @dataclass(frozen=True)
@@ -343,6 +365,14 @@ class AskedTables:
 
     def noise_in_records(self, noise: Noise) -> float:
         return noise.mean_size
+
+    def kept(self, told: Iterable[tuple[int, Any]], noise: Noise) -> tuple[Measured, ...]:
+        """Noisy tables as a release keeps them: in records."""
+        sets = self.tables.sets
+        return tuple(
+            Measured(Numbers("table", sets[t]), cells.ravel() * self.public_rows, noise.deviation**2)
+            for t, cells in told
+        )
 
     def worthwhile(self, noise_per_cell: float) -> AskedTables:
         """The tables with so few cells that noise does not drown them; at least the smallest one.
@@ -384,6 +414,11 @@ class SingleQueries:
         self._running = RunningAnswers(Products.of(asked.workload)) if isinstance(start, Factored) else None
         self._belief = start  # the last one; the start is let go with the first reply, being as large
         self._among = np.arange(asked.size, dtype=np.int64)  # what the last belief has room for
+        self._told: list[tuple[int, float]] = []
+
+    def kept(self, noise: Noise) -> tuple[Measured, ...]:
+        """All that was measured, round after round."""
+        return self._asked.kept(self._told, noise)
 
     def score(self, reply: Snapshot | None) -> SignedErrors:
         belief = self._belief = self._belief if reply is None else reply
@@ -408,7 +443,9 @@ class SingleQueries:
             assert isinstance(what, TableQuery), "losses are functions of cells"
             assert what.cells is not None
             return what if chosen.negated[0] else TableQuery(what.members, 1.0 - what.cells)
-        return Heard(what, self._asked.fraction(int(noisy[0])))
+        fraction = self._asked.fraction(int(noisy[0]))
+        self._told.append((self._query(chosen), fraction))
+        return Heard(what, fraction)
 
     def _query(self, chosen: Selected) -> int:
         return int(self._among[chosen.queries[0]])
@@ -424,6 +461,8 @@ class WholeTables:
     """The tables, put to one belief after another."""
 
     def __init__(self, asked: AskedTables, start: Factored) -> None:
+        self._asked = asked
+        self._told: list[tuple[int, Cells]] = []
         self._errors = asked.score
         self._tables = asked.tables
         self._evaluation = RunningAnswers(
@@ -431,6 +470,10 @@ class WholeTables:
         )
         self._belief = start  # the last one; the start is let go with the first reply, being as large
         self._among: NDArray[np.int64] = np.empty(0, np.int64)  # what the last belief has room for
+
+    def kept(self, noise: Noise) -> tuple[Measured, ...]:
+        """All that was measured, round after round."""
+        return self._asked.kept(self._told, noise)
 
     def score(self, reply: Factored | None) -> TableErrors:
         belief = self._belief = self._belief if reply is None else reply
@@ -445,6 +488,7 @@ class WholeTables:
     def heard(self, chosen: Selected, noisy: Integers) -> Heard[TableQuery]:
         table = self._table(chosen)
         value = (noisy / self._errors.public_rows).reshape(self._tables.shape_of(table))
+        self._told.append((table, value))
         return Heard(TableQuery(self._tables.sets[table], None), value)
 
     def _table(self, chosen: Selected) -> int:

@@ -217,7 +217,6 @@ class MultipliedTables(Derived):
         """How far one record moves the numbers of a table over attributes of these sizes."""
 
     def sizes_of(self, members: Set) -> tuple[int, ...]:
-        """The number of values of each attribute of a set."""
         return tuple(int(self.domain.sizes[j]) for j in members)
 
 
@@ -324,7 +323,6 @@ class SignedTables(MultipliedTables):
         return Bound((1, 1), apart)
 
     def in_records(self, noisy: Integers) -> dict[Set, NDArray[np.float64]]:
-        """The noisy signed tables in records."""
         out, start = {}, 0
         for members, multiplier in zip(self.sets, self.multipliers, strict=True):
             shape = signed_shape(self.sizes_of(members))

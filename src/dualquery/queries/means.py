@@ -26,7 +26,7 @@ from dualquery.queries.group import Digest, NotProducts, bound_of_queries, padde
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.tables import Tables
 from dualquery.table.dates import Dates
-from dualquery.table.domain import Domain, Items, Numeric
+from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.records import Records
 from dualquery.types import Integers
 
@@ -137,7 +137,7 @@ def numbers_of(
     places = np.unravel_index(np.arange(cells), [int(domain.sizes[j]) for j in members])
     given = dict(zip(members, places, strict=True))
     try:
-        found = np.asarray(function(*(_values(domain, j)[given[j]] for j in asked)))
+        found = np.asarray(function(*(values_of(domain, j)[given[j]] for j in asked)))
     except Exception as problem:
         raise QueryError(
             f"the function raised {type(problem).__name__} ({problem}); it is called with an array for each column"
@@ -183,11 +183,13 @@ def _attributes(domain: Domain, names: Sequence[str]) -> list[int]:
     return found
 
 
-def _values(domain: Domain, attribute: int) -> NDArray[Any]:
+def values_of(domain: Domain, attribute: int) -> NDArray[Any]:
     """What a function is given for each code: the label, the middle of a bin (NaN: missing), 0 or 1 of an item."""
     column = domain.column_of(attribute)[1]
     if isinstance(column, Items):
         return np.arange(2)
+    if isinstance(column, Categorical) and column.numeric:
+        return column.numbers
     if not isinstance(column, Numeric) or isinstance(column, Dates):
         return np.array(column.labels)
     low, high = column.bounds()

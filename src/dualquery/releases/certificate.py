@@ -38,6 +38,7 @@ from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 if TYPE_CHECKING:
+    from dualquery.fitting.prior import Trust
     from dualquery.mechanisms.mechanism import AnyMechanism, Plan
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
@@ -133,8 +134,13 @@ def certify(
     warnings: Sequence[str],
     notes: Sequence[str],
     engine: str,
+    measured: Sequence[Mapping[str, Any]] = (),
+    check: Mapping[str, Any] | None = None,
+    accepted: Mapping[str, Any] | None = None,
     book: Mapping[str, str | int] | None = None,
     artefact: str | None = None,
+    prior: Sequence[Mapping[str, Any]] = (),
+    trust: Trust | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
     from dualquery.mechanisms.mechanism import shown
@@ -168,12 +174,17 @@ def certify(
             **({} if book is None else {"book": book}),
             "events": event_list(ledger.events),
             "engine": engine,
+            **({"measured": list(measured)} if measured else {}),
+            **({} if check is None else {"check": check}),
+            **({} if accepted is None else {"accepted": accepted}),
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
             "synthetic_rows": synthetic_rows,
             **({} if schema.domain.kind == "records" else {"table": schema.domain.kind}),
             **({} if artefact is None else {"artefact": artefact}),
             "replicas": replicas,
+            **({"prior": list(prior)} if prior else {}),
+            **({} if trust is None else {"trust": {"records": trust.records, "share": trust.share}}),
             "workload": {
                 "spec": workload.spec,
                 "queries": workload.size,
@@ -360,6 +371,8 @@ COUNT = FieldKind("a whole number above 0", lambda value: _whole(value) and valu
 NUMBER = FieldKind("a number that is not negative", _number)
 CHANCE = FieldKind("a number from 0 to 1", lambda value: _number(value) and value <= 1)
 DECIMAL = FieldKind("a decimal number in quotes", _like(r"[0-9]{1,30}(\.[0-9]{1,30})?"))
+VERDICTS = ("pass", "fail", "cannot tell")
+VERDICT = FieldKind("pass, fail or cannot tell", lambda value: value in VERDICTS)
 HEX = FieldKind("a text of hexadecimal digits", _like("[0-9a-f]+"))
 
 # Every field; a list holds entries of one kind, and what ends in a question mark may be missing.
@@ -384,12 +397,41 @@ FIELDS: dict[str, Any] = {
     "spent": {"epsilon": NUMBER, "delta": CHANCE, "rho": DECIMAL.or_null()},
     "events": [{"event": TEXT, "times": COUNT, "draws?": COUNT}],
     "engine?": TEXT,
+    "measured?": [{"kind": TEXT, "columns": TEXTS, "text?": TEXT, "numbers": WHOLE, "variance": NUMBER}],
+    "check?": {
+        "share": CHANCE,
+        "why_not": TEXT.or_null(),
+        "orders": [
+            {
+                "attributes": COUNT,
+                "tables": COUNT,
+                "error": NUMBER,
+                "bar": NUMBER,
+                "scale": NUMBER.or_null(),
+            }
+        ],
+    },
+    "accepted?": {
+        "verdict": VERDICT,
+        "criteria": [
+            {
+                "says": TEXT,
+                "limit": NUMBER,
+                "error": NUMBER.or_null(),
+                "bar": NUMBER.or_null(),
+                "verdict": VERDICT,
+                "confidence": CHANCE.or_null(),
+            }
+        ],
+    },
     "entropy": {"statement": TEXT, "private": FLAG},
     "records": {"rows": WHOLE, "from": TEXT},
     "synthetic_rows": WHOLE.or_null(),
     "table?": TEXT,
     "artefact?": TEXT,
-    "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE},
+    "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE, "atoms?": COUNT},
+    "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
+    "trust?": {"records": NUMBER, "share": CHANCE},
     "workload": {"spec": TEXT, "queries": WHOLE, "digest": TEXT},
     "predicted_error": {
         "mean": NUMBER.or_null(),

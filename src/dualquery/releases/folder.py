@@ -1,8 +1,10 @@
 """The folder of a release, written aside and renamed, so that a half-written one never stands in its place.
 
-synthetic.parquet     the synthetic records (or answers.parquet: queries and answers)
+synthetic.parquet     the synthetic records (or answers.parquet: queries and answers), as many as the table has
+rows.parquet          all of them, where there are more (`releases.people`)
 synthetic.csv         the same, on request
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
+measurements.parquet  what was measured with noise (`releases.measurements`)
 edges.parquet, …      what another kind of table leaves instead (`kinds`)
 report.html           the certificate in words, and pictures of the synthetic records
 certificate.json      what was done and what it cost, with the digest of every other file, and a seal
@@ -31,12 +33,17 @@ import pyarrow.parquet
 
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.fitting.fitter import REPLICAS
+from dualquery.fitting.measured import Measured
 from dualquery.kinds.kind import kind_named
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
+from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
+from dualquery.releases.measurements import as_table, listed, of_table
+from dualquery.releases.people import ROWS, files_of, for_people
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
+from dualquery.table.domain import Domain
 from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
 
@@ -132,6 +139,7 @@ def _lock(handle: int | None) -> bool | None:
 
 SYNTHETIC_CSV = "synthetic.csv"
 REPLICAS_FILE = "replicas.parquet"
+MEASURED_FILE = "measurements.parquet"
 REPORT = "report.html"
 
 
@@ -162,14 +170,16 @@ def save(
     path = Path(folder)
     key = None if sign is None else read_private_key(sign)
     refuse_occupied(path)
-    table = release.to_arrow()
     with written_aside(path) as aside:
-        for name, each in release.artefact.files().items():
+        for name, each in files_of(release).items():
             pyarrow.parquet.write_table(each, aside / name, compression="zstd")
         if release.replicas:
             _write_replicas(release, aside / REPLICAS_FILE)
+        if release.measured:
+            told = as_table(release.domain, release.measured)
+            pyarrow.parquet.write_table(told, aside / MEASURED_FILE, compression="zstd")
         if csv:
-            write_csv(table, aside / SYNTHETIC_CSV)
+            write_csv(for_people(release), aside / SYNTHETIC_CSV)
         certificate = release.certificate.with_files(digests(aside))
         # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
@@ -212,11 +222,18 @@ def load(folder: str | os.PathLike[str]) -> Release:
         if stored is None:
             raise ReleaseError(f"the certificate in '{path}' names no data file")
         most = {SYNTHETIC: certificate["synthetic_rows"] or 0, ANSWERS: certificate["workload"]["queries"]}
-        artefact = stored.read(domain, {name: _read(path / name, most.get(name)) for name in stored.files})
+        kept = {
+            name: ROWS if name == SYNTHETIC and ROWS in certificate["files"] else name
+            for name in stored.files
+        }
+        artefact = stored.read(
+            domain, {name: _read(path / file, most.get(name)) for name, file in kept.items()}
+        )
+        measured = _read_measured(path / MEASURED_FILE, certificate, domain)
         if not isinstance(artefact, SyntheticRecords):
-            return Release(certificate, domain, artefact)
+            return Release(certificate, domain, artefact, measured=measured)
         replicas = _read_replicas(path / REPLICAS_FILE, certificate, artefact.records)
-        return Release(certificate, domain, artefact, replicas)
+        return Release(certificate, domain, artefact, replicas, measured)
     except OSError as error:
         raise ReleaseError(
             f"the release '{path}' cannot be read: {error.strerror or 'it is damaged'}"
@@ -238,14 +255,14 @@ def _read(file: Path, most: int | None = None) -> pa.Table:
 
 def _write_replicas(release: Release, file: Path) -> None:
     """The rows of all replicas one below the other: their tables are drawn again from the released rows."""
-    halves = [decode(half) for replica in release.replicas for half in replica.halves]
+    halves = together(decode, [half for replica in release.replicas for half in replica.halves])
     rows = pa.concat_tables(halves, promote_options="default")
     pyarrow.parquet.write_table(rows, file, compression="zstd")
 
 
 def _read_replicas(file: Path, certificate: Certificate, released: Records) -> tuple[Replica, ...]:
     said = certificate["replicas"]
-    number, draw = said["number"], Draw(said["records"], said["seed"])
+    number, draw = said["number"], Draw(said["records"], said["seed"], said.get("atoms"))
     if not number:
         return ()
     rows = encode(_read(file, most=REPLICAS * released.rows), released.domain)
@@ -255,6 +272,16 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     each = np.array_split(np.arange(rows.rows), number)
     halves = [[rows.take(half) for half in np.array_split(part, 2)] for part in each]
     return tuple(Replica(table, (one, other)) for table, (one, other) in zip(tables, halves, strict=True))
+
+
+def _read_measured(file: Path, certificate: Certificate, domain: Domain) -> tuple[Measured, ...]:
+    said = certificate.get("measured", ())
+    if not said:
+        return ()
+    measured = of_table(domain, _read(file, most=len(said)))
+    if [*map(Certificate.of, listed(domain, measured))] != [*map(Certificate.of, said)]:
+        raise DataError("the measurements are not those that the certificate lists")
+    return measured
 
 
 def write_csv(table: pa.Table, file: str | os.PathLike[str] | None) -> str | None:

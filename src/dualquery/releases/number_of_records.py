@@ -6,19 +6,16 @@ start, its accounting is a filter, and what is left of it is again a budget of t
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DataError
 from dualquery.mechanisms.mechanism import Step, Task
-from dualquery.privacy.accounting import ROUNDING, filter_epsilon, mu_squared_units, times_for
-from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.conversion import UNITS, epsilon_of, rho_of, units
+from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.privacy.noise import Gaussian, Laplace, Noise
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.portions import Portion, portion
 from dualquery.queries.countable import Bound, Countable
 from dualquery.queries.derived import Multiplied, number_of_records
 from dualquery.queries.workload import Workload
@@ -38,18 +35,14 @@ class KnownRows:
     left: Budget
     variance: float | None = None  # of the noise with which it was measured
 
-    def task(self, workload: Workload) -> Task:
-        """What is left to do."""
-        return Task(workload, self.rows, self.left, self.variance)
+    def task(self, workload: Workload, *, places: bool) -> Task:
+        """What is left to do; `places` as the task has it."""
+        return Task(workload, self.rows, self.left, self.variance, places)
 
 
 @dataclass(frozen=True)
-class PricedRows:
+class PricedRows(Portion):
     """Noise for so many times the number of records, and the budget that is left after it."""
-
-    noise: Noise
-    left: Budget
-    times: int = 1
 
     def statistic(self, domain: Domain) -> Countable:
         rows = number_of_records(domain)
@@ -92,10 +85,7 @@ def known_rows(curator: Curator, counter: Counter, declared: int | None) -> Know
 def price_of_rows(budget: Budget) -> PricedRows:
     """Noise for the number of records that costs `SHARE_FOR_ROWS` of a budget, and what is left of it.
 
-    One count, changed by at most Δ between neighbours: 1, or K where a person's K records move together. Pure:
-    Laplace noise of scale b costs ε = Δ/b, and ε adds up. zCDP: Gaussian noise of variance σ² costs ρ = Δ²/(2σ²),
-    and ρ adds up; what is left is the largest ε whose ρ is at most the rest. Gaussian: of μ² it costs
-    Δ²/(σ² − r²), which adds up, and the rest again is the largest ε whose μ² is at most that.
+    One count, changed by at most Δ between neighbours: 1, or K where a person's K records move together.
     """
     if not budget.adaptive:
         raise BudgetError(
@@ -103,56 +93,7 @@ def price_of_rows(budget: Budget) -> PricedRows:
         )
     # As `number_of_records` has it, of any domain: a record counts as one, and two records count alike.
     moved = budget.neighbours.sensitivity(Bound((1, 1), (0, 0)))
-    if budget.accounting is Accounting.PURE:
-        return _pure(budget, moved)
-    if budget.accounting is Accounting.GAUSSIAN:
-        return _gaussian(budget, moved)
-    return _concentrated(budget, moved)
-
-
-def _pure(budget: Budget, moved: Sensitivity) -> PricedRows:
-    price = decimal(budget.epsilon) * SHARE_FOR_ROWS
-    rest = Fraction(math.floor(decimal(budget.epsilon) * UNITS) - math.ceil(price * UNITS), UNITS)
-    if rest <= 0:
-        raise BudgetError(TOO_SMALL)
-    # Rounded down once more: a float may print above the fraction that it came from.
-    return PricedRows(Laplace(scale=moved.l1 / price), replace(budget, epsilon=_below(float(rest), rest)))
-
-
-def _concentrated(budget: Budget, moved: Sensitivity) -> PricedRows:
-    rho = rho_of(epsilon=budget.epsilon, delta=budget.delta)
-    price = rho * SHARE_FOR_ROWS
-    rest = rho - Fraction(math.ceil(price * UNITS), UNITS)
-    if price <= 0 or rest <= 0:
-        raise BudgetError(TOO_SMALL)
-    epsilon_left = epsilon_of(rest, delta=budget.delta)
-    while rho_of(epsilon=epsilon_left, delta=budget.delta) > rest:
-        epsilon_left *= 1 - 1e-9
-    return PricedRows(
-        Gaussian(variance=moved.l2_squared / (2 * price)), replace(budget, epsilon=epsilon_left)
-    )
-
-
-def _gaussian(budget: Budget, moved: Sensitivity) -> PricedRows:
-    whole = mu_squared_units(epsilon=budget.epsilon, delta=budget.delta)
-    price = Fraction(whole, UNITS) * SHARE_FOR_ROWS
-    rest = whole - units(price)
-    if rest <= 0:
-        raise BudgetError(TOO_SMALL)
-    times = times_for(moved.l2_squared / price)
-    noise = Gaussian(variance=times**2 * moved.l2_squared / price + ROUNDING)
-    epsilon_left, shrink = filter_epsilon(Fraction(rest, UNITS), delta=budget.delta), 1e-9
-    while mu_squared_units(epsilon=epsilon_left, delta=budget.delta) > rest:
-        epsilon_left, shrink = epsilon_left * (1 - shrink), 2 * shrink
-        if shrink >= 1:
-            raise BudgetError(TOO_SMALL)
-    return PricedRows(noise, replace(budget, epsilon=epsilon_left), times)
-
-
-def _below(x: float, bound: Fraction) -> float:
-    while decimal(x) > bound:
-        x = math.nextafter(x, 0.0)
-    return x
+    return PricedRows(**vars(portion(budget, SHARE_FOR_ROWS, moved, TOO_SMALL)))
 
 
 def shared_rows(counter: Counter, neighbours: Neighbours) -> int | None:

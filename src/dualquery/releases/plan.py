@@ -11,18 +11,21 @@ Measuring the number charges the book, and the plan follows the number. What wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.prior import PublicRows
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
-from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Task
+from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget, budget_warnings
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.workload import Workload
+from dualquery.releases.acceptance import NOTHING_WANTED, GivenAcceptance, Wanted
 from dualquery.releases.arguments import (
     GivenBudget,
     GivenSchema,
@@ -34,6 +37,7 @@ from dualquery.releases.arguments import (
     schema_from,
     workload_from,
 )
+from dualquery.releases.check import SHARE, Reserved, Unchecked
 from dualquery.releases.number_of_records import measures_rows, price_of_rows
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema
@@ -93,6 +97,37 @@ def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None =
     return [*warnings, *budget_warnings(budget, rows)]
 
 
+class WithCheck(NamedTuple):
+    """A mechanism and its plan, and the check that its budget leaves room for."""
+
+    mechanism: AnyMechanism
+    plan: Plan[Any]
+    check: Reserved | Unchecked = Unchecked("nothing is released")
+
+
+def plan_checked(task: Task, options: Mapping[str, object], mechanism: str | None, wanted: Wanted) -> WithCheck:
+    """The plan with what is left beside a check, where synthetic records leave; else with the whole budget."""
+    check = wanted.set_aside(task)
+    if isinstance(check, Unchecked):
+        return WithCheck(*plan_for(task, options, mechanism), check)
+    chosen, made = plan_for(check.task, options, mechanism)
+    if not made.steps:
+        return WithCheck(*plan_for(task, options, mechanism), wanted.refused("the mechanism looks at no data"))
+    if not made.records:
+        return WithCheck(*plan_for(task, options, mechanism), wanted.refused("no synthetic records leave"))
+    if _fits(task.budget, (check.step(), *made.steps)):
+        return WithCheck(chosen, made, check)
+    why = "beside a check this plan would exceed the budget"
+    return WithCheck(*plan_for(task, options, mechanism), wanted.refused(why))
+
+
+def _fits(budget: Budget, steps: Sequence[Step]) -> bool:
+    """Whether a ledger pays for a plan and its check. Sums other than the Gaussian one are exact by themselves."""
+    if budget.accounting is not Accounting.GAUSSIAN:
+        return True
+    return Ledger(budget).affords(*(event for step in steps for event in [step.event] * step.times))
+
+
 NOMINAL_ROWS = 10_000  # of a table whose number of records is not known yet
 
 ASKED = "it was asked for"
@@ -110,12 +145,19 @@ class Settled:
 
     budget: Budget
     why: str
-    planned: tuple[AnyMechanism, Plan[Any]] | None = None
+    planned: WithCheck | None = None
+
+    @property
+    def check_words(self) -> str:
+        """What a check will show, or why there is none."""
+        assert self.planned is not None, "made by `settled_plan`"
+        check = self.planned.check
+        return f"none: {check.why}" if isinstance(check, Unchecked) else check.words()
 
     @property
     def plan(self) -> Plan[Any]:
         assert self.planned is not None, "made by `settled_plan`"
-        return self.planned[1]
+        return self.planned.plan
 
 
 def settle(
@@ -126,6 +168,9 @@ def settle(
     rows: int | None,
     *,
     booked: bool = False,
+    places: bool = True,
+    prior: PublicRows | None = None,
+    wanted: Wanted = NOTHING_WANTED,
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
 
@@ -144,7 +189,8 @@ def settle(
         found = replace(budget, accounting=tightest)
         try:
             variance = None if rows is not None else 1.0
-            planned = plan_for(Task(workload, rows or NOMINAL_ROWS, found, variance), options, mechanism)
+            task = Task(workload, rows or NOMINAL_ROWS, found, variance, places, prior)
+            planned = plan_checked(task, options, mechanism, wanted if rows else NOTHING_WANTED)
         except refusal:
             tightest = others[0]
         else:
@@ -156,13 +202,17 @@ TRIED = (NOMINAL_ROWS, 10**2, 10**6, 10**9)
 
 
 def refuse_hopeless(
-    workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None
+    workload: Workload,
+    budget: Budget,
+    options: Mapping[str, object],
+    mechanism: str | None,
+    prior: PublicRows | None = None,
 ) -> None:
     """Refuse what no number of records would let be planned; the first plan that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            plan_for(priced.known(rows).task(workload), options, mechanism)
+            plan_for(replace(priced.known(rows).task(workload, places=True), prior=prior), options, mechanism)
         except DualQueryError as problem:
             refused = refused or problem
         else:
@@ -180,6 +230,8 @@ def plan(
     expected_records: int | None = None,
     records: int | None = None,
     mechanism: str | None = None,
+    check: float = SHARE,
+    accept: GivenAcceptance | None = None,
     **options: object,
 ) -> Plan[Any]:
     """The plan of a release of a table of so many records. Needs no data; see `dualquery.release`.
@@ -187,7 +239,9 @@ def plan(
     `records` is declared, as there. Of a table of about `expected_records` the release would have to measure how many
     there are, where neighbours may differ in that; the plan then begins with the measurement.
     """
-    return settled_plan(schema, workload, budget, expected_records, records, mechanism, options).plan
+    return settled_plan(
+        schema, workload, budget, expected_records, records, mechanism, options, check, accept
+    ).plan
 
 
 def settled_plan(
@@ -198,6 +252,8 @@ def settled_plan(
     records: int | None = None,
     mechanism: str | None = None,
     options: Mapping[str, object] = MappingProxyType({}),
+    check: float = SHARE,
+    accept: GivenAcceptance | None = None,
 ) -> Settled:
     """`plan`, with the budget of the whole release and the accounting that is settled on the way."""
     if (expected_records is None) == (records is None):
@@ -210,16 +266,28 @@ def settled_plan(
     if not isinstance(schema, Domain):
         records_per_person(described, budget.neighbours)
     asked, wanted = workload_from(described.domain, workload), checked_options(options)
+    checking = Wanted.of(check, accept, described.domain)
     measured = measures_rows(budget, records)
     whole = replace(budget, adaptive=measured)
-    settled = settle(asked, whole, wanted, mechanism, None if measured else number)
+    settled = settle(asked, whole, wanted, mechanism, None if measured else number, wanted=checking)
     if measured:
         priced = price_of_rows(settled.budget)
-        chosen, made = plan_for(priced.known(number).task(asked), wanted, mechanism)
-        planned = chosen, replace(made, steps=(priced.step(asked.domain), *made.steps))
+        task = priced.known(number).task(asked, places=True)
+        planned = _announced(plan_checked(task, wanted, mechanism, checking))
+        made = planned.plan
+        planned = planned._replace(plan=replace(made, steps=(priced.step(asked.domain), *made.steps)))
     else:
-        planned = settled.planned or plan_for(Task(asked, number, settled.budget), wanted, mechanism)
+        task = Task(asked, number, settled.budget, places=True)
+        planned = _announced(settled.planned or plan_checked(task, wanted, mechanism, checking))
     return replace(settled, planned=planned)
+
+
+def _announced(planned: WithCheck) -> WithCheck:
+    """With the check among the steps, where it is paid for: before all else."""
+    check, made = planned.check, planned.plan
+    if isinstance(check, Unchecked):
+        return planned
+    return planned._replace(plan=replace(made, steps=(check.step(), *made.steps)))
 
 
 def records_per_person(schema: Schema, neighbours: Neighbours) -> int | None:

@@ -25,7 +25,8 @@ from dualquery.queries.tables import attribute_codes
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.frames import attributes_of, cells_table
-from dualquery.releases.release import Release
+from dualquery.releases.measurements import pairs_of
+from dualquery.releases.release import Release, with_bar
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems
 
@@ -33,6 +34,8 @@ MOST_BARS = 30
 PLOTTED_BARS, PLOTTED_CELLS_A_SIDE = 60, 40  # where one picture is all that was asked for
 MOST_ITEMS_IN_PAIRS = 12
 PAIRS = 6
+MOST_MATRIX = 100  # attributes
+ERRORS = "How far off the answers may be"
 LEAST_BITS = 0.005  # below this nothing is to be seen
 _NAME = (
     "text-align:left;vertical-align:top;white-space:nowrap;padding-right:12px;font-weight:500;color:#5b6a7b"
@@ -47,6 +50,7 @@ def report_html(release: Release, certificate: Certificate) -> str:
         _use(release, certificate),
         _rules(release),
         _records(release),
+        _measured(release),
         _errors(certificate),
         _parameters(certificate),
         _raw(certificate),
@@ -193,10 +197,38 @@ def _records(release: Release) -> str:
     )
 
 
+def _measured(release: Release) -> str:
+    """Which pairs were measured, where tables were and there is room to show it."""
+    known = {each.what for each in release.measured if isinstance(each.what, tuple)}
+    tables = known or any(getattr(each.what, "kind", "") == "table" for each in release.measured)
+    width = release.domain.width
+    if not tables or not 2 <= width <= MOST_MATRIX:
+        return ""
+    pairs = pairs_of(release.measured)
+    varied = int((release.domain.sizes > 1).sum())
+    said = (
+        f"{len(pairs):,} of {varied * (varied - 1) // 2:,} pairs of attributes were measured: the dark cells."
+    )
+    if len(pairs) < varied * (varied - 1) // 2:
+        said += (
+            " Of a pair that was not, the records know only what follows from those that were: a relationship "
+            "between its two attributes that nothing else brings about may be weaker in the records than in the "
+            "table, or missing."
+        )
+    picture = plots.pair_matrix(list(release.domain.names()), pairs)
+    file = "<code>measurements.parquet</code> holds what was measured, with its noise."
+    return _section(
+        "What was measured", f'<p class="note">{said} {file}</p><div class="matrix">{picture}</div>'
+    )
+
+
 def _errors(certificate: Certificate) -> str:
     predicted = certificate.predicted_error
+    told = "".join(map(_paragraph, words.check(certificate)))
+    if "accepted" in certificate:
+        told += _accepted(certificate)
     if predicted.mean is None:
-        return ""
+        return _section(ERRORS, told) if told else ""
     if predicted.counts:
         picture = plots.error_histogram(predicted.edges, predicted.counts, predicted.mean)
         note = (
@@ -211,7 +243,7 @@ def _errors(certificate: Certificate) -> str:
             "zero if they are normal with that mean."
         )
     else:
-        return ""
+        return _section(ERRORS, told) if told else ""
     largest = (
         ""
         if predicted.maximum is None
@@ -219,10 +251,23 @@ def _errors(certificate: Certificate) -> str:
         f"{plots.percentage(predicted.maximum)} of the records."
     )
     return _section(
-        "How far off the answers may be",
-        f'<p class="note">{note}{largest} Predictions use public quantities only: the truth was not '
+        ERRORS,
+        f'{told}<p class="note">{note}{largest} Predictions use public quantities only: the truth was not '
         f'looked at.</p><div class="wide">{picture}</div>',
     )
+
+
+def _accepted(certificate: Certificate) -> str:
+    """The verdicts on what was named beforehand."""
+    found = certificate["accepted"]
+    heads = "".join(f"<th>{each}</th>" for each in ("named beforehand", "limit", "measured", "verdict"))
+    rows = "".join(
+        f"<tr><td>{escape(each['says'])}</td><td>{words.number(each['limit'])}</td>"
+        f"<td>{'unknown' if each['error'] is None else with_bar(each['error'], each['bar'])}</td>"
+        f"<td>{each['verdict']}</td></tr>"
+        for each in found["criteria"]
+    )
+    return f"<h3>Acceptance: {found['verdict']}</h3><table><tr>{heads}</tr>{rows}</table>"
 
 
 def _parameters(certificate: Certificate) -> str:

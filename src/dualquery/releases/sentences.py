@@ -9,6 +9,7 @@ from dualquery.kinds.kind import Kind, kind_named
 from dualquery.privacy.budget import PROMISES_LITTLE
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.certificate import Certificate, RowsFrom
+from dualquery.releases.release import with_bar
 
 _EVENT_WORDS = {
     "selection": ("draw", "of the exponential mechanism"),
@@ -261,3 +262,34 @@ def _off(certificate: Certificate) -> str:
     return (
         f": on average they are predicted to be off by {number(float(f'{100 * mean:.2g}'))}% of the records"
     )
+
+
+_ATTRIBUTES = {1: "one attribute", 2: "two attributes", 3: "three attributes"}
+
+
+def check(certificate: Certificate) -> list[str]:
+    """What the release has measured of its own error."""
+    found = certificate.get("check")
+    if found is None:
+        return []
+    if found["why_not"] is not None:
+        return [f"Could not be checked: {found['why_not']}."]
+    said = [
+        f"tables of {_ATTRIBUTES[each['attributes']]} {with_bar(each['error'], each['bar'])}"
+        for each in found["orders"]
+    ]
+    return [
+        f"Mean error of {', '.join(said)} (95%): the sum over a table's cells of how far shares are off, measured "
+        f"with {100 * found['share']:.2g}% of the budget."
+    ]
+
+
+def accepted(certificate: Certificate) -> str:
+    """The verdict on what was named beforehand, criterion by criterion."""
+    found = certificate["accepted"]
+    said = [
+        f"{each['says']} {'?' if each['error'] is None else with_bar(each['error'], each['bar'])}, limit "
+        f"{number(each['limit'])}: {each['verdict']}"
+        for each in found["criteria"]
+    ]
+    return f"{found['verdict']} ({'; '.join(said)})"

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.fitter import Effort, Fitting
+from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.wide import (
     MeasuredItems,
     fit_items,
@@ -111,10 +112,12 @@ class ByItems:
         return of_items(task.domain, measured_items(purse, task, total, rng, spending, limits))
 
 
-def of_items(domain: Domain, measured: MeasuredItems) -> Fitting:
+def of_items(domain: Domain, measured: MeasuredItems, settled: Any = None) -> Fitting:
     return Fitting(
         lambda effort, rng, tell: fit_items(measured, effort, rng, tell),
         lambda rows, rng: item_records(domain, rows, measured, rng),
+        settled,
+        measured.measured,
     )
 
 
@@ -163,11 +166,12 @@ def plan_baskets(task: Task, wanted: ProjectionWishes, items_per_record: int) ->
     )
 
 
-def measured_total(purse: Purse, task: Task) -> float:
+def measured_total(purse: Purse, task: Task) -> Measured:
     """The number of records: public, measured before, or measured now."""
     if not measures_total(task):
-        return float(task.rows)
-    return max(1.0, float(purse.measure(number_of_records(task.domain), "total").values[0]))
+        return Measured((), np.array(float(task.rows)), task.rows_variance or 0.0)
+    told = purse.measure(number_of_records(task.domain), "total")
+    return Measured((), np.maximum(1.0, told.values[0]), float(told.variance))
 
 
 @dataclass(frozen=True)
@@ -205,10 +209,10 @@ def measured_lengths(purse: Purse, domain: Domain, total: float) -> MeasuredLeng
 
 
 def measured_items(
-    purse: Purse, task: Task, total: float, rng: np.random.Generator, spending: Spending, limits: Limits
+    purse: Purse, task: Task, known: Measured, rng: np.random.Generator, spending: Spending, limits: Limits
 ) -> MeasuredItems:
     """A first count to order the items by, then all items, then the pairs that matter; in fractions."""
-    width = task.domain.width
+    width, total = task.domain.width, float(known.values)
     rank = np.arange(width, dtype=np.int64)
     fitted = min(FITTED_ITEMS, width) if spending.pairs else 0
     if spending.order:
@@ -222,8 +226,12 @@ def measured_items(
     noise_of_single = noise_of_pair = counted.deviation / total
     single = np.clip(shrunk_singles(counted.values / total, noise_of_single, rng), 0, 1)
     pair = np.zeros((fitted, fitted))
+    by_rank = tuple(np.argsort(rank).tolist())
+    kept = [known, Measured(Numbers("items", by_rank), counted.values, float(counted.variance))]
     if fitted > 1 and limits.pairs > 1:
         paired = purse.measure(HeldPairs(0, rank, fitted, limits.pairs), *spending.pairs)
         noise_of_pair = paired.deviation / total
+        upper = Numbers("pairs of items", by_rank[:fitted])  # the upper triangle, row by row
+        kept.append(Measured(upper, paired.values, float(paired.variance)))
         pair = shrunk_pairs(paired.values / total, single[:fitted], noise_of_pair, rng)
-    return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair)
+    return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair, tuple(kept))

@@ -3,8 +3,9 @@
 To measure all pairs is wrong where records are few for the number of pairs: noise then hides what independence
 would have told. Here one-way tables are measured first, then the *misfit* of every pair, its distance from the
 product of the one-way tables, which costs little because a record moves it by one. What follows is chosen from these
-public numbers: a gate says whether pairs would gain more than they cost; then the rest of the budget goes to the K
-pairs of largest misfit, or back to the one-way tables. Sizes of all three measurements are fixed before the first.
+public numbers: how many pairs K would gain most, and by a gate whether that is more than they cost; then the rest of
+the budget goes to the K pairs of largest misfit, or back to the one-way tables. Sizes of all three measurements are
+fixed before the first. The same way is gone wherever all pairs together would be little but noise.
 docs/how_it_works.md, "Small tables", has the evidence.
 """
 
@@ -20,9 +21,13 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.fit import fit, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
-from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
-from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, shrunk
+from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers, onto_simplex
+from dualquery.fitting.prior import follows
+from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, posterior, shrunk
+from dualquery.mechanisms.floors import MISFITS
+from dualquery.mechanisms.means import Means, means_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.tables import of_tables
 from dualquery.mechanisms.shares import (
     SHARE_OF_ONES,
     FitCost,
@@ -41,26 +46,28 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
 from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.tables import Tables
-from dualquery.table.records import Records
+from dualquery.table.domain import Domain
 from dualquery.types import Cells, Done, Set
 
 SHARE_OF_MISFITS = 0.07
+SHARE_OF_TEST = 0.10  # for all pairs, where a prior says how they depend
 MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/how_it_works.md)
 MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
 MANY_COLUMNS = 40  # where the share of the one-way tables falls more steeply with the number of records
-LEAST_OF_MISFITS = (
-    0.02  # of many columns whose single misfits would drown all the same; their mean is still told
-)
+LEAST_OF_MISFITS = 0.02  # where single ones would drown all the same; their mean is still told
 DROWNED = 0.3  # noise of a misfit, as a fraction of the records
 MOST_OF_ONES = 0.80
+FAINT = 0.15  # the error of a pair's table that noise would bring, were all of them measured, in L1
+ONES_OF_FAINT = 0.35  # share of the one-way tables where it is larger
 TOTAL_OF_ONES = 0.05  # of the share of the one-way tables, for the number of records where that is private
 CAUTION = 0.5  # deviations by which the number of records is taken lower than measured: too many would leave records
 # in empty cells, while too few are mended where tables are made distributions
 PENALTY = 0.4  # for the noise that measuring a pair brings
 HALF_LOST = 1.3  # squared misfit, in squared noise, of which a measurement takes away half
-# the error of a product of two tables, in errors of one, of which .8 counts: pairs mend the worst tables, which the
-# mean hardly shows
-PAIR_OF_ONES = 1.12
+PAIR_OF_ONES = 1.6  # the error of a product of two tables, in errors of one
+FEW_FAR, FARTHEST = 0.1, 1.2  # misfits that may be anything, up to so many records each
+LEAST_MISFIT, MOST_MISFIT = 0.03, 0.3  # mean of the others, in records
+LEVELS = 400  # that a misfit may have
 SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what others may be, in deviations
 MEAN_ERROR, MAX_ERROR = 0.35, 6.5  # as in `shares`, in a one-way cell's noise (benchmarks/small_tables.py)
 
@@ -75,6 +82,7 @@ class PairRule:
     number: float  # K, before it is made a whole number
     larger: bool  # whether sets of three and more are asked for
     unclear: float  # the noise of a misfit, as a fraction of the records
+    drowned: float  # the error of a pair's table by noise alone, were all measured, in L1
 
     @staticmethod
     def of(task: Task) -> PairRule:
@@ -83,24 +91,30 @@ class PairRule:
         ones, pairs, larger = orders.get(1, []), orders.get(2, []), max(orders, default=1) > 2
         refuse_other_noise(task)
         if not pairs:
-            return PairRule(ones, pairs, math.inf, math.inf, larger, 0.0)
+            return PairRule(ones, pairs, math.inf, math.inf, larger, 0.0, 0.0)
         freedom = float(np.mean([(int(sizes[i]) - 1) * (int(sizes[j]) - 1) for i, j in pairs]))
         neighbours, unit = task.budget.neighbours, unit_variance(task.budget)
         noise = math.sqrt(unit * neighbours.largest_squared(alone=1, apart=2) * len(ones))
         precision = task.rows / noise * 115 / freedom
         moved = neighbours.largest_squared(alone=len(pairs), apart=4 * len(pairs))
         unclear = math.sqrt(unit * moved / SHARE_OF_MISFITS) / task.rows
-        return PairRule(ones, pairs, precision, len(ones) * (precision / 100) ** 0.75, larger, unclear)
+        number = len(ones) * (precision / 100) ** 0.75
+        return PairRule(ones, pairs, precision, number, larger, unclear, _drowned(task, pairs, unit))
 
     @property
-    def applies(self) -> bool:
-        """Whether some pairs are better than all."""
+    def few(self) -> bool:
+        """Whether some pairs are better than all, whatever the noise."""
         most = MOST_CHOSEN_BESIDE if self.larger else MOST_CHOSEN
         return self.number < most * len(self.pairs)
 
     @property
+    def applies(self) -> bool:
+        return self.few or self.drowned > FAINT
+
+    @property
     def chosen(self) -> int:
-        return max(1, round(self.number))
+        """A number of pairs that is likely to be chosen."""
+        return min(len(self.pairs), max(1, round(self.number)))
 
     def shares(self) -> tuple[float, float]:
         """Of one-way tables, and of misfits.
@@ -109,8 +123,22 @@ class PairRule:
         """
         wide = len(self.ones) >= MANY_COLUMNS
         ones = 1 / (1 + (self.precision / 400) ** (1.5 if wide else 1.0))
-        misfits = LEAST_OF_MISFITS if wide and self.unclear > DROWNED else SHARE_OF_MISFITS
-        return min(MOST_OF_ONES, max(SHARE_OF_ONES, ones)), misfits
+        misfits = LEAST_OF_MISFITS if self.unclear > DROWNED else SHARE_OF_MISFITS
+        least = ONES_OF_FAINT if self.drowned > FAINT else SHARE_OF_ONES
+        return min(MOST_OF_ONES, max(least, ones)), misfits
+
+
+def _drowned(task: Task, pairs: list[Set], unit: float) -> float:
+    """mean_S .8 √(v f_S k_S)/n: the noise in k_S cells of which f_S are free, v = unit · Σ c_S/.8 each."""
+    cells = np.array([math.prod(task.domain.sizes[list(members)].tolist()) for members in pairs], np.float64)
+    moved = sum(relative_sensitivity(members, task.domain, task.budget.neighbours) for members in pairs)
+    noise = np.sqrt(unit * moved / (1 - SHARE_OF_ONES) * free_cells(pairs, task.domain) * cells)
+    return HALF_NORMAL * float(noise.mean()) / task.rows
+
+
+def free_cells(pairs: Sequence[Set], domain: Domain) -> Cells:
+    """How many cells of each table do not follow from its one-way tables."""
+    return np.array([math.prod((domain.sizes[list(s)] - 1).tolist()) for s in pairs], np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,48 +147,71 @@ class ByChosenPairs:
 
     measured: str = "one-way tables, then chosen pairs"
     pairs: int
-    chosen: int
     cell_noise: float
     effort: Effort
     ones: Mapping[Set, float] = hidden()  # shares of the first stage
     candidates: Tables = hidden()
-    stages: tuple[Stage, Stage, Stage] = hidden()  # one-way tables, misfits, and the rest
+    # one-way tables, misfits, the rest; all pairs where a prior is tested; means inside bins
+    stages: tuple[Stage, ...] = hidden()
+    means: Means | None = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        """All three stages are paid for at once; what the last one measures is chosen after the first two."""
-        first, second, last = self.stages
+        """All stages are paid for at once; what the third one measures is chosen after the first two."""
+        first, second, last, *more = self.stages
         paid = curator.allow(*(stage.event for stage in self.stages))
         what = first.chosen(self.ones, task.domain, task.budget.neighbours)
         raw = cautious(known_at_first(task, first.measured(curator, paid[0], what)))
         known = denoised(raw)
         ones, sets = known.ones(), self.candidates.sets
+        inside = () if self.means is None else self.means.measured(curator, more[-1], paid[-1])
+        if task.prior is not None:
+            all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
+            chosen = [each.chosen(all_pairs, task.domain, task.budget.neighbours) for each in (more[0], last)]
+            tested = more[0].measured(curator, paid[3], chosen[0])
+            if follows(raw, tested, task.prior, rng):
+                raw = raw.joined([*tested, *last.measured(curator, paid[2], chosen[1])])
+                return of_tables(cautious(replace(raw, inside=inside)), at_once=False)
         expected = np.rint(expected_counts(ones, sets, known.total)).astype(np.int64)
         far = Misfits(self.candidates, expected, slack=np.zeros(len(sets), np.int64))
         noisy = curator.measure(far, noise=second.noise, within=paid[1])
         null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
-        wanted = self.wanted(task, known, Misfit.of(noisy, null, second.noise.deviation))
+        wanted = self.wanted(task, known, Misfit.of(noisy, null, second.noise.deviation, known.total))
         told = last.measured(curator, paid[2], last.chosen(wanted, task.domain, task.budget.neighbours))
-        return self._fitting(cautious(raw.joined(told)))
+        heard = Numbers(MISFITS, tuple(j for pair in sets for j in pair))
+        misfits = Measured(heard, noisy - null, second.noise.deviation**2)
+        fitting = self._fitting(cautious(replace(raw.joined(told), inside=inside)), misfits)
+        # Pairs did not depend as the prior's do.
+        return fitting if task.prior is None else replace(fitting, tables=None)
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> dict[Set, float]:
-        """The gate and the choice, from public numbers: shares of the rest, of one-way tables or of pairs."""
+        """The gate and the choice, from public numbers: shares of the rest, of one-way tables or of pairs.
+
+        Of K pairs, a table of k cells of which f are free has the noise √(K c k f); where f is large, misfits lie in
+        few cells, and shrinking takes noise away: √(K c k √f). K is what gains most.
+        """
         neighbours, sets, last = task.budget.neighbours, self.candidates.sets, self.stages[2]
         unit = last.noise.deviation / math.sqrt(last.squared)  # on a number that moves by one, in records
         again = shares_of_first([s for s in self.ones if s], task)
         moved = np.array([relative_sensitivity(s, task.domain, neighbours) for s in sets])
         cells = np.diff(self.candidates.starts)
-        noise = moved * unit * np.sqrt(self.chosen * cells)
-        best = best_pairs(misfit, self.chosen, noise)
+        free = free_cells(sets, task.domain)
         more = last.variances(last.chosen(again, task.domain, neighbours))
-        if gain_of_pairs(misfit, best, noise, known.total) <= cost_of_pairs(known, more):
+        most, best = cost_of_pairs(known, more), None
+        for number in numbers_of_pairs(len(self.ones), len(sets)):
+            noise = moved * unit * np.sqrt(number * cells * np.sqrt(free))
+            some = best_pairs(misfit, number, noise)
+            gain = gain_of_pairs(misfit, some, noise, known.total)
+            if gain > most:
+                most, best = gain, some
+        if best is None:
             return again
         parts = np.sqrt(moved[best] * cells[best])
         parts /= parts.sum()
         return {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)}
 
-    def _fitting(self, measured: MeasuredTables) -> Fitting:
-        def fitted(effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
-            known = denoised(measured)
+    def _fitting(self, measured: MeasuredTables, misfits: Measured) -> Fitting:
+        def refit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
+            known = denoised(known)
             if known.of_order(2):
                 # of many pairs that were chosen in vain, what was measured is noise
                 return fit(known, effort, rng, progress, at_once=False, likely=1.0)
@@ -169,7 +220,7 @@ class ByChosenPairs:
             progress(1, 1)
             return rows[0]
 
-        return Fitting(fitted, lambda rows, rng: Records.from_rows(measured.domain, rows))
+        return Fitting.of_tables(measured, refit, more=(misfits,))
 
 
 def shares_of_first(ones: list[Set], task: Task) -> dict[Set, float]:
@@ -221,12 +272,19 @@ class Misfit:
     likely: Cells
 
     @staticmethod
-    def of(noisy: NDArray[np.int64] | Cells, null: Cells, deviation: float) -> Misfit:
-        """Less what chance alone brings; the posterior mean under a law learned from all pairs."""
+    def of(noisy: NDArray[np.int64] | Cells, null: Cells, deviation: float, total: float) -> Misfit:
+        """Less what chance alone brings; the posterior mean under .9 Exp(τ) + .1 Uniform(0, 1.2 n).
+
+        τ is the mean of all, less a deviation of its noise, within bounds. A law learned from few misfits whose noise
+        is as large as the number of records would follow the noise.
+        """
         excess = noisy - null
-        scaled = excess / deviation
-        levels = np.linspace(scaled.min() - 1e-9, scaled.max() + 1e-9, 100)
-        return Misfit(excess, deviation * shrunk(scaled, 1.0, points(levels), steps=FEW_STEPS))
+        middle = float(excess.mean()) - deviation / math.sqrt(len(excess))
+        tau = min(max(middle, LEAST_MISFIT * total), MOST_MISFIT * total)
+        levels = np.linspace(0.0, FARTHEST * total, LEVELS)
+        near = np.exp(-levels / tau)
+        law = (1 - FEW_FAR) * near / near.sum() + FEW_FAR / LEVELS
+        return Misfit(excess, posterior(excess, np.full(len(excess), deviation), points(levels), law))
 
 
 def expected_counts(ones: Mapping[int, Cells], pairs: Sequence[Set], total: float) -> Cells:
@@ -272,10 +330,18 @@ def cost_of_pairs(known: MeasuredTables, more: Mapping[Set, float]) -> float:
 
 
 def gain_of_pairs(misfit: Misfit, best: NDArray[np.int64], noise: Cells, total: float) -> float:
-    """What measuring these pairs gains, in L1: of misfit m, with noise ν, m · m²/(m² + 1.3 ν²) is lost."""
+    """What measuring these pairs gains, in L1: of misfit m, with noise .8 ν, m · m²/(m² + 1.3 (.8 ν)²) is lost."""
     found = np.maximum(misfit.likely[best], 0.0)
     lost = found**3 / np.maximum(found**2 + HALF_LOST * (HALF_NORMAL * noise[best]) ** 2, 1e-300)
     return float(lost.sum()) / (len(misfit.likely) * total)
+
+
+def numbers_of_pairs(attributes: int, pairs: int) -> list[int]:
+    """How many pairs may be chosen."""
+    d, m = attributes, pairs
+    return sorted(
+        {max(1, min(m, round(x))) for x in (1, 2, 3, d / 2, d - 1, 1.5 * d, 2 * d, 3 * d, m / 2, m)}
+    )
 
 
 def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:
@@ -289,14 +355,24 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     (ones, misfits), number = rule.shares(), len(rule.pairs)
     shares = shares_of_first(rule.ones, task)
     moved = task.budget.neighbours.sensitivity(misfit_bound(number)).l2_squared
-    first, second, last = table_stages(
+    means = means_for(task, wanted.means)
+    part = (1.0 if means is None else 1.0 - means.share) - (0.0 if task.prior is None else SHARE_OF_TEST)
+    test = (f"measure all {number:,} pairs, whether they depend as the prior says", SHARE_OF_TEST, None)
+    stages = table_stages(
         task,
         [
-            (f"measure {len(rule.ones):,} one-way tables at once", ones, None),
-            (f"measure how far {number:,} pairs lie from independence", misfits, moved),
-            ("measure the pairs that matter, or the one-way tables again", 1.0 - ones - misfits, None),
+            (f"measure {len(rule.ones):,} one-way tables at once", part * ones, None),
+            (f"measure how far {number:,} pairs lie from independence", part * misfits, moved),
+            (
+                "measure the pairs that matter, or the one-way tables again",
+                part * (1.0 - ones - misfits),
+                None,
+            ),
+            *([] if task.prior is None else [test]),
+            *([] if means is None else [means.wanted(task)]),
         ],
     )
+    first = stages[0]
     noisy = first.variances(first.chosen(shares, task.domain, task.budget.neighbours))
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
     candidates = Tables(task.domain, tuple(rule.pairs))
@@ -306,20 +382,20 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
         task,
         ByChosenPairs(
             pairs=number,
-            chosen=rule.chosen,
             cell_noise=noise,
             effort=effort,
             ones=shares,
             candidates=candidates,
-            stages=(first, second, last),
+            stages=stages,
+            means=means,
         ),
         reason=(
             f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
             f"({ones:.0%} of the budget), then how far each pair lies from independence "
-            f"({misfits:.0%}). If relationships look strong enough, the {rule.chosen:,} strongest are measured with "
-            "the rest of the budget, else the one-way tables once more; rows are fitted to what was measured"
+            f"({misfits:.0%}). If relationships look strong enough, the strongest are measured with the rest of the "
+            "budget, as many as gain most, else the one-way tables once more; rows are fitted to what was measured"
         ),
-        steps=(first.step(), second.step(), last.step()),
+        steps=tuple(stage.step() for stage in stages),
         errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
         cost=FitCost(fit.seconds + counting, fit.bytes + 40 * candidates.size, fit.largest),
         memory=wanted.memory,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.fitter import INTERPRETER_BYTES, Effort, Fitting
-from dualquery.fitting.measured import Measured
+from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.wide import (
     TAIL,
     Around,
@@ -49,6 +49,7 @@ from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.baskets import WORDS as ITEM_WORDS
 from dualquery.mechanisms.projection.baskets import (
     ByItems,
+    Limits,
     Spending,
     asks_about_pairs,
     is_transactions,
@@ -134,6 +135,7 @@ class Measuring:
     binary: Binary
     total: float
     rng: np.random.Generator
+    kept: list[Measured]  # what the release keeps, in records
 
     def mixture(self) -> Mixture:
         """What was found, as classes of rows."""
@@ -154,7 +156,14 @@ class Measuring:
     def _ones(self) -> Measured:
         noisy = self.purse.measure(Balances(self.binary), "ones")
         variance = np.asarray((noisy.deviation / (2 * self.total)) ** 2)
-        return Measured("ones", (noisy.values / self.total + 1) / 2, variance)
+        return self._keep(Measured("ones", (noisy.values / self.total + 1) / 2, variance))
+
+    def _keep(self, fractions: Measured) -> Measured:
+        """The fractions, of which the release keeps the totals."""
+        what = Numbers("totals", tuple(self.binary.attributes.tolist()))
+        variance = float(fractions.variance) * self.total**2
+        self.kept.append(Measured(what, fractions.values * self.total, variance))
+        return fractions
 
     def _longest(self, centred: Centred, fractions: Reals, name: str) -> int:
         """B²: squared lengths that all but about 2% of the records stay below."""
@@ -245,7 +254,7 @@ class Measuring:
         longest = self._longest(centred, likely, "lengths")
         sums = self._sums(centred, longest, *names, together=True)
         again = sums.means(centre[None] / GRID, np.array([self.total]))
-        return ones.joined(Measured("totals", again.values[0], again.variance[0]))
+        return ones.joined(self._keep(Measured("totals", again.values[0], again.variance[0])))
 
     def _independent(self, ones: Measured) -> Mixture:
         spare = ("first sums", "class lengths", "totals", "sums", *CENTRES)
@@ -265,7 +274,7 @@ class Measuring:
         totals = self._sums(centred, longest, "totals", together=True).means(
             (shares @ (centred.centre / GRID))[None], sums.weights.sum(keepdims=True)
         )
-        others = ones.joined(Measured("totals", totals.values[0], totals.variance[0]))
+        others = ones.joined(self._keep(Measured("totals", totals.values[0], totals.variance[0])))
         means = first.joined(sums.means(centred.centre / GRID))
         return self._made(shares, consistent(shares, means, others).T)
 
@@ -326,20 +335,25 @@ class ByClasses:
     cell_noise: float  # of a total
     effort: Effort
     shares: Shares = hidden()
+    # What of a record counts, once its lengths have said that it is a basket.
+    limits: Limits | None = field(default=None, repr=False, metadata={"hidden": True})
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         purse = self.shares.purse(curator)
-        total = measured_total(purse, task)
-        if "held" in self.shares.stages:
+        known, limits = measured_total(purse, task), self.limits
+        total = float(known.values)
+        if limits is None and "held" in self.shares.stages:
             lengths = measured_lengths(purse, task.domain, total)
-            if lengths.sparse:
-                paid = paid_by(task)
-                return of_items(task.domain, measured_items(purse, task, total, rng, paid, lengths.limits()))
+            limits = lengths.limits() if lengths.sparse else None
+        if limits is not None:
+            measured = measured_items(purse, task, known, rng, paid_by(task), limits)
+            return of_items(task.domain, measured, settled=replace(self, limits=limits))
         binary = Binary(task.domain, measured_attributes(task))
-        return of_mixture(task.domain, Measuring(purse, binary, total, rng).mixture())
+        measuring = Measuring(purse, binary, total, rng, [known])
+        return of_mixture(task.domain, measuring.mixture(), tuple(measuring.kept))
 
 
-def of_mixture(domain: Domain, mixture: Mixture) -> Fitting:
+def of_mixture(domain: Domain, mixture: Mixture, measured: tuple[Measured, ...] = ()) -> Fitting:
     """Rows are kept in bits, an attribute a row of words."""
 
     def fit(effort: Effort, rng: np.random.Generator, tell: Done) -> Words:
@@ -348,7 +362,7 @@ def of_mixture(domain: Domain, mixture: Mixture) -> Fitting:
         tell(1, 1)
         return words
 
-    return Fitting(fit, lambda words, rng: mixture_records(domain, mixture, words))
+    return Fitting(fit, lambda words, rng: mixture_records(domain, mixture, words), measured=measured)
 
 
 def paid_by(task: Task) -> Spending:

@@ -1,0 +1,379 @@
+"""Acceptance: what good enough means, named before the table is read, and a verdict on the release.
+
+    [[criterion]]                    [[criterion]]              [[criterion]]               [[criterion]]
+    tables = 2                       tables = 2                 table = ["sex", "income"]   mean_of = "age"
+    mean = 0.05                      worst = 0.2                error = 0.02                by = ["sex"]
+                                                                                            error = 1.5
+
+The error of a table is Σ_cells |share − share in the rows|; `tables` is about those of so many attributes that a
+check looks at, and `mean_of` about a mean within groups: how far off it is, averaged over the groups by their size.
+Each criterion is one number, which a record moves by one at most (`queries.misfits`), and is measured with the check.
+
+A criterion passes where the measured error and a one-sided bound of its noise stay within the limit, so that a
+release that is worse than a limit passes in at most one case of twenty, however many criteria there are. It fails
+where the error less such a bound, of all criteria at once, exceeds the limit. A limit is refused where a release with
+half of that error would pass in less than four cases of five.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dualquery.errors import DualQueryError, SchemaError
+from dualquery.mechanisms.mechanism import Task
+from dualquery.privacy.noise import Noise
+from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.means import values_of
+from dualquery.queries.misfits import WEIGHT, Errors
+from dualquery.queries.random_families import Stream
+from dualquery.queries.tables import Tables
+from dualquery.releases.certificate import VERDICTS
+from dualquery.releases.check import (
+    MOST_CELLS,
+    ORDERS,
+    Asked,
+    Check,
+    Reserved,
+    Unchecked,
+    asked,
+    checked_share,
+    set_aside,
+    tables_drawn,
+    varied,
+)
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from dualquery.table.toml_text import document
+from dualquery.types import Integers, Set
+
+# Of a pass, one-sided: a little more than the 95% that are promised; and that half the limit passes.
+LEVEL, POWER = 0.965, 0.8
+MOST_ORDER = 4
+PASS, FAIL, UNKNOWN = VERDICTS
+GivenAcceptance: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A limit on one number: of tables of so many attributes, of one table, or of a mean within groups."""
+
+    says: str
+    limit: float  # in the unit of the number
+    order: int = 0
+    worst: bool = False
+    members: Set = ()
+    mean_of: int | None = None  # its groups are the others of the members
+    unit: float = 1.0  # of a mean: the width of what it is a mean of
+
+    @property
+    def in_check(self) -> bool:
+        """Whether a check measures the number anyway."""
+        return 0 < self.order <= ORDERS and not self.worst
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The share of the budget for a check, and the criteria."""
+
+    share: float = 0.0
+    criteria: tuple[Criterion, ...] = ()
+
+    @staticmethod
+    def of(share: object, accept: GivenAcceptance | None, domain: Domain) -> Wanted:
+        """As it is asked for; refused before anything is charged."""
+        found = checked_share(share)
+        if accept is None:
+            return Wanted(found)
+        if found == 0:
+            raise DualQueryError(
+                "acceptance is measured with the check; give it a share of the budget (--check)"
+            )
+        return Wanted(found, read_acceptance(accept, domain))
+
+    @property
+    def more(self) -> int:
+        """Numbers beside those of a check."""
+        return sum(not each.in_check for each in self.criteria)
+
+    def set_aside(self, task: Task) -> Reserved | Unchecked:
+        """What is set aside of a task; refused where a criterion could not be told.
+
+        (Where the number of records was measured something is charged already, and the verdict says what it can.)
+        """
+        kept = set_aside(task, self.share, self.more)
+        varied_now = len(varied(task.workload))
+        for each in self.criteria:
+            if each.order > varied_now:
+                raise DualQueryError(
+                    f"the criterion '{each.says}' is about {each.order} attributes, and the questions are about "
+                    f"{varied_now} that vary; leave it out"
+                )
+        if isinstance(kept, Unchecked):
+            return self.refused(kept.why, late=task.rows_variance is not None)
+        least = 2 * told_within(kept.portion.noise) * kept.unit
+        for each in self.criteria:
+            if each.limit < least * each.unit and task.rows_variance is None:
+                raise DualQueryError(
+                    f"the limit of '{each.says}' is below what could be told here, {least * each.unit:.2g}: give a "
+                    "larger limit, a larger share for the check (--check), or a larger budget"
+                )
+        return kept
+
+    def refused(self, why: str, *, late: bool = False) -> Unchecked:
+        """No check: a refusal where criteria wait for one."""
+        if self.criteria and not late:
+            raise DualQueryError(f"nothing can be accepted here, because nothing can be checked: {why}")
+        return Unchecked(why)
+
+    def asked(self, task: Task, released: Records, seed: int) -> Asked:
+        """The tables of the check and of all criteria, and what is measured of them."""
+        made = asked(task, released, seed)
+        sets, parts = list(made.tables.sets), list(made.parts)
+        means = {len(sets[part.first]): place for place, part in enumerate(parts)}
+        of_order = {order: parts[place] for order, place in means.items()}
+        places: list[int | None] = []
+        for number, each in enumerate(self.criteria):
+            if each.in_check:
+                places.append(means.get(each.order))
+                continue
+            if each.order and each.order not in of_order:
+                drawn = tables_drawn(task, released, each.order, Stream(seed + 1 + number))
+                if drawn:
+                    of_order[each.order] = Errors(len(sets), len(drawn))
+                sets += drawn
+            if each.order:
+                part = of_order.get(each.order)
+                part = None if part is None else replace(part, largest=each.worst)
+            else:
+                part = _of_table(each, len(sets), task.domain, released)
+                sets.append(each.members)
+            places.append(None if part is None else len(parts))
+            parts += [] if part is None else [part]
+        return Asked(Tables(task.domain, tuple(sets)), tuple(parts), made.means, tuple(places))
+
+    def accepted(self, check: Check | Unchecked) -> dict[str, Any] | None:
+        """The verdicts, as the certificate says them; None where nothing was named beforehand."""
+        if not self.criteria:
+            return None
+        if isinstance(check, Unchecked):
+            told = [_told(each, None, None, UNKNOWN, None) for each in self.criteria]
+            return {"verdict": UNKNOWN, "criteria": told}
+        told = [
+            _told(each, None, None, UNKNOWN, None)
+            if at is None
+            else _judged(each, check, at, len(self.criteria))
+            for each, at in zip(self.criteria, check.asked.places, strict=True)
+        ]
+        verdicts = [each["verdict"] for each in told]
+        whole = FAIL if FAIL in verdicts else UNKNOWN if UNKNOWN in verdicts else PASS
+        return {"verdict": whole, "criteria": told}
+
+
+NOTHING_WANTED = Wanted()
+
+
+def doubts(accepted: Mapping[str, Any] | None) -> list[str]:
+    """What a reader must know where a release was not accepted."""
+    if accepted is None or accepted["verdict"] == PASS:
+        return []
+    said = "; ".join(
+        f"{each['says']}: {each['verdict']}" for each in accepted["criteria"] if each["verdict"] != PASS
+    )
+    if accepted["verdict"] == FAIL:
+        return [f"not accepted: the release is worse than was said beforehand to be good enough ({said})"]
+    return [f"perhaps not good enough: whether it is could not be told ({said})"]
+
+
+def told_within(noise: Noise) -> float:
+    """From how far below a limit an error passes, in four cases of five: both quantiles of the noise, one-sided."""
+    return noise.size_within(2 * LEVEL - 1) + noise.size_within(2 * POWER - 1)
+
+
+def _judged(each: Criterion, check: Check, at: int, criteria: int) -> dict[str, Any]:
+    noise = check.reserved.portion.noise
+    error, one = float(check.shares[at]), float(check.units[at])
+    limit = each.limit / each.unit
+    if error + noise.size_within(2 * LEVEL - 1) * one <= limit:
+        verdict = PASS
+    elif error - noise.size_within(1 - 2 * (1 - LEVEL) / criteria) * one > limit:
+        verdict = FAIL
+    else:
+        verdict = UNKNOWN
+    bar = float(check.bars[at])
+    return _told(each, error, bar, verdict, _chance(noise, (limit - error) / one))
+
+
+def _chance(noise: Noise, below: float) -> float:
+    """How likely noise is not to have hidden a larger error: its chance to lie above −below, by bisection."""
+    low, high = 0.0, 1.0 - 1e-12
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if noise.size_within(middle) < abs(below) else (low, middle)
+    return round((1 + low) / 2 if below > 0 else (1 - low) / 2, 6)
+
+
+def _told(
+    each: Criterion, error: float | None, bar: float | None, verdict: str, confidence: float | None
+) -> dict[str, Any]:
+    unit = each.unit
+    return {
+        "says": each.says,
+        "limit": each.limit,
+        "error": None if error is None else max(0.0, error) * unit,
+        "bar": None if bar is None else bar * unit,
+        "verdict": verdict,
+        "confidence": confidence,
+    }
+
+
+def _of_table(each: Criterion, place: int, domain: Domain, released: Records) -> Errors:
+    """The number of one table, or of a mean within groups."""
+    if each.mean_of is None:
+        return Errors(place, 1)
+    weights, groups = _weights(each.members, each.mean_of, domain, released)
+    return Errors(place, 1, weights=weights, groups=groups)
+
+
+def _weights(members: Set, mean_of: int, domain: Domain, released: Records) -> tuple[Integers, Integers]:
+    """Of every cell: its weight less the mean of its group in the released rows, and its group."""
+    tables = Tables(domain, (members,))
+    shape, axis = tables.shape_of(0), members.index(mean_of)
+    values, low, width = _scale(domain, mean_of)
+    along = [1] * len(shape)
+    along[axis] = len(values)
+    known = np.broadcast_to(np.isfinite(values).reshape(along), shape)
+    whole = np.rint(WEIGHT * (np.nan_to_num(values, nan=low) - low) / width).astype(np.int64).reshape(along)
+    counts = tables.counts(released).reshape(shape) * known
+    held = counts.sum(axis=axis, keepdims=True)
+    mean = np.rint((counts * whole).sum(axis=axis, keepdims=True) / np.maximum(held, 1)).astype(np.int64)
+    others = np.arange(math.prod(shape) // shape[axis]).reshape(
+        [1 if a == axis else k for a, k in enumerate(shape)]
+    )
+    weights = np.where(known, whole - mean, 0)
+    return weights.ravel(), np.broadcast_to(others, shape).ravel()
+
+
+def _scale(domain: Domain, attribute: int) -> tuple[np.ndarray, float, float]:
+    """The number of each code, NaN where it has none; the least of them, and how far they reach."""
+    try:
+        values = np.asarray(values_of(domain, attribute)).astype(np.float64)
+    except ValueError:
+        raise DualQueryError(f"'{domain.name(attribute)}' is no number, so it has no mean") from None
+    known = values[np.isfinite(values)]
+    if len(known) < 2 or known.max() == known.min():
+        raise DualQueryError(
+            f"'{domain.name(attribute)}' has one value, so nothing is to be accepted of its mean"
+        )
+    return values, float(known.min()), float(known.max() - known.min())
+
+
+# Reading
+
+
+def read_acceptance(given: GivenAcceptance, domain: Domain) -> tuple[Criterion, ...]:
+    """The criteria in a file, or in a dict of the same contents; DualQueryError in one sentence."""
+    where = "acceptance" if isinstance(given, Mapping) else f"acceptance file '{os.fspath(given)}'"
+    said = given if isinstance(given, Mapping) else _document(given, where)
+    listed = said.get("criterion")
+    if set(said) != {"criterion"} or not isinstance(listed, list) or not listed:
+        raise DualQueryError(f"{where} has sections [[criterion]], one a criterion, and nothing else")
+    found = []
+    for number, each in enumerate(listed, 1):
+        try:
+            found.append(_criterion(each, domain))
+        except DualQueryError as problem:
+            raise DualQueryError(f"{where}, criterion {number}: {problem}") from None
+    return tuple(found)
+
+
+def _document(path: str | os.PathLike[str], where: str) -> Mapping[str, Any]:
+    try:
+        return document(Path(path).read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise DualQueryError(f"there is no {where}") from None
+    except OSError as error:
+        raise DualQueryError(f"{where} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise DualQueryError(f"{where} is not UTF-8 text") from None
+    except (ValueError, SchemaError) as problem:
+        raise DualQueryError(f"{where} {problem}") from None
+
+
+FORMS = (
+    'tables = 2 with mean = 0.05 or worst = 0.2, table = ["sex", "income"] with error = 0.02, or mean_of = "age" '
+    'with error = 1.5 and, if wanted, by = ["sex"]'
+)
+
+
+def _criterion(said: Any, domain: Domain) -> Criterion:
+    keys = set(said) if isinstance(said, Mapping) else set()
+    if keys in ({"tables", "mean"}, {"tables", "worst"}):
+        return _of_order(
+            said["tables"], "worst" in keys, _limit(said, "worst" if "worst" in keys else "mean"), domain
+        )
+    if keys == {"table", "error"}:
+        members = _members(said["table"], domain)
+        words = f"error of {_named(domain, members)}"
+        return Criterion(words, _limit(said, "error"), members=_not_too_large(members, domain))
+    if keys in ({"mean_of", "error"}, {"mean_of", "by", "error"}):
+        (attribute,) = _members([said["mean_of"]], domain)
+        by = _members(said["by"], domain) if "by" in keys else ()
+        if attribute in by:
+            raise DualQueryError(f"'{domain.name(attribute)}' stands in by and mean_of; leave it out of by")
+        _, _, width = _scale(domain, attribute)
+        members = _not_too_large(tuple(sorted((attribute, *by))), domain)
+        groups = f" by {', '.join(domain.name(j) for j in by)}" if by else ""
+        words = f"error of the mean of {domain.name(attribute)}{groups}"
+        return Criterion(words, _limit(said, "error"), members=members, mean_of=attribute, unit=width)
+    raise DualQueryError(f"a criterion says {FORMS}")
+
+
+def _of_order(order: Any, worst: bool, limit: float, domain: Domain) -> Criterion:
+    if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= MOST_ORDER:
+        raise DualQueryError(f"tables are of 1 to {MOST_ORDER} attributes, and {order!r} is no such number")
+    what = "attribute" if order == 1 else f"{order} attributes"
+    words = f"{'worst' if worst else 'mean'} error of tables of {'one ' if order == 1 else ''}{what}"
+    return Criterion(words, limit, order=order, worst=worst)
+
+
+def _limit(said: Mapping[str, Any], key: str) -> float:
+    value = said[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise DualQueryError(f"{key} is a limit above 0, and {value!r} is not")
+    return float(value)
+
+
+def _members(names: Any, domain: Domain) -> Set:
+    listed: Sequence[Any] = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list) or not listed or not all(isinstance(each, str) for each in listed):
+        raise DualQueryError(f"attributes are named by a list of texts, and {names!r} is none")
+    found = []
+    for name in listed:
+        attribute = domain.find(name)
+        if attribute is None:
+            raise DualQueryError(unknown_name(domain, name))
+        found.append(attribute)
+    if any(a == b for a, b in combinations(found, 2)):
+        raise DualQueryError("an attribute is named twice")
+    return tuple(sorted(found))
+
+
+def _not_too_large(members: Set, domain: Domain) -> Set:
+    cells = math.prod(int(domain.sizes[j]) for j in members)
+    if cells > MOST_CELLS:
+        raise DualQueryError(
+            f"{_named(domain, members)} has {cells:,} cells, and a criterion is about {MOST_CELLS:,} at most"
+        )
+    return members
+
+
+def _named(domain: Domain, members: Set) -> str:
+    return " × ".join(domain.name(j) for j in members)
