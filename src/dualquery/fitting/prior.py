@@ -47,8 +47,9 @@ LEAST_CELL = 1e-7
 STEPS = 60  # of a fit; 2/3 of it for margins, half for the gate
 THINNED = 1 / 3  # τ
 BELIEF = 0.5  # deviation of α around 1 before anything is seen
-SURE = 1.5  # deviations within which α is rounded to 0 or 1, and by which a slope is above 0
-LEAST_SLOPE = 0.5  # of measured dependence on that of public rows
+SURE = 1.5  # deviations within which α is rounded to 0 or 1
+LEAST_SLOPE = 0.5  # of measured dependence on that of public rows,
+CLEAR_SLOPE = 2.5  # and how many of its deviations it must be above 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +276,7 @@ def follows(
         apart, precision = centred(cells) - independent, known.total**2 / each.variance
         above += precision * float(((each.values / known.total - independent) * apart).sum())
         below += precision * float((apart**2).sum())
-    return above >= max(LEAST_SLOPE * below, SURE * math.sqrt(below))
+    return above >= max(LEAST_SLOPE * below, CLEAR_SLOPE * math.sqrt(below))
 
 
 @dataclass(frozen=True, eq=False)
